@@ -1,0 +1,1 @@
+"""A real API server as a world: credentials, requests, list+watch, binds and patches, events."""

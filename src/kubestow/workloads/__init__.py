@@ -1,0 +1,1 @@
+"""Clusters and workloads to schedule, as plain Kubernetes objects."""
