@@ -1,0 +1,89 @@
+"""Label selectors, ready to be asked.
+
+A :class:`Selector` is a small value: hashable, comparable, a conjunction of requirements on labels. It serves the label
+selectors of pods and namespaces; selectors over nodes are vectorised in :mod:`kubestow.cluster.node_selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kubestow.api.meta import LabelSelector
+from kubestow.errors import InvalidSelector
+
+__all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector", "compile_selector"]
+
+_NEEDS_VALUES = frozenset({"In", "NotIn"})
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on a label. ``NotIn`` and ``DoesNotExist`` hold where the label is missing."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet this requirement."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A conjunction of requirements; without any it matches everything, with ``nothing`` it matches nothing."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet every requirement."""
+        return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this is the selector ``{}``, which matches everything."""
+        return not self.nothing and not self.requirements
+
+    def also(self, requirements: Iterable[Requirement]) -> Selector:
+        """This selector narrowed by further requirements."""
+        added = tuple(requirements)
+        return self if self.nothing or not added else Selector(_canonical((*self.requirements, *added)))
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Requirements in one order, so that selectors that say the same are the same value."""
+    return tuple(sorted(set(requirements), key=lambda r: (r.key, r.operator, sorted(r.values))))
+
+
+def compile_selector(selector: LabelSelector | None) -> Selector:
+    """The usable form of a label selector: absent matches nothing, empty matches everything.
+
+    Raises InvalidSelector for an unknown operator, or for values where none belong (and the other way round).
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [Requirement(key, "In", frozenset({value})) for key, value in selector.match_labels.items()]
+    for expression in selector.match_expressions:
+        if expression.operator not in _OPERATORS:
+            raise InvalidSelector(f'"{expression.operator}" is not a valid label selector operator')
+        if (expression.operator in _NEEDS_VALUES) != bool(expression.values):
+            wanted = "at least one value" if expression.operator in _NEEDS_VALUES else "no values"
+            raise InvalidSelector(f'operator {expression.operator} on label "{expression.key}" takes {wanted}')
+        requirements.append(Requirement(expression.key, expression.operator, frozenset(expression.values)))
+    return Selector(_canonical(requirements))
