@@ -1,0 +1,109 @@
+"""What the scheduler needs of the world it runs in: three ports, a cluster API, a clock and a random source.
+
+The live client, the simulator and the tests' in-memory server all plug in here; the scheduler cannot tell them apart.
+Objects come in through a :class:`Subscriber`; what goes out is small: binds, status patches, deletions, events. Decoded
+objects hold only what scheduling reads, so none is ever written back whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from kubestow.api.core import PodCondition
+
+__all__ = ["Clock", "ClusterAPI", "EventRecord", "ObjectReference", "PodStatusPatch", "Resource", "Subscriber"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A collection of the API and the struct its objects are read into.
+
+    ``prefix`` is ``/api/v1`` or ``/apis/<group>/<version>``; ``field_selector`` keeps out what scheduling never needs.
+    """
+
+    prefix: str
+    plural: str
+    kind: str
+    type: type[Any]
+    namespaced: bool = True
+    field_selector: str = ""
+    #: An API server that does not serve the resource is treated as having no such objects.
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """Names one object: enough to address a write, and to describe an event's subject."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    api_version: str = "v1"
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatusPatch:
+    """A change to a pod's status. ``nominated_node_name`` None leaves the field alone, ``""`` clears it."""
+
+    condition: PodCondition | None = None
+    nominated_node_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """A Kubernetes event (events.k8s.io/v1) to be written: Normal or Warning, said of ``regarding``."""
+
+    regarding: ObjectReference
+    reason: str
+    action: str
+    note: str
+    type: str = "Normal"
+    related: ObjectReference | None = None
+    reporting_controller: str = "default-scheduler"
+
+
+class Subscriber(Protocol):
+    """Receives what list+watch brings, in order, on the event loop's thread. None of its methods may block."""
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        """The complete collection: the first list, or a new one after the watch could not be resumed."""
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        """One watch event: ``ADDED``, ``MODIFIED`` or ``DELETED`` (with the object's last state)."""
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        """An object (``namespace/name`` as far as known) that does not decode; the others go on."""
+
+
+class ClusterAPI(Protocol):
+    """A cluster to schedule on. Failures are raised as APIError or Unreachable."""
+
+    async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        """Keep the subscriber in step with the collections until cancelled, through every outage."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """POST the pod's binding, with its uid as precondition."""
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        """Strategic-merge PATCH of ``pods/status``; conflicts and outages are retried briefly (reference 1.8)."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        """DELETE a pod with its default grace period; one that is gone already is no error."""
+
+    def record(self, event: EventRecord) -> None:
+        """Write an event some time soon. Never blocks; may drop events when too many are waiting."""
+
+
+class Clock(Protocol):
+    """The source of time. Tests and the simulator run on virtual ones."""
+
+    def now(self) -> datetime:
+        """The present moment, in UTC: for timestamps that others read."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start that never go back: for backoff and durations."""
