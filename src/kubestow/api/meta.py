@@ -81,7 +81,7 @@ class LabelSelector(APIObject, frozen=True):
 
 
 @cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
@@ -96,7 +96,7 @@ def _without_nulls(value: Any) -> Any:
 def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
     """Read one object of a kind from JSON. Raises InvalidObject with the path of the field that does not fit."""
     try:
-        decoded: T = _decoder(kind).decode(data)
+        decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
         return decoded
     except msgspec.ValidationError:
         return convert(kind, msgspec.json.decode(data))

@@ -12,70 +12,58 @@ from functools import lru_cache
 
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["Quantity", "millis", "parse", "units"]
+__all__ = ["NANOS", "Quantity", "millis", "nanos", "round_up", "units"]
 
 #: What a manifest may carry where a quantity is expected: a string, or a bare JSON number.
 Quantity = str | int | float
 
+#: Nano units in one unit: the finest step a quantity can express.
+NANOS = 10**9
+
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 _SCALE = {
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "T": Fraction(10**12),
-    "P": Fraction(10**15),
-    "E": Fraction(10**18),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-    "Ti": Fraction(2**40),
-    "Pi": Fraction(2**50),
-    "Ei": Fraction(2**60),
+    suffix: Fraction(1000) ** power
+    for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
 }
+_SCALE |= {suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _MAX = 2**63 - 1
-_NANO = 10**9
 #: Exponents past this only ever saturate; bounding them keeps a hostile "1e999999999" cheap.
 _MAX_EXPONENT = 40
 
 
 @lru_cache(maxsize=65536)
-def parse(text: str) -> Fraction:
-    """The exact value of a quantity, rounded up to nano units as Kubernetes does.
-
-    Raises InvalidQuantity, naming the text, when it is not a quantity.
-    """
+def _parse(text: str) -> int:
     match = _SYNTAX.fullmatch(text)
     if match is None:
         raise InvalidQuantity(f'"{text}" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")')
     sign, digits, exponent, suffix = match.groups()
-    value = Fraction(digits)
     if exponent:
-        value *= Fraction(10) ** max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent[1:])))
-    elif suffix:
-        value *= _SCALE[suffix]
-    nanos = -(-value.numerator * _NANO // value.denominator)
-    return Fraction(-nanos if sign == "-" else nanos, _NANO)
+        scale = Fraction(10) ** max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent[1:])))
+    else:
+        scale = _SCALE[suffix or ""]
+    value = round_up(Fraction(digits) * scale * NANOS)
+    return -value if sign == "-" else value
 
 
-@lru_cache(maxsize=65536)
-def _scaled(text: str, factor: int) -> int:
-    value = parse(text) * factor
-    whole = -(-abs(value.numerator) // value.denominator)
-    return max(-_MAX, min(_MAX, -whole if value < 0 else whole))
+def round_up(value: Fraction | int) -> int:
+    """The nearest whole number away from zero."""
+    return -(-value.numerator // value.denominator) if value >= 0 else value.numerator // value.denominator
 
 
-def _text(quantity: Quantity) -> str:
-    return quantity if isinstance(quantity, str) else repr(quantity)
+def nanos(quantity: Quantity) -> int:
+    """The exact value in nano units, finer fractions rounded up as Kubernetes does. Raises InvalidQuantity."""
+    return _parse(quantity if isinstance(quantity, str) else repr(quantity))
+
+
+def _whole(nano: int, step: int) -> int:
+    return max(-_MAX, min(_MAX, round_up(Fraction(nano, step))))
 
 
 def millis(quantity: Quantity) -> int:
     """The quantity in thousandths, rounded away from zero: millicores for CPU. Raises InvalidQuantity."""
-    return _scaled(_text(quantity), 1000)
+    return _whole(nanos(quantity), NANOS // 1000)
 
 
 def units(quantity: Quantity) -> int:
     """The quantity in whole units, rounded away from zero: bytes, or a count. Raises InvalidQuantity."""
-    return _scaled(_text(quantity), 1)
+    return _whole(nanos(quantity), NANOS)

@@ -1,0 +1,73 @@
+"""Columns: contiguous NumPy arrays, one entry per row of the node table, that grow and shrink together.
+
+A :class:`Columns` owns them. Whoever keeps something per node (resources, labels, counters) asks it for a column and
+never has to think of nodes coming and going: new rows start with the column's fill value, and when a row leaves, the
+last one moves into the hole in every column at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Column", "Columns"]
+
+_FIRST_CAPACITY = 64
+
+
+class Column:
+    """One array over the rows. ``values`` is the live part; it is a new view after every change of size."""
+
+    __slots__ = ("__weakref__", "_fill", "_storage", "values")
+
+    def __init__(self, size: int, capacity: int, dtype: DTypeLike, fill: int | float | bool) -> None:
+        self._fill = fill
+        self._storage: NDArray[Any] = np.full(capacity, fill, dtype)
+        self.values: NDArray[Any] = self._storage[:size]
+
+    def _resize(self, size: int, capacity: int) -> None:
+        if capacity != len(self._storage):
+            grown = np.full(capacity, self._fill, self._storage.dtype)
+            grown[: len(self._storage)] = self._storage
+            self._storage = grown
+        self.values = self._storage[:size]
+
+    def _move(self, source: int, target: int) -> None:
+        self._storage[target] = self._storage[source]
+        self._storage[source] = self._fill
+
+
+class Columns:
+    """All columns over one set of rows, and the number of rows they have."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._capacity = _FIRST_CAPACITY
+        self._columns: WeakSet[Column] = WeakSet()
+
+    def new(self, dtype: DTypeLike, fill: int | float | bool = 0) -> Column:
+        """A column of the given type, every row at its fill value. It lives as long as somebody holds it."""
+        column = Column(self.size, self._capacity, dtype, fill)
+        self._columns.add(column)
+        return column
+
+    def append_row(self) -> int:
+        """Add a row at the end of every column; its number is returned."""
+        row, self.size = self.size, self.size + 1
+        while self.size > self._capacity:
+            self._capacity *= 2
+        for column in self._columns:
+            column._resize(self.size, self._capacity)
+        return row
+
+    def remove_row(self, row: int) -> int:
+        """Take a row out by moving the last one into its place; the number that the last one had is returned."""
+        last = self.size - 1
+        self.size = last
+        for column in self._columns:
+            column._move(last, row)
+            column._resize(last, self._capacity)
+        return last

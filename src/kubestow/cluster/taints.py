@@ -1,0 +1,61 @@
+"""Taints and tolerations.
+
+Nodes share few distinct lists of taints. The table interns them, so that a plugin decides once per list and not once
+per node (see :meth:`kubestow.cluster.nodes.Nodes.by_taints`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kubestow.api.core import Taint, Toleration
+
+__all__ = ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE", "tolerates", "untolerated"]
+
+NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
+
+
+def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
+    """Whether a toleration covers a taint (reference 8.5).
+
+    ``comparisons`` admits the operators ``Lt`` and ``Gt`` (feature gate TaintTolerationComparisonOperators).
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt" if comparisons:
+            return _compares(toleration, taint)
+        case _:
+            return False
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    bound, value = _int64(toleration.value), _int64(taint.value)
+    if bound is None or value is None:
+        return False
+    return value < bound if toleration.operator == "Lt" else value > bound
+
+
+def _int64(text: str) -> int | None:
+    """Go's ParseInt in base 10: an optional sign and digits only."""
+    if not text.lstrip("+-").isdecimal() or not text.isascii() or len(text) - len(text.lstrip("+-")) > 1:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def untolerated(
+    taints: Iterable[Taint], tolerations: Sequence[Toleration], *, effects: Iterable[str], comparisons: bool = False
+) -> list[Taint]:
+    """The taints of the given effects that no toleration covers, in their own order."""
+    return [
+        taint
+        for taint in taints
+        if taint.effect in effects and not any(tolerates(t, taint, comparisons=comparisons) for t in tolerations)
+    ]

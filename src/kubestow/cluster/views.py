@@ -1,0 +1,232 @@
+"""What a plugin is asked about: some rows of the node table, as they are or as they would be.
+
+A :class:`Nodes` answers with one array entry per row it covers, all rows or a few. :class:`HypotheticalNodes` covers
+rows on which some pods are imagined gone or added; every row is its own world ("this node without these three pods,
+with that one; everything else as it is"). A plugin that reads columns through the view serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node, Taint
+from kubestow.cluster.labels import LabelColumn
+from kubestow.cluster.nodes import NodeTable
+from kubestow.cluster.pods import HostPort, PodInfo
+
+__all__ = ["Change", "HypotheticalNodes", "Nodes"]
+
+Rows = slice | NDArray[np.intp]
+
+
+class Nodes:
+    """Rows of the node table; arrays have shape ``(len(nodes),)`` and must not be written to."""
+
+    def __init__(self, table: NodeTable, rows: Rows) -> None:
+        self._table = table
+        self.rows = rows
+
+    def __len__(self) -> int:
+        rows = self.rows
+        if isinstance(rows, slice):
+            return len(range(*rows.indices(len(self._table))))
+        return len(rows)
+
+    @cached_property
+    def row_numbers(self) -> NDArray[np.intp]:
+        """The rows' numbers in the node table, intp."""
+        if isinstance(self.rows, slice):
+            return np.arange(*self.rows.indices(len(self._table)), dtype=np.intp)
+        return self.rows
+
+    def select(self, positions: NDArray[Any]) -> Nodes:
+        """A view of some of these rows: positions (int) or a mask (bool) over this view."""
+        return Nodes(self._table, self.row_numbers[positions])
+
+    # -- one node at a time --------------------------------------------------------------------------------------
+
+    def name(self, position: int) -> str:
+        """The name of the node at a position of this view."""
+        return self._table.names[self.row_numbers[position]]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all nodes of this view."""
+        names = self._table.names
+        return [names[row] for row in self.row_numbers]
+
+    def node(self, position: int) -> Node:
+        """The node object at a position."""
+        return self._table.objects[self.row_numbers[position]]
+
+    def pods(self, position: int) -> Sequence[PodInfo]:
+        """The pods on the node at a position."""
+        return list(self._table.pods[self.row_numbers[position]].values())
+
+    def position(self, name: str) -> int | None:
+        """Where a node stands in this view, None when it is not part of it."""
+        row = self._table.rows.get(name)
+        if row is None:
+            return None
+        found = np.flatnonzero(self.row_numbers == row)
+        return int(found[0]) if len(found) else None
+
+    # -- resources -----------------------------------------------------------------------------------------------
+
+    def allocatable(self, resource: str) -> NDArray[np.int64]:
+        """What the nodes have of a resource (millicores, bytes or count), int64."""
+        return self._table.allocatable[resource].values[self.rows]
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        """What the pods on the nodes request of a resource, int64."""
+        return self._table.requested[resource].values[self.rows]
+
+    @property
+    def nonzero_cpu(self) -> NDArray[np.int64]:
+        """CPU requested (millicores), pods without a request counted at the default, int64."""
+        return self._table.nonzero_cpu.values[self.rows]
+
+    @property
+    def nonzero_memory(self) -> NDArray[np.int64]:
+        """Memory requested (bytes), pods without a request counted at the default, int64."""
+        return self._table.nonzero_memory.values[self.rows]
+
+    @property
+    def allowed_pods(self) -> NDArray[np.int64]:
+        """How many pods a node may run, int64."""
+        return self._table.allowed_pods.values[self.rows]
+
+    @property
+    def pod_count(self) -> NDArray[np.int64]:
+        """How many pods are on the node, int64."""
+        return self._table.pod_count.values[self.rows]
+
+    def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
+        """Where a host port is in use already, bool."""
+        taken = np.zeros(len(self), np.bool_)
+        for column in self._table.ports_conflicting_with(wanted):
+            taken |= column.values[self.rows]
+        return taken
+
+    # -- what nodes are ------------------------------------------------------------------------------------------
+
+    @property
+    def unschedulable(self) -> NDArray[np.bool_]:
+        """``spec.unschedulable``, bool."""
+        return self._table.unschedulable.values[self.rows]
+
+    @property
+    def total(self) -> int:
+        """How many nodes the cluster has, whatever this view covers."""
+        return len(self._table)
+
+    def label(self, key: str) -> NDArray[np.int32]:
+        """The numbers of a label's values, int32, 0 where the node lacks it; see :meth:`label_values`."""
+        return self._table.label(key).ids[self.rows]
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The whole column of a label: its vocabulary, and value numbers by row of the table."""
+        return self._table.label(key)
+
+    def label_values(self, key: str) -> Sequence[str | None]:
+        """The text of each value number of a label; the first is None, for nodes that lack it."""
+        return self._table.label(key).values
+
+    def by_label(self, key: str, of: Callable[[str | None], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of a label's value (None where missing) for every row; called once per distinct value."""
+        column = self._table.label(key)
+        return column.map(of, dtype)[column.ids[self.rows]]
+
+    def by_taints(self, of: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of a node's list of taints for every row; called once per distinct list."""
+        table = self._table
+        per_list = np.fromiter((of(taints) for taints in table.taint_lists), dtype, len(table.taint_lists))
+        return per_list[table.taint_ids.values[self.rows]]
+
+    def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
+        """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""
+        image = self._table.images.get(name)
+        return None if image is None else (image.size, image.nodes, image.on.values[self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is imagined of one node: pods gone from it and pods added to it."""
+
+    removed: tuple[PodInfo, ...] = ()
+    added: tuple[PodInfo, ...] = ()
+
+    def deltas(self) -> Iterable[tuple[int, PodInfo]]:
+        """Each pod with -1 (gone) or +1 (added)."""
+        yield from ((-1, info) for info in self.removed)
+        yield from ((+1, info) for info in self.added)
+
+
+class HypotheticalNodes(Nodes):
+    """Rows as they would be after changes; ``changes[i]`` is imagined of the node at position i, alone."""
+
+    def __init__(self, table: NodeTable, rows: NDArray[np.intp], changes: Sequence[Change]) -> None:
+        super().__init__(table, rows)
+        self.changes = changes
+
+    def select(self, positions: NDArray[Any]) -> HypotheticalNodes:
+        """A view of some of these rows, with what is imagined of them."""
+        chosen = np.arange(len(self.changes))[positions]
+        return HypotheticalNodes(self._table, self.row_numbers[chosen], [self.changes[i] for i in chosen])
+
+    def changed_by(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
+        """What the changes of each row add up to, pod by pod, int64."""
+        sums = (sum(sign * amount(info) for sign, info in change.deltas()) for change in self.changes)
+        return np.fromiter(sums, np.int64, len(self.changes))
+
+    def pods(self, position: int) -> Sequence[PodInfo]:
+        """The pods that would be on the node at a position."""
+        change = self.changes[position]
+        gone = {info.uid for info in change.removed}
+        return [info for info in super().pods(position) if info.uid not in gone] + list(change.added)
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        """What pods would request of a resource, int64."""
+        return super().requested(resource) + self.changed_by(lambda info: info.requests.get(resource, 0))
+
+    @property
+    def nonzero_cpu(self) -> NDArray[np.int64]:
+        """CPU that would be requested, with defaults, int64."""
+        return super().nonzero_cpu + self.changed_by(lambda info: info.nonzero_requests[0])
+
+    @property
+    def nonzero_memory(self) -> NDArray[np.int64]:
+        """Memory that would be requested, with defaults, int64."""
+        return super().nonzero_memory + self.changed_by(lambda info: info.nonzero_requests[1])
+
+    @property
+    def pod_count(self) -> NDArray[np.int64]:
+        """How many pods there would be, int64."""
+        return super().pod_count + self.changed_by(lambda _: 1)
+
+    def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
+        """Where a host port would be in use, bool."""
+        taken = super().port_taken(wanted)
+        for position, change in enumerate(self.changes):
+            touched = (port for _, info in change.deltas() for port in info.shape.host_ports)
+            if any(port.conflicts_with(wanted) for port in touched):
+                taken[position] = self._port_taken_at(position, wanted)
+        return taken
+
+    def _port_taken_at(self, position: int, wanted: HostPort) -> bool:
+        """Like the table's set of ports (see its QUIRK), replayed for one node."""
+        change = self.changes[position]
+        row = self.row_numbers[position]
+        free = {port for info in change.removed for port in info.shape.host_ports}
+        kept = any(
+            port not in free and port.conflicts_with(wanted)
+            for port, column in self._table.ports()
+            if column.values[row]
+        )
+        return kept or any(port.conflicts_with(wanted) for info in change.added for port in info.shape.host_ports)
