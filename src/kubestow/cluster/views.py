@@ -53,7 +53,7 @@ class Nodes:
 
     def name(self, position: int) -> str:
         """The name of the node at a position of this view."""
-        return self._table.names[self.row_numbers[position]]
+        return self._table.names[int(self.row_numbers[position])]
 
     @property
     def names(self) -> list[str]:
@@ -63,11 +63,11 @@ class Nodes:
 
     def node(self, position: int) -> Node:
         """The node object at a position."""
-        return self._table.objects[self.row_numbers[position]]
+        return self._table.objects[int(self.row_numbers[position])]
 
     def pods(self, position: int) -> Sequence[PodInfo]:
         """The pods on the node at a position."""
-        return list(self._table.pods[self.row_numbers[position]].values())
+        return list(self._table.pods[int(self.row_numbers[position])].values())
 
     def position(self, name: str) -> int | None:
         """Where a node stands in this view, None when it is not part of it."""
@@ -146,8 +146,9 @@ class Nodes:
     def by_taints(self, of: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
         """A function of a node's list of taints for every row; called once per distinct list."""
         table = self._table
-        per_list = np.fromiter((of(taints) for taints in table.taint_lists), dtype, len(table.taint_lists))
-        return per_list[table.taint_ids.values[self.rows]]
+        lists = table.taint_lists
+        per_list: NDArray[Any] = np.fromiter((of(taints) for taints in lists), dtype, len(lists))
+        return np.take(per_list, table.taint_ids.values[self.rows])
 
     def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
         """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""
@@ -222,7 +223,7 @@ class HypotheticalNodes(Nodes):
     def _port_taken_at(self, position: int, wanted: HostPort) -> bool:
         """Like the table's set of ports (see its QUIRK), replayed for one node."""
         change = self.changes[position]
-        row = self.row_numbers[position]
+        row = int(self.row_numbers[position])
         free = {port for info in change.removed for port in info.shape.host_ports}
         kept = any(
             port not in free and port.conflicts_with(wanted)

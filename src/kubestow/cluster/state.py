@@ -1,0 +1,222 @@
+"""The cluster as the scheduler believes it to be: what the API server said, plus what was decided and not yet confirmed.
+
+Assume, forget and the watch's own news are the only writers. A pod is *assumed* from the moment it is placed until the
+watch confirms it (or the binding fails and it is forgotten); to everybody who reads the cluster it is simply there.
+Every change is noted in the journal, which is how remembered answers learn that they are stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kubestow.api.core import Node
+from kubestow.cluster.counters import Counters, PodCounter
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.journal import EVERY_ROW, Journal
+from kubestow.cluster.nodes import NodeTable
+from kubestow.cluster.pods import PodInfo, Shape, Shapes
+from kubestow.cluster.views import Nodes
+from kubestow.errors import KubestowError
+
+__all__ = ["Cluster", "Placement"]
+
+_POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
+_POD_DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
+_POD_CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where a pod is: a node's name (which may belong to no known node), and whether that is only assumed."""
+
+    info: PodInfo
+    node_name: str
+    assumed: bool
+
+
+class Cluster:
+    """Nodes, the pods on them, nominations and namespaces."""
+
+    def __init__(self) -> None:
+        self.nodes = NodeTable()
+        self.journal = Journal()
+        self.shapes = Shapes()
+        self.counters = Counters(self.nodes.columns)
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self._placements: dict[str, Placement] = {}
+        #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
+        self._strays: dict[str, dict[str, PodInfo]] = {}
+        self._nominated_to: dict[str, dict[str, PodInfo]] = {}
+        self._nominations: dict[str, str] = {}
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def all_nodes(self) -> Nodes:
+        """Every node, as it is."""
+        return Nodes(self.nodes, slice(0, len(self.nodes)))
+
+    def placement(self, uid: str) -> Placement | None:
+        """Where a pod is, None when it is on no node."""
+        return self._placements.get(uid)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod has been placed without the watch having said so yet."""
+        placement = self._placements.get(uid)
+        return placement is not None and placement.assumed
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods are on nodes, assumed ones included."""
+        return len(self._placements)
+
+    def counter(self, key: Hashable, weigh: Callable[[Shape], int], *, terminating: bool = False) -> PodCounter:
+        """A per-node counter of pods (see :mod:`kubestow.cluster.counters`)."""
+        pods_by_row = (pods.values() for pods in self.nodes.pods)
+        return self.counters.get(key, weigh, pods_by_row, terminating=terminating)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """A node appeared; pods that were waiting for it come with it. Raises InvalidQuantity."""
+        row = self.nodes.add(node)
+        for info in self._strays.pop(node.metadata.name, {}).values():
+            self._put_on(row, info)
+        self.journal.write(row, ClusterEvent(EventResource.NODE, Action.ADD).bits)
+
+    def update_node(self, node: Node) -> Action:
+        """A known node changed; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        changed = self.nodes.update(node)
+        if changed:
+            row = self.nodes.rows[node.metadata.name]
+            self.journal.write(row, ClusterEvent(EventResource.NODE, changed).bits)
+        return changed
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone. Its pods stay known until they go too."""
+        row = self.nodes.rows[name]
+        for info in list(self.nodes.pods[row].values()):
+            self._take_off(row, info)
+            self._strays.setdefault(name, {})[info.uid] = info
+        self.nodes.remove(name)
+        self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NODE, Action.DELETE).bits)
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def assume(self, info: PodInfo, node_name: str) -> None:
+        """Take a placement as done, ahead of the API server. Raises KubestowError when the pod is placed already."""
+        if info.uid in self._placements:
+            raise KubestowError(f"pod {info.key} ({info.uid}) is in the cache, so can't be assumed")
+        self._place(Placement(info, node_name, assumed=True))
+
+    def forget(self, uid: str) -> None:
+        """Take an assumption back; one that was confirmed or removed meanwhile stays as it is."""
+        placement = self._placements.get(uid)
+        if placement is not None and placement.assumed:
+            self._unplace(placement)
+
+    def put_pod(self, info: PodInfo) -> None:
+        """The API server says that a pod is on ``spec.nodeName``: new, changed, or confirming an assumption."""
+        placement = self._placements.get(info.uid)
+        if placement is None:
+            self._place(Placement(info, info.spec.node_name, assumed=False))
+            return
+        if placement.node_name != info.spec.node_name or not _alike(placement.info, info):
+            self._unplace(placement)
+            self._place(Placement(info, info.spec.node_name, assumed=False), bits=_POD_CHANGED)
+            return
+        placement.assumed = False
+        placement.info = info
+        row = self.nodes.rows.get(placement.node_name)
+        held = self._strays[placement.node_name] if row is None else self.nodes.pods[row]
+        held[info.uid] = info
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone from its node, or was never on one."""
+        placement = self._placements.get(uid)
+        if placement is not None:
+            self._unplace(placement)
+
+    def _place(self, placement: Placement, bits: int = _POD_ADDED) -> None:
+        info = placement.info
+        self._placements[info.uid] = placement
+        self.drop_nomination(info.uid)
+        row = self.nodes.rows.get(placement.node_name)
+        if row is None:
+            self._strays.setdefault(placement.node_name, {})[info.uid] = info
+            return
+        self._put_on(row, info)
+        self.journal.write(row, bits)
+
+    def _unplace(self, placement: Placement) -> None:
+        info = placement.info
+        del self._placements[info.uid]
+        row = self.nodes.rows.get(placement.node_name)
+        if row is None:
+            strays = self._strays[placement.node_name]
+            del strays[info.uid]
+            if not strays:
+                del self._strays[placement.node_name]
+            return
+        self._take_off(row, info)
+        self.journal.write(row, _POD_DELETED)
+
+    def _put_on(self, row: int, info: PodInfo) -> None:
+        self.nodes.add_pod(row, info)
+        self.counters.count(row, info, +1)
+
+    def _take_off(self, row: int, info: PodInfo) -> None:
+        self.nodes.remove_pod(row, info)
+        self.counters.count(row, info, -1)
+
+    # -- nominations ---------------------------------------------------------------------------------------------
+
+    def nominate(self, info: PodInfo, node_name: str) -> None:
+        """A pending pod has been promised a node, in place of any earlier promise."""
+        self.drop_nomination(info.uid)
+        self._nominations[info.uid] = node_name
+        self._nominated_to.setdefault(node_name, {})[info.uid] = info
+
+    def drop_nomination(self, uid: str) -> None:
+        """A pod's promise is over, if it had one."""
+        node_name = self._nominations.pop(uid, None)
+        if node_name is not None:
+            promised = self._nominated_to[node_name]
+            del promised[uid]
+            if not promised:
+                del self._nominated_to[node_name]
+
+    def nomination(self, uid: str) -> str | None:
+        """The node a pod has been promised."""
+        return self._nominations.get(uid)
+
+    def nominated_to(self, node_name: str) -> Sequence[PodInfo]:
+        """The pods that have been promised a node."""
+        return list(self._nominated_to.get(node_name, {}).values())
+
+    def nominated_nodes(self) -> Sequence[str]:
+        """The nodes that have been promised to anybody."""
+        return list(self._nominated_to)
+
+    # -- everything else -----------------------------------------------------------------------------------------
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """A namespace is there, with these labels."""
+        if self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.UPDATE).bits)
+
+    def remove_namespace(self, name: str) -> None:
+        """A namespace is gone."""
+        if self.namespaces.pop(name, None) is not None:
+            self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
+
+
+def _alike(old: PodInfo, new: PodInfo) -> bool:
+    """Whether two states of a pod are the same to everybody who decides about others."""
+    return (
+        old.shape is new.shape
+        and old.requests == new.requests
+        and old.nonzero_requests == new.nonzero_requests
+        and old.terminating == new.terminating
+    )
