@@ -8,7 +8,6 @@ shape, so it is worked out once per shape and the cost of an event does not grow
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -44,22 +43,13 @@ class PodCounter:
         return self.weigh(info.shape) if self.terminating or not info.terminating else 0
 
 
-@dataclass(slots=True)
-class _Weights:
-    """What the counters of one generation make of a shape: those that count it at all, and how much."""
-
-    generation: int
-    counted_by: tuple[tuple[PodCounter, int], ...]
-
-
 class Counters:
     """The counters of a cluster, by key."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_key: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
-        self._weights: WeakKeyDictionary[Shape, _Weights] = WeakKeyDictionary()
-        self._generation = 0
+        self._weights: WeakKeyDictionary[Shape, tuple[tuple[PodCounter, int], ...]] = WeakKeyDictionary()
 
     def get(
         self,
@@ -76,7 +66,7 @@ class Counters:
             for row, pods in enumerate(pods_by_row):
                 counter.by_row[row] = sum(counter.weight(info) for info in pods)
             self._by_key[key] = counter
-            self._generation += 1
+            self._weights.clear()  # also lets go of counters that nobody else holds
         return counter
 
     def count(self, row: int, info: PodInfo, sign: int) -> None:
@@ -89,8 +79,7 @@ class Counters:
 
     def _weights_of(self, shape: Shape) -> tuple[tuple[PodCounter, int], ...]:
         known = self._weights.get(shape)
-        if known is None or known.generation != self._generation:
+        if known is None:
             weights = ((counter, counter.weigh(shape)) for counter in self._by_key.values())
-            known = _Weights(self._generation, tuple((counter, weight) for counter, weight in weights if weight))
-            self._weights[shape] = known
-        return known.counted_by
+            known = self._weights[shape] = tuple((counter, weight) for counter, weight in weights if weight)
+        return known

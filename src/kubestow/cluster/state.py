@@ -1,4 +1,4 @@
-"""The cluster as the scheduler believes it to be: what the API server said, plus what was decided and not yet confirmed.
+"""The cluster as the scheduler believes it to be: what the API server said, plus what was decided since.
 
 Assume, forget and the watch's own news are the only writers. A pod is *assumed* from the moment it is placed until the
 watch confirms it (or the binding fails and it is forgotten); to everybody who reads the cluster it is simply there.

@@ -1,0 +1,276 @@
+"""Remembered answers: what one plugin said about every node, for pods of one signature.
+
+The runtime never asks twice. Answers are kept as arrays over the rows of the node table, together with the journal's
+position at the time; when they are needed again, only the rows that changed since, in a way the plugin declared an
+interest in, are asked about anew. A plugin that gives a pod no signature is simply asked about everything every time,
+so remembering can never change a decision: a property test holds the one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.journal import EVERY_ROW
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.cluster.views import Nodes
+from kubestow.errors import PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interest import Spoils
+from kubestow.framework.plugin import (
+    MAX_SCORE,
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+
+__all__ = ["Answers", "Staleness"]
+
+#: More changed rows than this share of all are not worth asking one by one.
+_ASK_ALL_BEYOND = 8
+
+
+class Staleness:
+    """What of a plugin's answers an event spoils: journal bits that spoil one row, and bits that spoil all."""
+
+    __slots__ = ("all_bits", "row_bits")
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.row_bits = self.all_bits = 0
+        for interest in plugin.interests:
+            if interest.spoils is Spoils.ROW:
+                self.row_bits |= interest.event.bits
+            elif interest.spoils is Spoils.ALL:
+                self.all_bits |= interest.event.bits
+
+    def rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
+        """The rows to ask about again, None for all of them."""
+        rows: list[int] = []
+        for row, bits in entries:
+            if bits & self.all_bits:
+                return None
+            if bits & self.row_bits:
+                if row == EVERY_ROW:
+                    return None
+                if row not in rows:
+                    rows.append(row)
+                    if len(rows) > _MANY:
+                        return self._many(entries)
+        return rows
+
+    def _many(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
+        journal = np.array(entries, np.int64)
+        if (journal[:, 1] & self.all_bits).any():
+            return None
+        rows = np.unique(journal[(journal[:, 1] & self.row_bits) != 0, 0])
+        return None if len(rows) and rows[0] == EVERY_ROW else rows.tolist()
+
+
+_MANY = 16
+
+
+class _Memory:
+    """When a set of answers was given, and which of them have gone stale since."""
+
+    __slots__ = ("_position", "_structure")
+
+    def __init__(self) -> None:
+        self._position = self._structure = -1
+
+    def stale_rows(self, cluster: Cluster, staleness: Staleness) -> list[int] | None:
+        """The rows to ask about again, None for all."""
+        journal = cluster.journal
+        if self._structure != cluster.nodes.structure:
+            return None
+        if self._position == journal.position:
+            return []
+        entries = journal.since(self._position)
+        rows = None if entries is None else staleness.rows(entries)
+        return None if rows is not None and len(rows) * _ASK_ALL_BEYOND > len(cluster.nodes) else rows
+
+    def note(self, cluster: Cluster) -> None:
+        """The answers are as of now."""
+        self._position, self._structure = cluster.journal.position, cluster.nodes.structure
+
+
+class Answers:
+    """One plugin's answers for one signature."""
+
+    __slots__ = (
+        "__weakref__",
+        "_filter_memory",
+        "_remembered",
+        "_score_memory",
+        "_staleness",
+        "has_errors",
+        "keys",
+        "legend",
+        "outcome",
+        "passes",
+        "plugin",
+        "scores",
+        "state",
+    )
+
+    def __init__(self, plugin: Plugin, staleness: Staleness, *, remembered: bool) -> None:
+        self.plugin = plugin
+        self.state = CycleState()
+        #: What PreFilter said: a status, or the names it narrows the nodes to.
+        self.outcome: Status | PreFilterResult = SUCCESS
+        #: Filter's keys (int32) and where they are 0 (bool), one per row; None when every row passes.
+        self.keys: NDArray[np.int32] | None = None
+        self.passes: NDArray[np.bool_] | None = None
+        self.legend: Any = None
+        self.has_errors = False
+        #: Raw scores, int64, one per row; None when the plugin skips scoring.
+        self.scores: NDArray[np.int64] | None = None
+        self._staleness = staleness
+        self._remembered = remembered
+        self._filter_memory = _Memory()
+        self._score_memory = _Memory()
+
+    def begin(self) -> None:
+        """A scheduling cycle begins: what must not be remembered is forgotten."""
+        if not self._remembered:
+            self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self.state = CycleState()  # a new one: cycles that are still binding keep the old
+        self._filter_memory = _Memory()
+        self._score_memory = _Memory()
+
+    # -- filtering -----------------------------------------------------------------------------------------------
+
+    def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> list[int] | None:
+        """Bring the PreFilter outcome up to date; the rows whose verdict is stale are returned, None for all."""
+        stale = self._filter_memory.stale_rows(cluster, self._staleness)
+        if stale is None:
+            self._start_afresh()
+            if isinstance(self.plugin, PreFilterPlugin):
+                answer = self.plugin.pre_filter(self.state, pod, cluster.all_nodes())
+                self.outcome = SUCCESS if answer is None else answer
+        return stale
+
+    @property
+    def skips_filter(self) -> bool:
+        """Whether PreFilter left the filter out."""
+        return isinstance(self.outcome, Status) and self.outcome.code is Code.SKIP
+
+    def refresh_filter(self, cluster: Cluster, pod: PodInfo, stale: list[int] | None) -> None:
+        """Bring the verdict up to date, after PreFilter: all rows pass where PreFilter left the filter out."""
+        assert isinstance(self.plugin, FilterPlugin)
+        if self.skips_filter:
+            self.keys = self.passes = None
+        elif stale is None:
+            self._ask_all(self.plugin, cluster, pod)
+        elif stale:
+            self._ask_rows(self.plugin, cluster, pod, stale)
+        self._filter_memory.note(cluster)
+
+    def _ask_all(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo) -> None:
+        nodes = cluster.all_nodes()
+        verdict = checked(plugin, plugin.filter(self.state, pod, nodes), nodes)
+        if verdict is None:
+            self.keys = self.passes = None
+            return
+        self.keys, self.passes = verdict.keys, verdict.passes
+        self.legend, self.has_errors = verdict.legend, verdict.has_errors
+
+    def _ask_rows(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
+        nodes = _rows(cluster, rows)
+        verdict = checked(plugin, plugin.filter(self.state, pod, nodes), nodes)
+        if verdict is None:
+            if self.keys is not None and self.passes is not None:
+                self.keys[nodes.rows], self.passes[nodes.rows] = 0, True
+            return
+        if self.keys is None or self.passes is None:
+            self.keys = np.zeros(len(cluster.nodes), np.int32)
+            self.passes = np.ones(len(cluster.nodes), np.bool_)
+        self.keys[nodes.rows], self.passes[nodes.rows] = verdict.keys, verdict.passes
+        self.legend, self.has_errors = verdict.legend, self.has_errors or verdict.has_errors
+
+    def verdict(self) -> Verdict | None:
+        """The verdict over all rows; None when every row passes."""
+        return None if self.keys is None else Verdict(self.keys, self.legend, has_errors=self.has_errors)
+
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
+        """Bring the raw scores of all rows up to date."""
+        assert isinstance(self.plugin, ScorePlugin)
+        stale = self._score_memory.stale_rows(cluster, self._staleness)
+        if stale is None:
+            nodes = cluster.all_nodes()
+            self.scores = None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
+        elif stale and self.scores is not None:
+            nodes = _rows(cluster, stale)
+            self.scores[nodes.rows] = _scored(self.plugin, self.state, pod, nodes)
+        self._score_memory.note(cluster)
+
+    def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+        """Raw scores of just the feasible nodes, for a plugin whose scores depend on which those are."""
+        assert isinstance(self.plugin, ScorePlugin)
+        return None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
+
+    def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
+        if not isinstance(self.plugin, PreScorePlugin):
+            return False
+        status = self.plugin.pre_score(self.state, pod, nodes)
+        if status is None or status.ok:
+            return False
+        if status.code is not Code.SKIP:
+            raise PluginError(self.plugin.name, "PreScore", status.message)
+        return True
+
+
+def _rows(cluster: Cluster, rows: list[int]) -> Nodes:
+    if len(rows) == 1:
+        return Nodes(cluster.nodes, slice(rows[0], rows[0] + 1))
+    return Nodes(cluster.nodes, np.array(rows, np.intp))
+
+
+def checked(plugin: Plugin, verdict: Verdict | None, nodes: Nodes) -> Verdict | None:
+    """The verdict, if it is one key per node. Raises PluginError otherwise."""
+    if verdict is None:
+        return None
+    if not isinstance(verdict, Verdict):
+        raise PluginError(plugin.name, "Filter", f"answered with {type(verdict).__name__}, expected a Verdict or None")
+    keys = verdict.keys
+    if not keys.flags.owndata:  # somebody else's array, which remembering would write to
+        verdict = Verdict(keys.copy(), verdict.legend, has_errors=verdict.has_errors)
+    if keys.dtype != np.int32 or keys.shape != (len(nodes),):
+        raise PluginError(
+            plugin.name,
+            "Filter",
+            f"answered with keys of type {keys.dtype} and shape {keys.shape}, expected int32 and ({len(nodes)},)",
+        )
+    return verdict
+
+
+def _scored(plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+    scores = plugin.score(state, pod, nodes)
+    if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.shape != (len(nodes),):
+        found = f"{scores.dtype} and shape {scores.shape}" if isinstance(scores, np.ndarray) else type(scores).__name__
+        raise PluginError(plugin.name, "Score", f"answered with {found}, expected int64 and shape ({len(nodes)},)")
+    return scores if scores.flags.owndata else scores.copy()
+
+
+def in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
+    lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
+    if lowest < 0 or highest > MAX_SCORE:
+        raise PluginError(
+            plugin.name,
+            "Score",
+            f'plugin "{plugin.name}" returns an invalid score {lowest if lowest < 0 else highest}, '
+            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
+        )
+    return scores

@@ -1,0 +1,45 @@
+"""What plugins keep for one pod between extension points.
+
+Typed: a plugin stores one value of its own class of state and gets exactly that back, so there is no string key and no
+cast. What was prepared from the pod's shape is shared by all pods of that shape; what is written later in a cycle
+belongs to that cycle alone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+__all__ = ["CycleState"]
+
+S = TypeVar("S")
+
+
+class CycleState:
+    """Values by their own type: ``state.put(SpreadCounts(...))``, later ``state[SpreadCounts]``.
+
+    A state made of others reads through to them and keeps its own writes.
+    """
+
+    __slots__ = ("_shared", "_values")
+
+    def __init__(self, *shared: CycleState) -> None:
+        self._values: dict[type, object] = {}
+        self._shared = shared
+
+    def put(self, value: object) -> None:
+        """Keep a value, in place of one of the same type."""
+        self._values[type(value)] = value
+
+    def get(self, kind: type[S]) -> S | None:
+        """The value of a type, None when there is none."""
+        value = self._values.get(kind)
+        if value is None:
+            return next((found for other in self._shared if (found := other.get(kind)) is not None), None)
+        return value  # type: ignore[return-value]  # stored under its own type
+
+    def __getitem__(self, kind: type[S]) -> S:
+        """The value of a type. Raises KeyError when nothing was kept."""
+        value = self.get(kind)
+        if value is None:
+            raise KeyError(kind.__name__)
+        return value

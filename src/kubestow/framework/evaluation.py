@@ -1,0 +1,343 @@
+"""The evaluation of a pod: what all plugins of a profile say of all nodes.
+
+Pods of one shape share an evaluation; evaluations share the answers of each plugin with every other shape of the same
+signature for that plugin (see :mod:`kubestow.framework.answers`). Bringing one up to date costs a few calls on the rows
+that changed; putting it together (a mask, then a weighted sum) is a handful of passes over arrays.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.pods import PodInfo, Shape
+from kubestow.cluster.state import Cluster
+from kubestow.cluster.views import Change, HypotheticalNodes, Nodes, Rows
+from kubestow.framework.answers import Answers, Staleness, checked, in_range
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis, Refusal
+from kubestow.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
+from kubestow.framework.status import Code, Status, Verdict
+
+__all__ = ["Evaluation", "Evaluations", "Feasible", "Weighted"]
+
+#: Remembered evaluations may fill about this many bytes …
+_BUDGET = 64 * 2**20
+#: … of which one that shares nothing takes about this many per node.
+_BYTES_PER_NODE = 120
+_FEWEST = 32
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A score plugin and its weight."""
+
+    plugin: ScorePlugin
+    weight: int
+
+
+@dataclass(slots=True)
+class Feasible:
+    """Where a pod fits: ``rows`` of the node table, a whole slice when every node fits.
+
+    With ``count`` 0 the ``diagnosis`` says why; ``error`` is a failure that ends the cycle.
+    """
+
+    rows: Rows
+    count: int
+    diagnosis: Diagnosis | None = None
+    error: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowing:
+    """What PreFilter made of the pod: refused by a status, or nodes narrowed to ``names`` (None: all)."""
+
+    refused: Status | None
+    names: frozenset[str] | None
+    by: tuple[str, ...]
+
+    def mask(self, cluster: Cluster) -> Mask:
+        rows = cluster.nodes.rows
+        if self.names is None:
+            return np.ones(len(rows), np.bool_)
+        mask = np.zeros(len(rows), np.bool_)
+        mask[[rows[name] for name in self.names if name in rows]] = True
+        return mask
+
+    @property
+    def absent(self) -> Status:
+        """What is said of the nodes that were left out."""
+        if self.names is None:
+            return Status.unresolvable()
+        return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.by)}]")
+
+
+class Evaluation:
+    """The plugins' answers for pods of one shape, put together."""
+
+    def __init__(
+        self, pre_filters: Sequence[Answers], filters: Sequence[Answers], scores: Sequence[tuple[Answers, int]]
+    ) -> None:
+        self._pre_filters = pre_filters
+        self._filters = filters
+        self._scores = scores
+        self._answers = list({id(a): a for a in (*pre_filters, *filters, *(s for s, _ in scores))}.values())
+
+    def state(self) -> CycleState:
+        """A cycle state that reads what the plugins prepared and keeps what they write later."""
+        return CycleState(*(answers.state for answers in self._answers))
+
+    # -- filtering -----------------------------------------------------------------------------------------------
+
+    def feasible(self, cluster: Cluster, pod: PodInfo) -> Feasible:
+        """Find the nodes that can take a pod (reference 5.3). Raises PluginError when a plugin breaks its contract."""
+        for answers in self._answers:
+            answers.begin()
+        stale: dict[Answers, list[int] | None] = {}
+        narrowing = self._pre_filter(cluster, pod, stale)
+        if narrowing.refused is not None:
+            return _refused(len(cluster.nodes), narrowing)
+        promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
+        if promised is not None:
+            alone = np.zeros(len(cluster.nodes), np.bool_)
+            alone[promised] = True
+            if self._filter(cluster, pod, alone, stale).count:
+                return Feasible(slice(promised, promised + 1), 1)
+        candidates = narrowing.mask(cluster)
+        found = self._filter(cluster, pod, candidates, stale)
+        if found.diagnosis is not None:
+            found.diagnosis.absent = narrowing.absent
+            found.diagnosis.narrowed_by = narrowing.by
+        return found
+
+    def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: dict[Answers, list[int] | None]) -> _Narrowing:
+        """Reference 4.3: a UAU ends it at once, a U is remembered while the others still run."""
+        refused: Status | None = None
+        names: frozenset[str] | None = None
+        by: tuple[str, ...] = ()
+        for answers in self._pre_filters:
+            stale[answers] = answers.refresh_pre_filter(cluster, pod)
+            outcome = answers.outcome
+            plugin = answers.plugin.name
+            if isinstance(outcome, PreFilterResult):
+                names = outcome.node_names if names is None else names & outcome.node_names
+                by = tuple(sorted((*by, plugin)))
+                if not names:
+                    return _Narrowing(_nothing_left(by), names, by)
+            elif outcome.code is Code.UNSCHEDULABLE:
+                refused = outcome.by(plugin)
+            elif outcome.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return _Narrowing(outcome.by(plugin), names, by)
+            elif not outcome.ok and outcome.code is not Code.SKIP:
+                text = f'running PreFilter plugin "{plugin}": {outcome.message}'
+                return _Narrowing(Status(Code.ERROR, (text,), plugin), names, by)
+        return _Narrowing(refused, names, by)
+
+    def _filter(
+        self, cluster: Cluster, pod: PodInfo, candidates: Mask, stale: dict[Answers, list[int] | None]
+    ) -> Feasible:
+        alive = candidates.copy()
+        refusals = self._refused_beside_nominated(cluster, pod, alive)
+        verdicts: list[tuple[Answers, Verdict | None, Mask | None]] = []
+        for answers in self._filters:
+            verdict, passes = self._verdict(answers, cluster, pod, alive, stale)
+            if passes is None or verdict is None:
+                continue
+            if verdict.has_errors and (error := _first_error(cluster, answers.plugin, verdict, alive & ~passes)):
+                return Feasible(slice(0, 0), 0, error=error)
+            verdicts.append((answers, verdict, passes))
+            alive &= passes
+        count = int(np.count_nonzero(alive))
+        if count == len(alive):
+            return Feasible(slice(0, count), count)
+        if count:
+            return Feasible(np.flatnonzero(alive), count)
+        for refusal in refusals:
+            candidates = candidates & ~refusal.where
+        for answers, verdict, passes in verdicts:
+            assert verdict is not None and passes is not None
+            where = candidates & ~passes
+            if where.any():
+                refusals.append(Refusal(answers.plugin.name, where, verdict))
+                candidates = candidates & passes
+        return Feasible(slice(0, 0), 0, Diagnosis(len(alive), refusals))
+
+    def _verdict(
+        self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: dict[Answers, list[int] | None]
+    ) -> tuple[Verdict | None, Mask | None]:
+        """A filter's verdict over all rows, from memory as far as that goes."""
+        plugin = answers.plugin
+        assert isinstance(plugin, FilterPlugin)
+        if not plugin.costly:
+            rows = stale[answers] if answers in stale else answers.refresh_pre_filter(cluster, pod)
+            answers.refresh_filter(cluster, pod, rows)
+            stale[answers] = []
+            return answers.verdict(), answers.passes
+        if answers.skips_filter or not alive.any():
+            return None, None
+        nodes = Nodes(cluster.nodes, np.flatnonzero(alive))
+        verdict = checked(plugin, plugin.filter(answers.state, pod, nodes), nodes)
+        return (None, None) if verdict is None else _spread_out(verdict, nodes.row_numbers, len(alive))
+
+    def _refused_beside_nominated(self, cluster: Cluster, pod: PodInfo, alive: Mask) -> list[Refusal]:
+        """Refusals of nodes promised to pods of no lower priority, with those pods on them (reference 4.3)."""
+        rows, changes = [], []
+        for name in cluster.nominated_nodes():
+            row = cluster.nodes.rows.get(name)
+            if row is None or not alive[row]:
+                continue
+            promised = [p for p in cluster.nominated_to(name) if p.priority >= pod.priority and p.uid != pod.uid]
+            if promised:
+                rows.append(row)
+                changes.append(Change(added=tuple(promised)))
+        if not rows:
+            return []
+        nodes = HypotheticalNodes(cluster.nodes, np.array(rows, np.intp), changes)
+        refusals = self.refusals(pod, nodes)
+        for refusal in refusals:
+            alive &= ~refusal.where
+        return refusals
+
+    def refusals(self, pod: PodInfo, nodes: Nodes) -> list[Refusal]:
+        """What the filters say of the given rows, real or hypothetical, never from memory.
+
+        PreFilter must have run for the pod (:meth:`feasible`). The refusals are over all rows of the node table.
+        """
+        refusals = []
+        for answers in self._filters:
+            if answers.skips_filter or not len(nodes):
+                continue
+            assert isinstance(answers.plugin, FilterPlugin)
+            verdict = checked(answers.plugin, answers.plugin.filter(answers.state, pod, nodes), nodes)
+            if verdict is None or not verdict.keys.any():
+                continue
+            passes = verdict.passes
+            whole, everywhere = _spread_out(verdict, nodes.row_numbers, nodes.total)
+            refusals.append(Refusal(answers.plugin.name, ~everywhere, whole))
+            nodes = nodes.select(passes)
+        return refusals
+
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    def scores(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Each score plugin's normalised and weighted scores of the feasible rows, int64; skipping ones are left out.
+
+        Raises PluginError when a score is out of range.
+        """
+        nodes = Nodes(cluster.nodes, rows)
+        for answers, weight in self._scores:
+            plugin = answers.plugin
+            assert isinstance(plugin, ScorePlugin)
+            if plugin.scores_feasible_set:
+                raw = answers.score_feasible(pod, nodes)
+            else:
+                answers.refresh_scores(cluster, pod)
+                raw = None if answers.scores is None else answers.scores[rows]
+            if raw is not None:
+                scores = in_range(plugin, plugin.normalize(answers.state, pod, raw, nodes))
+                yield plugin.name, scores if weight == 1 else scores * weight
+
+    def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
+        """The weighted sum of all scores per feasible row, int64."""
+        total = np.zeros(len(Nodes(cluster.nodes, rows)), np.int64)
+        for _, scores in self.scores(cluster, pod, rows):
+            total += scores
+        return total
+
+
+def _refused(total: int, narrowing: _Narrowing) -> Feasible:
+    assert narrowing.refused is not None
+    if narrowing.refused.code is Code.ERROR:
+        return Feasible(slice(0, 0), 0, error=narrowing.refused)
+    diagnosis = Diagnosis(total, pre_filter=narrowing.refused, absent=narrowing.refused, narrowed_by=narrowing.by)
+    return Feasible(slice(0, 0), 0, diagnosis)
+
+
+def _nothing_left(by: tuple[str, ...]) -> Status:
+    if len(by) == 1:
+        return Status.unresolvable(f"node(s) didn't satisfy plugin {by[0]}")
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(by)}] simultaneously")
+
+
+def _spread_out(verdict: Verdict, rows: NDArray[np.intp], total: int) -> tuple[Verdict, Mask]:
+    """A verdict over some rows as one over all of them, and where it passes."""
+    keys = np.zeros(total, np.int32)
+    keys[rows] = verdict.keys
+    legend = verdict.legend
+    whole = Verdict(keys, legend, has_errors=verdict.has_errors)
+    return whole, whole.passes
+
+
+def _first_error(cluster: Cluster, plugin: Plugin, verdict: Verdict, where: Mask) -> Status | None:
+    """The error of the first erring node, in the order in which the nodes were added."""
+    rows = np.flatnonzero(where)
+    for row in rows[np.argsort(cluster.nodes.sequence.values[rows])]:
+        status = verdict.status(int(row))
+        if status.code is Code.ERROR:
+            return Status(Code.ERROR, (f'running "{plugin.name}" filter plugin: {status.message}',), plugin.name)
+    return None
+
+
+class Evaluations:
+    """The evaluations of a profile by shape, the least recently used forgotten first."""
+
+    def __init__(
+        self,
+        *,
+        pre_filters: Sequence[PreFilterPlugin],
+        filters: Sequence[FilterPlugin],
+        scores: Sequence[Weighted],
+    ) -> None:
+        self._pre_filters = pre_filters
+        self._filters = filters
+        self._scores = scores
+        self._staleness: dict[Plugin, Staleness] = {
+            plugin: Staleness(plugin) for plugin in (*pre_filters, *filters, *(s.plugin for s in scores))
+        }
+        self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
+        self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
+
+    def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
+        """The evaluation for pods of this shape."""
+        shape = pod.shape
+        evaluation = self._by_shape.get(shape)
+        if evaluation is None:
+            evaluation = self._by_shape[shape] = self._new(pod)
+            most = max(_FEWEST, _BUDGET // (_BYTES_PER_NODE * max(1, len(cluster.nodes))))
+            while len(self._by_shape) > most:
+                self._by_shape.popitem(last=False)
+        else:
+            self._by_shape.move_to_end(shape)
+        return evaluation
+
+    def _new(self, pod: PodInfo) -> Evaluation:
+        own: dict[Plugin, Answers] = {}
+
+        def answers(plugin: Plugin) -> Answers:
+            if plugin not in own:
+                own[plugin] = self._shared_answers(plugin, pod)
+            return own[plugin]
+
+        return Evaluation(
+            [answers(plugin) for plugin in self._pre_filters if plugin.concerns(pod)],
+            [answers(plugin) for plugin in self._filters if plugin.concerns(pod)],
+            [(answers(s.plugin), s.weight) for s in self._scores if s.plugin.concerns(pod)],
+        )
+
+    def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
+        signature = plugin.signature(pod)
+        if signature is None:
+            return Answers(plugin, self._staleness[plugin], remembered=False)
+        shared = self._answers.get((plugin, signature))
+        if shared is None:
+            shared = Answers(plugin, self._staleness[plugin], remembered=True)
+            self._answers[plugin, signature] = shared
+        return shared

@@ -1,0 +1,296 @@
+"""The contract with plugins: one small base class per extension point.
+
+A plugin is a class with a ``name`` that derives from the base classes of the points it extends, in the reference's
+order and with the reference's meanings (4.2):
+
+    PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind
+
+Filters and scores are asked about many nodes at once: they get a :class:`~kubestow.cluster.views.Nodes` and answer with
+an array, one entry per row of it. Who would rather think of one node at a time derives from :class:`NodeFilterPlugin`
+or :class:`NodeScorePlugin`. Filters and scores read; they never write.
+
+The runtime remembers answers. A plugin that wants that says by :meth:`Plugin.signature` what of a pod its answers
+depend on, and by :attr:`Plugin.interests` which events make them stale; without a signature it is asked afresh in every
+cycle, which is always right.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interest import EVERYTHING, Interest
+from kubestow.framework.status import SUCCESS, Status, Verdict
+
+if TYPE_CHECKING:
+    from kubestow.framework.diagnosis import Diagnosis
+
+__all__ = [
+    "MAX_SCORE",
+    "BindPlugin",
+    "FilterPlugin",
+    "Handle",
+    "NodeFilterPlugin",
+    "NodeScorePlugin",
+    "PermitPlugin",
+    "Plugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreFilterResult",
+    "PreScorePlugin",
+    "QueueSortPlugin",
+    "ReservePlugin",
+    "ScorePlugin",
+    "normalized",
+]
+
+#: The highest score a plugin may give a node; the lowest is 0.
+MAX_SCORE = 100
+
+Scores = NDArray[np.int64]
+
+
+class Handle(Protocol):
+    """What a plugin may use of the scheduler it lives in, given to it when it is made."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster's state; plugins only read it."""
+
+    def feature_enabled(self, gate: str) -> bool:
+        """Whether a feature gate is on."""
+
+
+class Plugin(ABC):
+    """The base of all plugins. Made once per profile, with its args (a struct or a plain dict) and a handle."""
+
+    name: ClassVar[str]
+    #: Events that can change this plugin's mind.
+    interests: Sequence[Interest] = EVERYTHING
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score."""
+        return True
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """What of the pod's *shape* the answers depend on; pods with equal signatures share them.
+
+        None means that answers must not be remembered.
+        """
+        return None
+
+
+class PreEnqueuePlugin(Plugin):
+    """Decides whether a pod may enter the active queue at all."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """SUCCESS admits the pod; anything else keeps it gated."""
+
+
+class Queued(Protocol):
+    """A pod in the queue, as QueueSort sees it. ``timestamp`` is in seconds."""
+
+    @property
+    def info(self) -> PodInfo:
+        """The pod."""
+
+    @property
+    def timestamp(self) -> float:
+        """When it entered the queue, in seconds of the injected clock."""
+
+
+class QueueSortPlugin(Plugin):
+    """Orders the active queue; a profile has exactly one."""
+
+    @abstractmethod
+    def sort_key(self, queued: Queued) -> Any:
+        """A comparable key; the smallest is scheduled first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """A success that narrows the nodes to those of the given names."""
+
+    node_names: frozenset[str]
+
+
+class PreFilterPlugin(Plugin):
+    """Looks at the pod once, before any node: prepares state, narrows the nodes, or ends the cycle."""
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
+        """``nodes`` are all nodes. None is success; a skip leaves the plugin's filter out of this cycle."""
+
+
+class FilterPlugin(Plugin):
+    """Says which nodes cannot take the pod."""
+
+    #: Asked only about nodes that the plugins before it left over, and never from memory.
+    costly: ClassVar[bool] = False
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """A verdict over the rows of ``nodes``; None means that all pass."""
+
+
+class NodeFilterPlugin(FilterPlugin):
+    """A filter written for one node at a time."""
+
+    costly: ClassVar[bool] = True
+
+    @abstractmethod
+    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
+        """Whether one node, with the pods on it, can take the pod."""
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        """Ask :meth:`filter_node` about each row."""
+        keys = np.zeros(len(nodes), np.int32)
+        statuses: dict[int, Status] = {}
+        for position in range(len(nodes)):
+            status = self.filter_node(state, pod, nodes.node(position), nodes.pods(position))
+            if not status.ok:
+                keys[position] = position + 1
+                statuses[position + 1] = status
+        return Verdict.of(keys, statuses)
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What PostFilter achieved. ``nominated_node_name`` None leaves the pod's nomination alone, ``""`` clears it.
+
+    ``victims`` are the pods to be evicted from that node, the most important first.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+
+
+class PostFilterPlugin(Plugin):
+    """Called when no node fits, to make room."""
+
+    @abstractmethod
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+        """Success ends the search with a nomination; a refusal lets the next plugin try."""
+
+
+class PreScorePlugin(Plugin):
+    """Prepares scoring, once it is known which nodes are feasible."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """``nodes`` are the feasible ones. None is success; a skip leaves the plugin's score out of this cycle."""
+
+
+class ScorePlugin(Plugin):
+    """Ranks feasible nodes."""
+
+    #: Whether scores depend on which nodes are feasible, and not only on the pod and the node itself.
+    scores_feasible_set: ClassVar[bool] = False
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        """A raw score per row of ``nodes``, int64."""
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
+        """Raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE; by default they are that already."""
+        return scores
+
+
+class NodeScorePlugin(ScorePlugin):
+    """A score written for one node at a time."""
+
+    scores_feasible_set: ClassVar[bool] = True
+
+    @abstractmethod
+    def score_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> int:
+        """The score of one node with the pods on it."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        """Ask :meth:`score_node` about each row."""
+        scores = (self.score_node(state, pod, nodes.node(i), nodes.pods(i)) for i in range(len(nodes)))
+        return np.fromiter(scores, np.int64, len(nodes))
+
+
+class ReservePlugin(Plugin):
+    """Keeps its own books of what a placed pod takes, until the pod is bound or given up."""
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """The pod has been placed on a node. None is success."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """The placement failed later on; also called when this plugin's reserve never ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What Permit says: a status, and with WAIT how many seconds it may take (900 at most)."""
+
+    status: Status = SUCCESS
+    timeout: float = 0.0
+
+
+class PermitPlugin(Plugin):
+    """Allows, refuses or delays the binding of a placed pod."""
+
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        """Asked at the end of the scheduling cycle."""
+
+
+class PreBindPlugin(Plugin):
+    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """SUCCESS: there is work to do; SKIP: there is none."""
+        return SUCCESS
+
+    @abstractmethod
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
+        """Do the work. None is success."""
+
+
+class BindPlugin(Plugin):
+    """Binds the pod. May be ``async def``."""
+
+    @abstractmethod
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
+        """None is success; a skip leaves the pod to the next plugin."""
+
+
+class PostBindPlugin(Plugin):
+    """Told of every pod that was bound. May be ``async def``."""
+
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[None] | None:
+        """The pod is bound."""
+
+
+def normalized(scores: Scores, *, reverse: bool = False) -> Scores:
+    """The usual normalisation (reference 4.5): the highest becomes MAX_SCORE; reversed, the highest becomes 0."""
+    highest = int(scores.max(initial=0))
+    if highest == 0:
+        return np.full_like(scores, MAX_SCORE) if reverse else scores
+    scaled = scores * MAX_SCORE // highest
+    return MAX_SCORE - scaled if reverse else scaled
