@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kubestow.api.core import Taint, Toleration
+from kubestow.cluster.node_selection import go_int64
 
 __all__ = ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE", "tolerates", "untolerated"]
 
@@ -36,18 +37,10 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
-    bound, value = _int64(toleration.value), _int64(taint.value)
+    bound, value = go_int64(toleration.value), go_int64(taint.value)
     if bound is None or value is None:
         return False
     return value < bound if toleration.operator == "Lt" else value > bound
-
-
-def _int64(text: str) -> int | None:
-    """Go's ParseInt in base 10: an optional sign and digits only."""
-    if not text.lstrip("+-").isdecimal() or not text.isascii() or len(text) - len(text.lstrip("+-")) > 1:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def untolerated(

@@ -20,7 +20,7 @@ from kubestow.cluster.labels import LabelColumn
 from kubestow.cluster.nodes import NodeTable
 from kubestow.cluster.pods import HostPort, PodInfo
 
-__all__ = ["Change", "HypotheticalNodes", "Nodes"]
+__all__ = ["Change", "HypotheticalNodes", "Nodes", "Rows", "alone"]
 
 Rows = slice | NDArray[np.intp]
 
@@ -231,3 +231,10 @@ class HypotheticalNodes(Nodes):
             if column.values[row]
         )
         return kept or any(port.conflicts_with(wanted) for info in change.added for port in info.shape.host_ports)
+
+
+def alone(node: Node) -> Nodes:
+    """A view of one node object by itself, without pods and in no cluster: for queueing hints."""
+    table = NodeTable()
+    table.add(node)
+    return Nodes(table, slice(0, 1))

@@ -74,6 +74,9 @@ class Handle(Protocol):
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is on."""
 
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Bind a pod through the cluster API. Raises APIError or Unreachable."""
+
 
 class Plugin(ABC):
     """The base of all plugins. Made once per profile, with its args (a struct or a plain dict) and a handle."""
@@ -146,6 +149,8 @@ class FilterPlugin(Plugin):
 
     #: Asked only about nodes that the plugins before it left over, and never from memory.
     costly: ClassVar[bool] = False
+    #: What goes wrong when a profile disables this plugin's PreFilter; None when the filter can do without.
+    unprepared_filter: ClassVar[str | None] = None
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
@@ -206,6 +211,8 @@ class ScorePlugin(Plugin):
 
     #: Whether scores depend on which nodes are feasible, and not only on the pod and the node itself.
     scores_feasible_set: ClassVar[bool] = False
+    #: What goes wrong when a profile disables this plugin's PreScore; None when the score can do without.
+    unprepared_score: ClassVar[str | None] = None
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:

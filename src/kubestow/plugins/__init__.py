@@ -1,1 +1,37 @@
 """The in-tree plugins, one module each, named as in Kubernetes."""
+
+from __future__ import annotations
+
+from kubestow.framework.plugin import Plugin
+from kubestow.plugins.default_binder import DefaultBinder
+from kubestow.plugins.image_locality import ImageLocality
+from kubestow.plugins.node_affinity import NodeAffinity
+from kubestow.plugins.node_name import NodeName
+from kubestow.plugins.node_ports import NodePorts
+from kubestow.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from kubestow.plugins.node_resources_fit import NodeResourcesFit
+from kubestow.plugins.node_unschedulable import NodeUnschedulable
+from kubestow.plugins.priority_sort import PrioritySort
+from kubestow.plugins.scheduling_gates import SchedulingGates
+from kubestow.plugins.taint_toleration import TaintToleration
+
+__all__ = ["IN_TREE", "in_tree_registry"]
+
+IN_TREE: tuple[type[Plugin], ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+)
+
+
+def in_tree_registry() -> dict[str, type[Plugin]]:
+    """The classes of all in-tree plugins by name."""
+    return {plugin.name: plugin for plugin in IN_TREE}

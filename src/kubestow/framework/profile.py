@@ -1,0 +1,183 @@
+"""A profile: the plugins of one schedulerName, in order, at each extension point.
+
+Built from the configuration and a registry of plugin classes. A plugin is made once per profile even if it extends
+several points; which of them it is asked at is the configuration's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow import config
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.config import ExtensionPoint
+from kubestow.errors import KubestowError, PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation import Evaluations, Weighted
+from kubestow.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    Handle,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import Status, Verdict
+
+__all__ = ["EXTENSION_POINTS", "Profile", "Registry", "build_profile", "implements"]
+
+#: Plugin classes by name.
+Registry = Mapping[str, type[Plugin]]
+
+P = TypeVar("P", bound=Plugin)
+
+EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
+    {
+        ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
+        ExtensionPoint.QUEUE_SORT: QueueSortPlugin,
+        ExtensionPoint.PRE_FILTER: PreFilterPlugin,
+        ExtensionPoint.FILTER: FilterPlugin,
+        ExtensionPoint.POST_FILTER: PostFilterPlugin,
+        ExtensionPoint.PRE_SCORE: PreScorePlugin,
+        ExtensionPoint.SCORE: ScorePlugin,
+        ExtensionPoint.RESERVE: ReservePlugin,
+        ExtensionPoint.PERMIT: PermitPlugin,
+        ExtensionPoint.PRE_BIND: PreBindPlugin,
+        ExtensionPoint.BIND: BindPlugin,
+        ExtensionPoint.POST_BIND: PostBindPlugin,
+    }
+)
+"""The base class that stands for each extension point."""
+
+
+def implements(registry: Registry) -> dict[str, frozenset[str]]:
+    """Every plugin of a registry with the extension points it implements."""
+    return {
+        name: frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+        for name, plugin in registry.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """One way of scheduling. The sequences are in the order in which plugins are called."""
+
+    scheduler_name: str
+    #: Percent of the nodes to find before scoring, 0 for all.
+    percentage_of_nodes_to_score: int
+    queue_sort: QueueSortPlugin
+    pre_enqueue: Sequence[PreEnqueuePlugin]
+    post_filter: Sequence[PostFilterPlugin]
+    reserve: Sequence[ReservePlugin]
+    permit: Sequence[PermitPlugin]
+    pre_bind: Sequence[PreBindPlugin]
+    bind: Sequence[BindPlugin]
+    post_bind: Sequence[PostBindPlugin]
+    evaluations: Evaluations
+    #: All plugins, each once.
+    plugins: Sequence[Plugin]
+
+
+def build_profile(
+    configured: config.Profile, registry: Registry, handle: Handle, *, percentage_of_nodes_to_score: int = 0
+) -> Profile:
+    """Make the plugins of a profile.
+
+    Raises ConfigurationError when the profile cannot be built from the registry, PluginError when a plugin cannot be
+    made from its args.
+    """
+    enabled = config.expand(configured, implements(registry))
+    made: dict[str, Plugin] = {}
+
+    def at(point: ExtensionPoint, base: type[P]) -> list[P]:
+        found = []
+        for name, _ in enabled[point]:
+            if name not in made:
+                made[name] = _make(registry[name], configured.args.get(name), handle)
+            plugin = made[name]
+            assert isinstance(plugin, base)
+            found.append(plugin)
+        return found
+
+    pre_filters = at(ExtensionPoint.PRE_FILTER, PreFilterPlugin)
+    pre_scores = at(ExtensionPoint.PRE_SCORE, PreScorePlugin)
+    filters = [_prepared_filter(plugin, pre_filters) for plugin in at(ExtensionPoint.FILTER, FilterPlugin)]
+    scores = [_prepared_score(plugin, pre_scores) for plugin in at(ExtensionPoint.SCORE, ScorePlugin)]
+    weights = [weight for _, weight in enabled[ExtensionPoint.SCORE]]
+    percentage = configured.percentage_of_nodes_to_score
+    return Profile(
+        scheduler_name=configured.scheduler_name,
+        percentage_of_nodes_to_score=percentage_of_nodes_to_score if percentage is None else percentage,
+        queue_sort=at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0],
+        pre_enqueue=at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin),
+        post_filter=at(ExtensionPoint.POST_FILTER, PostFilterPlugin),
+        reserve=at(ExtensionPoint.RESERVE, ReservePlugin),
+        permit=at(ExtensionPoint.PERMIT, PermitPlugin),
+        pre_bind=at(ExtensionPoint.PRE_BIND, PreBindPlugin),
+        bind=at(ExtensionPoint.BIND, BindPlugin),
+        post_bind=at(ExtensionPoint.POST_BIND, PostBindPlugin),
+        evaluations=Evaluations(
+            pre_filters=pre_filters,
+            filters=filters,
+            scores=[Weighted(plugin, weight) for plugin, weight in zip(scores, weights, strict=True)],
+        ),
+        plugins=tuple(made.values()),
+    )
+
+
+def _make(kind: type[Plugin], args: Any, handle: Handle) -> Plugin:
+    try:
+        return kind(args, handle)
+    except KubestowError:
+        raise
+    except Exception as error:
+        raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
+
+
+def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[PreFilterPlugin]) -> FilterPlugin:
+    needs = plugin.unprepared_filter
+    return plugin if needs is None or plugin in pre_filters else _UnpreparedFilter(plugin.name, needs)
+
+
+def _prepared_score(plugin: ScorePlugin, pre_scores: Sequence[PreScorePlugin]) -> ScorePlugin:
+    needs = plugin.unprepared_score
+    return plugin if needs is None or plugin in pre_scores else _UnpreparedScore(plugin.name, needs)
+
+
+class _UnpreparedFilter(FilterPlugin):
+    """Stands in for a filter whose PreFilter the profile has disabled, and that cannot do without."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name  # type: ignore[misc]  # takes the place of another plugin
+        self._problem = problem
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        """Fails on every node, like the reference when it misses the plugin's state."""
+        return Verdict.of(np.ones(len(nodes), np.int32), {1: Status.error(self._problem)})
+
+
+class _UnpreparedScore(ScorePlugin):
+    """Stands in for a score whose PreScore the profile has disabled, and that cannot do without."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name  # type: ignore[misc]  # takes the place of another plugin
+        self._problem = problem
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """Fails."""
+        raise PluginError(self.name, "Score", self._problem)

@@ -1,0 +1,26 @@
+"""DefaultBinder binds a pod to its node through the API server (reference 8.17)."""
+
+from __future__ import annotations
+
+from kubestow.cluster.pods import PodInfo
+from kubestow.errors import APIError, Unreachable
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import BindPlugin
+from kubestow.framework.status import Status
+
+__all__ = ["DefaultBinder"]
+
+
+class DefaultBinder(BindPlugin):
+    """POSTs the pod's binding; whatever the API server has against it is an error."""
+
+    name = "DefaultBinder"
+    interests = ()
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """None once the API server has accepted the binding."""
+        try:
+            await self.handle.bind(pod, node_name)
+        except (APIError, Unreachable) as error:
+            return Status.error(str(error))
+        return None

@@ -1,0 +1,40 @@
+"""NodeName holds a pod to the node that its spec names (reference 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interest import on
+from kubestow.framework.plugin import FilterPlugin
+from kubestow.framework.status import Status, Verdict
+
+__all__ = ["NodeName"]
+
+_REFUSAL = Status.unresolvable("node(s) didn't match the requested node name")
+
+
+class NodeName(FilterPlugin):
+    """Rejects every node but the one in ``spec.nodeName``. Pods from the queue have none; simulated ones may."""
+
+    name = "NodeName"
+    interests = (on(EventResource.NODE, Action.ADD),)
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """The name is no part of a pod's shape, so answers are only remembered for pods without one."""
+        return None if pod.spec.node_name else ()
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Finds the one node."""
+        if not pod.spec.node_name:
+            return None
+        others = np.ones(len(nodes), np.bool_)
+        position = nodes.position(pod.spec.node_name)
+        if position is not None:
+            others[position] = False
+        return Verdict.rejecting(others, _REFUSAL)

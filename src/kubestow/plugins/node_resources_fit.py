@@ -1,0 +1,155 @@
+"""NodeResourcesFit rejects nodes without room for what a pod requests, and scores the room left (reference 8.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    allocatable_amounts,
+    is_extended,
+)
+from kubestow.cluster.views import Nodes
+from kubestow.config.plugin_args import NodeResourcesFitArgs
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interest import on
+from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from kubestow.framework.status import Code, Status, Verdict
+from kubestow.plugins.resource_scoring import Usage, strategy
+
+__all__ = ["NodeResourcesFit"]
+
+_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+#: Bits of a verdict's key: beyond what the node will ever have, too many pods, then one per requested resource.
+_NEVER, _TOO_MANY_PODS, _FIRST_RESOURCE = 1, 2, 4
+#: A verdict's key is an int32, so this many resources can be told apart; further ones share the last bit.
+_MOST_RESOURCES = 28
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Filter and score by requested and allocatable amounts."""
+
+    name = "NodeResourcesFit"
+    unprepared_filter = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = strategy(args.scoring_strategy)
+        self._scored = args.scoring_strategy.resources
+        self.interests = (
+            on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, wakes=False),
+            on(EventResource.POD, Action.DELETE, hint=_left_a_node),
+            on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=self._shrank),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, hint=self._has_more),
+        )
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """What the pod requests, and what it is scored by."""
+        return tuple(sorted(pod.shape.requests.items())), pod.shape.scored_requests
+
+    # -- filter --------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        """The pod's requests are part of its shape already."""
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        """Every insufficient resource is a bit of the key, so all reasons of a node are kept."""
+        wanted = self._wanted(pod.shape.requests)
+        keys = (nodes.pod_count >= nodes.allowed_pods).astype(np.int32) * _TOO_MANY_PODS
+        bit = _FIRST_RESOURCE
+        for name, amount in wanted:
+            allocatable = nodes.allocatable(name)
+            short = allocatable - nodes.requested(name) < amount
+            if short.any():
+                keys |= short * np.int32(bit)
+                keys |= (allocatable < amount) * np.int32(_NEVER)
+            bit <<= bit < 1 << _MOST_RESOURCES
+        return Verdict(keys, _Legend(tuple(name for name, _ in wanted)))
+
+    def _wanted(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
+        """The amounts to compare, in the order in which reasons are given."""
+        first = [(name, requests[name]) for name in _FIRST if requests.get(name, 0) > 0]
+        scalars = sorted(name for name, amount in requests.items() if name not in _FIRST and amount)
+        return first + [(name, requests[name]) for name in scalars if not self._leaves_to_others(name)]
+
+    def _leaves_to_others(self, name: str) -> bool:
+        return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
+
+    # -- score ---------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        """Nothing to prepare."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """By the configured strategy, over the configured resources."""
+        usages = [
+            Usage(nodes.allocatable(spec.name), self._used(pod, nodes, spec.name), spec.weight or 1)
+            for spec in self._scored
+            if not _is_unrequested_scalar(pod, spec.name)
+        ]
+        return self._strategy(usages, len(nodes))
+
+    @staticmethod
+    def _used(pod: PodInfo, nodes: Nodes, name: str) -> NDArray[np.int64]:
+        """What would be in use with the pod: with defaults for CPU and memory, as requested for the others."""
+        cpu, memory = pod.shape.scored_requests
+        if name == CPU:
+            return nodes.nonzero_cpu + cpu
+        if name == MEMORY:
+            return nodes.nonzero_memory + memory
+        return nodes.requested(name) + pod.shape.requests.get(name, 0)
+
+    # -- queueing hints ------------------------------------------------------------------------------------------
+
+    def _shrank(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
+        if new.uid == pod.uid:
+            return True
+        return bool(new.spec.node_name) and any(
+            new.requests.get(name, 0) < old.requests.get(name, 0)
+            for name, amount in pod.shape.requests.items()
+            if amount
+        )
+
+    def _has_more(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        has = allocatable_amounts(new.status.allocatable)
+        if has.get(PODS, 0) < 1 or any(has.get(name, 0) < amount for name, amount in self._wanted(pod.shape.requests)):
+            return False
+        if old is None:
+            return True
+        had = allocatable_amounts(old.status.allocatable)
+        grown = [name for name, amount in has.items() if amount > had.get(name, 0)]
+        return PODS in grown or any(pod.shape.requests.get(name, 0) for name in grown)
+
+
+class _Legend:
+    """Reads the bits of a key back as a status."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def __call__(self, key: int) -> Status:
+        reasons = ["Too many pods"] if key & _TOO_MANY_PODS else []
+        for position, name in enumerate(self._names):
+            if key & (_FIRST_RESOURCE << min(position, _MOST_RESOURCES - 2)):
+                reasons.append(f"Insufficient {name}")
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _NEVER else Code.UNSCHEDULABLE
+        return Status(code, tuple(reasons))
+
+
+def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:
+    return name not in _FIRST and not pod.shape.requests.get(name, 0)
+
+
+def _left_a_node(pod: PodInfo, old: PodInfo, new: None) -> bool:
+    return bool(old.spec.node_name or old.status.nominated_node_name)

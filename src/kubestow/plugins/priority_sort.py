@@ -1,0 +1,18 @@
+"""PrioritySort orders the active queue: higher priority first, then who has waited longer (reference 8.2)."""
+
+from __future__ import annotations
+
+from kubestow.framework.plugin import Queued, QueueSortPlugin
+
+__all__ = ["PrioritySort"]
+
+
+class PrioritySort(QueueSortPlugin):
+    """By priority, then by the time of entering the queue."""
+
+    name = "PrioritySort"
+    interests = ()
+
+    def sort_key(self, queued: Queued) -> tuple[int, float]:
+        """The smallest key goes first."""
+        return -queued.info.priority, queued.timestamp

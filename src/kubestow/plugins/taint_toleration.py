@@ -1,0 +1,75 @@
+"""TaintToleration keeps pods off nodes whose taints they do not tolerate (reference 8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node, Taint
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interest import Spoils, on
+from kubestow.framework.plugin import FilterPlugin, Handle, PreScorePlugin, ScorePlugin, normalized
+from kubestow.framework.status import Status, Verdict
+
+__all__ = ["TaintToleration"]
+
+_REFUSAL = Status.unresolvable("node(s) had untolerated taint(s)")
+_HARD = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
+
+    name = "TaintToleration"
+    unprepared_score = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
+        self.interests = (
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._became_tolerable),
+            on(EventResource.POD, Action.UPDATE_POD_TOLERATION, spoils=Spoils.NOTHING, hint=_is_itself),
+        )
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Tolerations are all it reads."""
+        return tuple(pod.spec.tolerations)
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Decided once per distinct list of taints."""
+        rejected = nodes.by_taints(lambda taints: not self._admits(pod, taints), np.bool_)
+        return Verdict.rejecting(rejected, _REFUSAL) if rejected.any() else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        """Nothing to prepare; scoring is never skipped."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """How many PreferNoSchedule taints are not tolerated."""
+        tolerations = [t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
+
+        def intolerable(taints: Sequence[Taint]) -> int:
+            kept = untolerated(taints, tolerations, effects=(PREFER_NO_SCHEDULE,), comparisons=self._comparisons)
+            return len(kept)
+
+        return nodes.by_taints(intolerable)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """The node with most intolerable taints gets 0."""
+        return normalized(scores, reverse=True)
+
+    def _admits(self, pod: PodInfo, taints: Sequence[Taint]) -> bool:
+        return not untolerated(taints, pod.spec.tolerations, effects=_HARD, comparisons=self._comparisons)
+
+    def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        return self._admits(pod, new.spec.taints) and (old is None or not self._admits(pod, old.spec.taints))
+
+
+def _is_itself(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
+    return new.uid == pod.uid
