@@ -65,7 +65,7 @@ def _matches_labels(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
         case "Exists" | "DoesNotExist" as operator:
             if values:
                 raise InvalidSelector(f"operator {operator} on label {key!r} takes no values")
-            present = nodes.label(key) != 0
+            present: Mask = np.not_equal(nodes.label(key), 0)
             return present if operator == "Exists" else ~present
         case "Gt" | "Lt" as operator:
             return _compares(nodes, requirement, greater=operator == "Gt")

@@ -8,8 +8,8 @@ so remembering can never change a decision: a property test holds the one to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ from kubestow.framework.plugin import (
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
 __all__ = ["Answers", "Staleness"]
+
+T = TypeVar("T")
 
 #: More changed rows than this share of all are not worth asking one by one.
 _ASK_ALL_BEYOND = 8
@@ -155,7 +157,7 @@ class Answers:
         if stale is None:
             self._start_afresh()
             if isinstance(self.plugin, PreFilterPlugin):
-                answer = self.plugin.pre_filter(self.state, pod, cluster.all_nodes())
+                answer = call(self.plugin, "PreFilter", self.plugin.pre_filter, self.state, pod, cluster.all_nodes())
                 self.outcome = SUCCESS if answer is None else answer
         return stale
 
@@ -177,7 +179,7 @@ class Answers:
 
     def _ask_all(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo) -> None:
         nodes = cluster.all_nodes()
-        verdict = checked(plugin, plugin.filter(self.state, pod, nodes), nodes)
+        verdict = asked(plugin, self.state, pod, nodes)
         if verdict is None:
             self.keys = self.passes = None
             return
@@ -186,7 +188,7 @@ class Answers:
 
     def _ask_rows(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _rows(cluster, rows)
-        verdict = checked(plugin, plugin.filter(self.state, pod, nodes), nodes)
+        verdict = asked(plugin, self.state, pod, nodes)
         if verdict is None:
             if self.keys is not None and self.passes is not None:
                 self.keys[nodes.rows], self.passes[nodes.rows] = 0, True
@@ -223,12 +225,22 @@ class Answers:
     def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
         if not isinstance(self.plugin, PreScorePlugin):
             return False
-        status = self.plugin.pre_score(self.state, pod, nodes)
+        status = call(self.plugin, "PreScore", self.plugin.pre_score, self.state, pod, nodes)
         if status is None or status.ok:
             return False
         if status.code is not Code.SKIP:
             raise PluginError(self.plugin.name, "PreScore", status.message)
         return True
+
+
+def call(plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+    """Call a plugin. Raises PluginError for whatever it raises, naming plugin and extension point."""
+    try:
+        return method(*arguments)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 
 
 def _rows(cluster: Cluster, rows: list[int]) -> Nodes:
@@ -237,8 +249,9 @@ def _rows(cluster: Cluster, rows: list[int]) -> Nodes:
     return Nodes(cluster.nodes, np.array(rows, np.intp))
 
 
-def checked(plugin: Plugin, verdict: Verdict | None, nodes: Nodes) -> Verdict | None:
-    """The verdict, if it is one key per node. Raises PluginError otherwise."""
+def asked(plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+    """A filter's verdict on nodes, None when all pass. Raises PluginError unless it is one key per node."""
+    verdict = call(plugin, "Filter", plugin.filter, state, pod, nodes)
     if verdict is None:
         return None
     if not isinstance(verdict, Verdict):
@@ -256,7 +269,7 @@ def checked(plugin: Plugin, verdict: Verdict | None, nodes: Nodes) -> Verdict | 
 
 
 def _scored(plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-    scores = plugin.score(state, pod, nodes)
+    scores = call(plugin, "Score", plugin.score, state, pod, nodes)
     if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.shape != (len(nodes),):
         found = f"{scores.dtype} and shape {scores.shape}" if isinstance(scores, np.ndarray) else type(scores).__name__
         raise PluginError(plugin.name, "Score", f"answered with {found}, expected int64 and shape ({len(nodes)},)")

@@ -33,14 +33,15 @@ class Refusal:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What every node said, for a pod that fits on none.
+    """What every node that does not fit said.
 
-    ``total`` is the number of nodes; ``absent`` is the status of nodes that no filter was asked about, because
-    PreFilter ended the cycle (``pre_filter`` is set then) or left them out.
+    ``total`` is the number of nodes, ``asked`` (bool) those that the filters were asked about; ``absent`` is the status
+    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out.
     """
 
     total: int
     refusals: Sequence[Refusal] = ()
+    asked: NDArray[np.bool_] = field(kw_only=True)
     pre_filter: Status | None = None
     absent: Status = field(default_factory=Status.unresolvable)
     narrowed_by: Sequence[str] = ()
@@ -73,26 +74,29 @@ class Diagnosis:
                 return refusal.verdict.status(row).by(refusal.plugin)
         return self.absent
 
+    @property
+    def refused(self) -> NDArray[np.bool_]:
+        """The nodes that were refused, or left out for a reason, bool."""
+        refused = np.zeros(self.total, np.bool_) if not self.absent.reasons else ~self.asked
+        for refusal in self.refusals:
+            refused |= refusal.where
+        return refused
+
     def with_code(self, code: Code) -> NDArray[np.bool_]:
         """Which nodes answered with a code, bool."""
-        answered = np.zeros(self.total, np.bool_)
-        chosen = np.zeros(self.total, np.bool_)
+        chosen = np.zeros(self.total, np.bool_) if self.absent.code is not code else ~self.asked
         for refusal in self.refusals:
-            answered |= refusal.where
-            for row in np.flatnonzero(refusal.where):
-                chosen[row] = refusal.verdict.status(int(row)).code is code
-        if self.absent.code is code:
-            chosen |= ~answered
+            keys = refusal.verdict.keys
+            matching = [
+                key for key in np.unique(keys[refusal.where]).tolist() if refusal.verdict.legend(key).code is code
+            ]
+            chosen |= refusal.where & np.isin(keys, matching)
         return chosen
 
     def _tally(self) -> Iterator[tuple[Status, int]]:
-        answered = 0
         for refusal in self.refusals:
-            for status, count in refusal.tally():
-                answered += count
-                yield status, count
-        if answered < self.total:
-            yield self.absent, self.total - answered
+            yield from refusal.tally()
+        yield self.absent, int(np.count_nonzero(~self.asked))
 
 
 def fit_error(total: int, tally: Iterable[tuple[Status, int]]) -> str:

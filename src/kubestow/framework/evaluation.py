@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes, Rows
-from kubestow.framework.answers import Answers, Staleness, checked, in_range
+from kubestow.framework.answers import Answers, Staleness, asked, call, in_range
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
@@ -45,15 +45,40 @@ class Weighted:
 
 @dataclass(slots=True)
 class Feasible:
-    """Where a pod fits: ``rows`` of the node table, a whole slice when every node fits.
+    """Where a pod fits: ``rows`` of the node table, a whole slice when every node fits; ``error`` ends the cycle.
 
-    With ``count`` 0 the ``diagnosis`` says why; ``error`` is a failure that ends the cycle.
+    Good until the next scheduling cycle, like the diagnosis it gives.
     """
 
     rows: Rows
     count: int
-    diagnosis: Diagnosis | None = None
     error: Status | None = None
+    diagnosis: Diagnosis | None = None
+    #: What :meth:`diagnose` is made of: the nodes in question, who spoke of them and where each lets pass.
+    _candidates: Mask | None = None
+    _beside_nominated: Sequence[Refusal] = ()
+    _verdicts: Sequence[tuple[str, Verdict, Mask]] = ()
+    _narrowing: _Narrowing | None = None
+
+    def diagnose(self) -> Diagnosis:
+        """Why the nodes that do not fit do not."""
+        if self.diagnosis is not None:
+            return self.diagnosis
+        assert self._candidates is not None
+        standing = self._candidates.copy()
+        refusals = list(self._beside_nominated)
+        for refusal in refusals:
+            standing &= ~refusal.where
+        for plugin, verdict, passes in self._verdicts:
+            where = standing & ~passes
+            if where.any():
+                refusals.append(Refusal(plugin, where, verdict))
+                standing &= passes
+        diagnosis = Diagnosis(len(standing), refusals, asked=self._candidates)
+        if self._narrowing is not None:
+            diagnosis.absent, diagnosis.narrowed_by = self._narrowing.absent, self._narrowing.by
+        self.diagnosis = diagnosis
+        return diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +130,17 @@ class Evaluation:
         narrowing = self._pre_filter(cluster, pod, stale)
         if narrowing.refused is not None:
             return _refused(len(cluster.nodes), narrowing)
+        candidates = narrowing.mask(cluster)
         promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
         if promised is not None:
             alone = np.zeros(len(cluster.nodes), np.bool_)
             alone[promised] = True
-            if self._filter(cluster, pod, alone, stale).count:
-                return Feasible(slice(promised, promised + 1), 1)
-        candidates = narrowing.mask(cluster)
+            found = self._filter(cluster, pod, alone, stale)
+            if found.count:
+                return found
+            candidates |= alone  # it was asked, so it has a status of its own
         found = self._filter(cluster, pod, candidates, stale)
-        if found.diagnosis is not None:
-            found.diagnosis.absent = narrowing.absent
-            found.diagnosis.narrowed_by = narrowing.by
+        found._narrowing = narrowing
         return found
 
     def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: dict[Answers, list[int] | None]) -> _Narrowing:
@@ -145,30 +170,19 @@ class Evaluation:
         self, cluster: Cluster, pod: PodInfo, candidates: Mask, stale: dict[Answers, list[int] | None]
     ) -> Feasible:
         alive = candidates.copy()
-        refusals = self._refused_beside_nominated(cluster, pod, alive)
-        verdicts: list[tuple[Answers, Verdict | None, Mask | None]] = []
+        beside = self._refused_beside_nominated(cluster, pod, alive)
+        verdicts: list[tuple[str, Verdict, Mask]] = []
         for answers in self._filters:
             verdict, passes = self._verdict(answers, cluster, pod, alive, stale)
             if passes is None or verdict is None:
                 continue
             if verdict.has_errors and (error := _first_error(cluster, answers.plugin, verdict, alive & ~passes)):
-                return Feasible(slice(0, 0), 0, error=error)
-            verdicts.append((answers, verdict, passes))
+                return Feasible(slice(0, 0), 0, error)
+            verdicts.append((answers.plugin.name, verdict, passes))
             alive &= passes
         count = int(np.count_nonzero(alive))
-        if count == len(alive):
-            return Feasible(slice(0, count), count)
-        if count:
-            return Feasible(np.flatnonzero(alive), count)
-        for refusal in refusals:
-            candidates = candidates & ~refusal.where
-        for answers, verdict, passes in verdicts:
-            assert verdict is not None and passes is not None
-            where = candidates & ~passes
-            if where.any():
-                refusals.append(Refusal(answers.plugin.name, where, verdict))
-                candidates = candidates & passes
-        return Feasible(slice(0, 0), 0, Diagnosis(len(alive), refusals))
+        rows = slice(0, count) if count == len(alive) else np.flatnonzero(alive)
+        return Feasible(rows, count, None, None, candidates, beside, verdicts)
 
     def _verdict(
         self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: dict[Answers, list[int] | None]
@@ -184,7 +198,7 @@ class Evaluation:
         if answers.skips_filter or not alive.any():
             return None, None
         nodes = Nodes(cluster.nodes, np.flatnonzero(alive))
-        verdict = checked(plugin, plugin.filter(answers.state, pod, nodes), nodes)
+        verdict = asked(plugin, answers.state, pod, nodes)
         return (None, None) if verdict is None else _spread_out(verdict, nodes.row_numbers, len(alive))
 
     def _refused_beside_nominated(self, cluster: Cluster, pod: PodInfo, alive: Mask) -> list[Refusal]:
@@ -216,7 +230,7 @@ class Evaluation:
             if answers.skips_filter or not len(nodes):
                 continue
             assert isinstance(answers.plugin, FilterPlugin)
-            verdict = checked(answers.plugin, answers.plugin.filter(answers.state, pod, nodes), nodes)
+            verdict = asked(answers.plugin, answers.state, pod, nodes)
             if verdict is None or not verdict.keys.any():
                 continue
             passes = verdict.passes
@@ -242,7 +256,9 @@ class Evaluation:
                 answers.refresh_scores(cluster, pod)
                 raw = None if answers.scores is None else answers.scores[rows]
             if raw is not None:
-                scores = in_range(plugin, plugin.normalize(answers.state, pod, raw, nodes))
+                scores = in_range(
+                    plugin, call(plugin, "NormalizeScore", plugin.normalize, answers.state, pod, raw, nodes)
+                )
                 yield plugin.name, scores if weight == 1 else scores * weight
 
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
@@ -256,9 +272,12 @@ class Evaluation:
 def _refused(total: int, narrowing: _Narrowing) -> Feasible:
     assert narrowing.refused is not None
     if narrowing.refused.code is Code.ERROR:
-        return Feasible(slice(0, 0), 0, error=narrowing.refused)
-    diagnosis = Diagnosis(total, pre_filter=narrowing.refused, absent=narrowing.refused, narrowed_by=narrowing.by)
-    return Feasible(slice(0, 0), 0, diagnosis)
+        return Feasible(slice(0, 0), 0, narrowing.refused)
+    nobody = np.zeros(total, np.bool_)
+    diagnosis = Diagnosis(
+        total, asked=nobody, pre_filter=narrowing.refused, absent=narrowing.refused, narrowed_by=narrowing.by
+    )
+    return Feasible(slice(0, 0), 0, None, diagnosis)
 
 
 def _nothing_left(by: tuple[str, ...]) -> Status:

@@ -149,12 +149,12 @@ def _make(kind: type[Plugin], args: Any, handle: Handle) -> Plugin:
         raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
 
 
-def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[PreFilterPlugin]) -> FilterPlugin:
+def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:
     needs = plugin.unprepared_filter
     return plugin if needs is None or plugin in pre_filters else _UnpreparedFilter(plugin.name, needs)
 
 
-def _prepared_score(plugin: ScorePlugin, pre_scores: Sequence[PreScorePlugin]) -> ScorePlugin:
+def _prepared_score(plugin: ScorePlugin, pre_scores: Sequence[Plugin]) -> ScorePlugin:
     needs = plugin.unprepared_score
     return plugin if needs is None or plugin in pre_scores else _UnpreparedScore(plugin.name, needs)
 

@@ -13,6 +13,7 @@ from kubestow.cluster.node_selection import labels_match, matches_any_term, matc
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes, alone
 from kubestow.config.plugin_args import NodeAffinityArgs
+from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
 from kubestow.framework.plugin import (
@@ -34,6 +35,8 @@ _CONFLICT = Status.unresolvable("pod affinity terms conflict")
 _STATUSES = {1: _ENFORCED_REFUSAL, 2: _REFUSAL}
 
 Terms = Sequence[core.NodeSelectorTerm]
+
+_NO_ROWS = np.empty(0, np.intp)
 
 
 def _affinity(pod: PodInfo) -> core.NodeAffinity:
@@ -108,20 +111,31 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Verdict.of(keys, _STATUSES) if keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Without preferences there is nothing to score."""
-        return None if _preferred(_affinity(pod)) or self._added_preferred else Status.skip()
+        """Without preferences there is nothing to score; one that cannot be read fails the cycle."""
+        preferences = self._preferences(pod)
+        if not preferences:
+            return Status.skip()
+        try:
+            for preferred in preferences:
+                matches_term(nodes.select(_NO_ROWS), preferred.preference)
+        except InvalidSelector as error:
+            return Status.error(str(error))
+        return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The weights of the preferences that a node meets."""
         scores = np.zeros(len(nodes), np.int64)
-        for preferred in (*self._added_preferred, *_preferred(_affinity(pod))):
-            if preferred.weight:
-                scores += preferred.weight * matches_term(nodes, preferred.preference)
+        for preferred in self._preferences(pod):
+            scores += preferred.weight * matches_term(nodes, preferred.preference)
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """The most preferred node gets 100."""
         return normalized(scores)
+
+    def _preferences(self, pod: PodInfo) -> list[core.PreferredSchedulingTerm]:
+        preferences = (*self._added_preferred, *_preferred(_affinity(pod)))
+        return [preferred for preferred in preferences if preferred.weight]
 
     @staticmethod
     def _selected(pod: PodInfo, nodes: Nodes) -> NDArray[np.bool_]:

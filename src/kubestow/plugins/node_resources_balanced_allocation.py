@@ -89,7 +89,8 @@ def _deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
         squares += np.where(there, (fraction - mean) * (fraction - mean), 0.0)
     deviation = np.sqrt(squares / np.maximum(count, 1))
     pair = _pair_deviation(fractions, present)
-    return np.where(count == 2, pair, np.where(count > 2, deviation, 0.0))
+    several = np.where(count > 2, deviation, 0.0)
+    return np.where(count == 2, pair, several)
 
 
 def _pair_deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:

@@ -52,7 +52,7 @@ def _least_allocated(usages: Sequence[Usage], nodes: int) -> Int64s:
 
 
 def _free_share(usage: Usage) -> Int64s:
-    free = np.maximum(usage.capacity - usage.used, 0)
+    free: Int64s = np.maximum(usage.capacity - usage.used, 0)
     return free * MAX_SCORE // np.maximum(usage.capacity, 1)
 
 
@@ -72,7 +72,7 @@ def _weighted_mean(scored: Sequence[tuple[Usage, Int64s]], nodes: int) -> Int64s
         there = usage.capacity > 0
         total += np.where(there, scores, 0) * usage.weight
         weights += there * np.int64(usage.weight)
-    return total // np.maximum(weights, 1)
+    return np.floor_divide(total, np.maximum(weights, 1))
 
 
 class _RequestedToCapacityRatio:

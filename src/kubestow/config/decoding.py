@@ -1,0 +1,174 @@
+"""Strict decoding of plain data into the configuration's Structs, with every mistake found at once.
+
+The rules are those of Kubernetes' strict JSON decoder: names of fields are case-sensitive, ``null`` leaves a field at
+its default, a number is not a string, 1.0 is not an integer. msgspec describes the types; it does not do the decoding
+because it stops at the first mistake and takes ``null`` for one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from kubestow.config.duration import Duration
+from kubestow.config.problems import Problem, child
+
+__all__ = ["Decoder", "described"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_INT32 = (-(2**31), 2**31 - 1)
+_LARGEST_FLOAT32 = 3.4028234663852886e38
+_WRONG = object()
+"""What a value of the wrong type decodes to; the field then keeps its default."""
+
+
+class Decoder:
+    """Decodes values and collects what is wrong with them.
+
+    ``mismatches`` are values of the wrong type, ``strict`` are fields that do not exist: the reference tells the former
+    first, and the latter only where there are none of the former.
+    """
+
+    def __init__(self) -> None:
+        self.mismatches: list[Problem] = []
+        self.strict: list[Problem] = []
+
+    def decode(self, kind: type[T], data: Any, path: str = "") -> T:
+        """Read one Struct; what could not be read is left at its default."""
+        value = self._value(data, _described_type(kind), path)
+        return value if isinstance(value, kind) else kind()
+
+    def _value(self, data: Any, kind: inspect.Type, path: str) -> Any:
+        if isinstance(kind, inspect.UnionType):
+            kind = next(member for member in kind.types if not isinstance(member, inspect.NoneType))
+        match kind:
+            case inspect.AnyType():
+                return data
+            case inspect.StructType(cls=cls) if cls is Duration:
+                return self._duration(data, path)
+            case inspect.StructType():
+                return self._struct(data, kind, path)
+            case inspect.ListType() | inspect.VarTupleType():
+                items = self._items(data, kind.item_type, path)
+                return tuple(items) if isinstance(kind, inspect.VarTupleType) else items
+            case inspect.DictType():
+                return self._members(data, kind.value_type, path)
+        return self._scalar(data, kind, path)
+
+    def _struct(self, data: Any, kind: inspect.StructType, path: str) -> Any:
+        if data is None:
+            return kind.cls()
+        if not isinstance(data, Mapping):
+            return self._mismatch(path, "an object", data)
+        known = {field.encode_name: field for field in kind.fields}
+        values = {}
+        for name, item in data.items():
+            if name not in known:
+                self._unknown(path, str(name), list(known))
+            elif item is not None or _refuses_null(known[name].type):
+                value = self._value(item, known[name].type, child(path, name))
+                if value is not _WRONG:
+                    values[known[name].name] = value
+        return kind.cls(**values)
+
+    def _items(self, data: Any, kind: inspect.Type, path: str) -> list[Any]:
+        if data is None:
+            return []
+        if not isinstance(data, Sequence) or isinstance(data, (str, bytes)):
+            self._mismatch(path, "a list", data)
+            return []
+        items = [self._value(item, kind, f"{path}[{index}]") for index, item in enumerate(data)]
+        return [item for item in items if item is not _WRONG]
+
+    def _members(self, data: Any, kind: inspect.Type, path: str) -> dict[str, Any]:
+        if data is None:
+            return {}
+        if not isinstance(data, Mapping):
+            self._mismatch(path, "an object", data)
+            return {}
+        members = {str(name): self._value(item, kind, child(path, str(name))) for name, item in data.items()}
+        return {name: item for name, item in members.items() if item is not _WRONG}
+
+    def _duration(self, data: Any, path: str) -> Any:
+        # The reference reads null like the empty string here, and refuses both.
+        if data is not None and not isinstance(data, str):
+            return self._mismatch(path, 'a duration such as "15s"', data)
+        try:
+            return Duration.parse(data or "")
+        except ValueError as error:
+            self.mismatches.append(Problem(path, f'expected a duration such as "15s": {error}'))
+            return _WRONG
+
+    def _scalar(self, data: Any, kind: inspect.Type, path: str) -> Any:
+        match kind:
+            case inspect.StrType():
+                return data if isinstance(data, str) else self._zero_or_mismatch("", path, "a string", data)
+            case inspect.BoolType():
+                return data if isinstance(data, bool) else self._zero_or_mismatch(False, path, "a boolean", data)
+            case inspect.IntType():
+                # A bare int is an int32: that is what the configuration and its Kubernetes objects have most.
+                least, most = kind.ge or _INT32[0], kind.le or _INT32[1]
+                fits = isinstance(data, int) and not isinstance(data, bool) and least <= data <= most
+                size = "int32" if most == _INT32[1] else "int64"
+                return data if fits else self._zero_or_mismatch(0, path, f"an integer ({size})", data)
+            case inspect.FloatType():
+                fits = isinstance(data, (int, float)) and not isinstance(data, bool) and abs(data) <= _LARGEST_FLOAT32
+                return float(data) if fits else self._zero_or_mismatch(0.0, path, "a number", data)
+            case inspect.BytesType():
+                return self._bytes(data, path)
+        raise TypeError(f"{path}: a configuration has no values of type {kind}")
+
+    def _bytes(self, data: Any, path: str) -> Any:
+        try:
+            if isinstance(data, str):
+                return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
+        except (binascii.Error, ValueError):
+            self.mismatches.append(Problem(path, "expected base64 text"))
+            return _WRONG
+        return self._zero_or_mismatch(b"", path, "base64 text", data)
+
+    def _zero_or_mismatch(self, zero: Any, path: str, expected: str, data: Any) -> Any:
+        return zero if data is None else self._mismatch(path, expected, data)
+
+    def _mismatch(self, path: str, expected: str, data: Any) -> Any:
+        self.mismatches.append(Problem(path, f"expected {expected}, got {described(data)}"))
+        return _WRONG
+
+    def _unknown(self, path: str, name: str, known: list[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f', did you mean "{near[0]}"?' if near else ""
+        self.strict.append(Problem(child(path, name), f"unknown field{hint}"))
+
+
+def described(data: Any) -> str:
+    """What a value is in JSON's terms: "string", "number 1.5", "null"."""
+    match data:
+        case None:
+            return "null"
+        case bool():
+            return f"boolean {str(data).lower()}"
+        case int() | float():
+            return f"number {data}"
+        case str():
+            return f'string "{data}"'
+        case Mapping():
+            return "an object"
+    return "a list"
+
+
+@cache
+def _described_type(kind: type[msgspec.Struct]) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _refuses_null(kind: inspect.Type) -> bool:
+    """Whether null is a value like any other to a field, and a wrong one: only to a duration that is not optional."""
+    return isinstance(kind, inspect.StructType) and kind.cls is Duration

@@ -1,0 +1,116 @@
+"""The defaults that a Struct's field cannot hold: those that depend on another field, on a gate, or on zero.
+
+Zero and the empty string mean "not given" for several fields, as in the reference. Defaults that depend on a field
+having been left out at all are filled into the plain data before it is decoded (:func:`complete_data`), all others into
+the decoded configuration (:func:`complete`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from kubestow.config.configuration import (
+    ClientConnection,
+    LeaderElection,
+    PluginConfig,
+    Plugins,
+    Profile,
+    SchedulerConfiguration,
+)
+from kubestow.config.default_plugins import default_plugins, merge_plugins
+from kubestow.config.duration import Duration
+from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.plugin_args import (
+    ARGS_TYPES,
+    CPU_AND_MEMORY,
+    DynamicResourcesArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    ResourceSpec,
+    UtilizationShapePoint,
+    VolumeBindingArgs,
+)
+
+__all__ = ["complete", "complete_data"]
+
+T = TypeVar("T", ClientConnection, LeaderElection)
+
+_FREE_CAPACITY_SHAPE = (
+    UtilizationShapePoint(utilization=0, score=10),
+    UtilizationShapePoint(utilization=100, score=0),
+)
+
+
+def complete_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a configuration with the defaults of what it leaves out, where that cannot be told any more later."""
+    profiles = data.get("profiles") or [{}]
+    if isinstance(profiles, list) and len(profiles) == 1:
+        only = {} if profiles[0] is None else profiles[0]
+        if isinstance(only, Mapping) and only.get("schedulerName") is None:
+            profiles = [{**only, "schedulerName": "default-scheduler"}]
+    completed = {**data, "profiles": profiles}
+    if data.get("enableProfiling") is False and data.get("enableContentionProfiling") is None:
+        completed["enableContentionProfiling"] = False
+    return completed
+
+
+def complete(configuration: SchedulerConfiguration, gates: FeatureGates) -> SchedulerConfiguration:
+    """The configuration with every default filled in, merged plugin sets, and arguments for all enabled plugins."""
+    defaults = default_plugins(gates)
+    return structs.replace(
+        configuration,
+        leader_election=_zeros_to_defaults(configuration.leader_election),
+        client_connection=_zeros_to_defaults(configuration.client_connection),
+        profiles=tuple(_complete_profile(profile, defaults, gates) for profile in configuration.profiles),
+    )
+
+
+def _zeros_to_defaults(struct: T) -> T:
+    unset = {
+        field.name: field.default
+        for field in structs.fields(struct)
+        if field.name != "leader_elect" and getattr(struct, field.name) in (0, "", Duration())
+    }
+    return structs.replace(struct, **unset)
+
+
+def _complete_profile(profile: Profile, defaults: Plugins, gates: FeatureGates) -> Profile:
+    plugins = merge_plugins(defaults, profile.plugins)
+    given = tuple(structs.replace(config, args=_complete_args(config.args, gates)) for config in profile.plugin_config)
+    missing = sorted(plugins.enabled_names & ARGS_TYPES.keys() - {config.name for config in given})
+    added = tuple(PluginConfig(name=name, args=_complete_args(ARGS_TYPES[name](), gates)) for name in missing)
+    return structs.replace(profile, plugins=plugins, plugin_config=given + added)
+
+
+def _complete_args(args: Any, gates: FeatureGates) -> Any:
+    match args:
+        case NodeResourcesFitArgs(scoring_strategy=strategy):
+            completed = structs.replace(strategy, resources=_weighted(strategy.resources))
+            return structs.replace(args, scoring_strategy=completed)
+        case NodeResourcesBalancedAllocationArgs():
+            return structs.replace(args, resources=_weighted(args.resources))
+        case PodTopologySpreadArgs(defaulting_type=""):
+            return structs.replace(args, defaulting_type="System")
+        case VolumeBindingArgs() if not args.shape and gates.enabled("StorageCapacityScoring"):
+            return structs.replace(args, shape=_FREE_CAPACITY_SHAPE)
+        case DynamicResourcesArgs():
+            return _complete_timeouts(args, gates)
+    return args
+
+
+def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+    return tuple(structs.replace(r, weight=r.weight or 1) for r in resources) or CPU_AND_MEMORY
+
+
+def _complete_timeouts(args: DynamicResourcesArgs, gates: FeatureGates) -> PluginArgs:
+    filter_timeout, binding_timeout = args.filter_timeout, args.binding_timeout
+    if filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
+        filter_timeout = Duration.of(seconds=10)
+    if binding_timeout is None and gates.enabled("DRADeviceBindingConditions"):
+        binding_timeout = Duration.of(seconds=600)
+    return structs.replace(args, filter_timeout=filter_timeout, binding_timeout=binding_timeout)

@@ -1,0 +1,63 @@
+"""The effective configuration, written back as a v1 object.
+
+What :func:`render` gives is a plain dictionary that can be printed as YAML or JSON and loaded again: loading it changes
+nothing that matters to scheduling. What is empty and would be read back as just that is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from kubestow.config.configuration import API_VERSION, KIND, PluginConfig, SchedulerConfiguration
+from kubestow.config.duration import Duration
+from kubestow.config.plugin_args import PluginArgs
+
+__all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "render", "rendered"]
+
+DEFAULT_QPS = 50.0
+DEFAULT_BURST = 100
+
+
+def render(configuration: SchedulerConfiguration) -> dict[str, Any]:
+    """A configuration as a v1 object with every default spelled out."""
+    connection = configuration.client_connection
+    effective = structs.replace(
+        connection,
+        qps=DEFAULT_QPS if connection.qps is None else connection.qps,
+        burst=DEFAULT_BURST if connection.burst is None else connection.burst,
+    )
+    body = rendered(structs.replace(configuration, client_connection=effective))
+    return {"apiVersion": API_VERSION, "kind": KIND, **body}
+
+
+def rendered(value: Any) -> Any:
+    """A value of the configuration as plain data in Kubernetes' spelling."""
+    match value:
+        case Duration():
+            return str(value)
+        case PluginConfig(args=PluginArgs() as args):
+            type_meta = {"apiVersion": API_VERSION, "kind": type(args).__name__}
+            return {"name": value.name, "args": {**type_meta, **rendered(args)}}
+        case msgspec.Struct():
+            return dict(_rendered_fields(value))
+        case bytes():
+            return base64.b64encode(value).decode()
+        case list() | tuple():
+            return [rendered(item) for item in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
+def _rendered_fields(struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    for field in structs.fields(struct):
+        value = getattr(struct, field.name)
+        default = field.default if field.default is not msgspec.NODEFAULT else []
+        item = rendered(value)
+        if value != default or item not in (None, "", [], {}):
+            yield field.encode_name, item

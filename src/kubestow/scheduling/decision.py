@@ -1,0 +1,189 @@
+"""The decision: which node a pod goes to, or why to none.
+
+A pure function of the cluster's state, the profile and the pod (and of a rule for ties). Nothing is changed by asking;
+whoever asked commits the answer: the scheduler by assuming the pod, the replay of recorded decisions by comparing it,
+an explanation by printing it. The steps are the reference's (5.2 to 5.7), except that every feasible node is scored
+unless ``percentageOfNodesToScore`` asks for less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.cluster.views import Nodes, Rows
+from kubestow.errors import PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.plugin import PostFilterResult
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code, Status
+
+__all__ = ["Decider", "Decision", "FirstByName", "RandomTie", "TieBreak"]
+
+_NO_NODES = Status.unresolvable("no nodes available to schedule pods")
+#: Fewer nodes than this are never sampled.
+_FEWEST_TO_FIND = 100
+
+
+class TieBreak(Protocol):
+    """Chooses among the nodes with the highest score."""
+
+    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+        """One of the rows, of which there are at least two."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTie:
+    """Any of the best nodes with equal chance, by the injected random source."""
+
+    random: Random
+
+    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+        """A random one."""
+        return int(rows[self.random.randrange(len(rows))])
+
+
+@dataclass(frozen=True, slots=True)
+class FirstByName:
+    """The first of the best nodes in the order of their names, which is what recorded decisions assume."""
+
+    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
+        """The one whose name sorts first."""
+        return int(rows[cluster.nodes.name_rank()[rows].argmin()])
+
+
+@dataclass(slots=True)
+class Decision:
+    """What was decided about a pod.
+
+    With a ``node_name`` the pod fits there. Without one, ``status`` says how it ended, ``message`` is the text for the
+    pod's condition, ``rejectors`` and ``pending`` name the plugins whose change of mind to wait for, and ``nomination``
+    is what PostFilter made of it. ``found`` and ``evaluation`` hold the figures behind it, until the next decision.
+    """
+
+    pod: PodInfo
+    state: CycleState
+    node_name: str | None = None
+    status: Status = field(default_factory=lambda: Status(Code.SUCCESS))
+    message: str = ""
+    feasible: Rows = field(default_factory=lambda: slice(0, 0))
+    feasible_count: int = 0
+    found: Feasible | None = None
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    nomination: PostFilterResult | None = None
+    evaluation: Evaluation | None = None
+
+
+class Decider:
+    """Decides about one pod after another. Holds only where the walk over the nodes goes on when nodes are sampled."""
+
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Profile], ties: TieBreak) -> None:
+        self.cluster = cluster
+        self.profiles = profiles
+        self._ties = ties
+        self._next_start = 0
+
+    def decide(self, pod: PodInfo) -> Decision:
+        """Find a pod its node. Plugins that break their contract end in a decision with an ERROR status."""
+        profile = self.profiles[pod.spec.scheduler_name]
+        if not len(self.cluster.nodes):
+            return Decision(pod, CycleState(), status=_NO_NODES, message=_NO_NODES.message)
+        evaluation = profile.evaluations.of(self.cluster, pod)
+        try:
+            return self._decide(profile, evaluation, pod)
+        except PluginError as error:
+            return _failed(pod, evaluation, str(error))
+
+    def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo) -> Decision:
+        found = evaluation.feasible(self.cluster, pod)
+        if found.error is not None:
+            return _failed(pod, evaluation, found.error.message)
+        if not found.count:
+            return self._without_node(profile, evaluation, pod, found)
+        rows, count = self._sampled(profile, found.rows, found.count)
+        row = self._only(rows) if count == 1 else self._best(evaluation, pod, rows)
+        return Decision(
+            pod,
+            evaluation.state(),
+            node_name=self.cluster.nodes.names[row],
+            feasible=rows,
+            feasible_count=count,
+            found=found,
+            evaluation=evaluation,
+        )
+
+    def _without_node(self, profile: Profile, evaluation: Evaluation, pod: PodInfo, found: Feasible) -> Decision:
+        """No node fits: let PostFilter make room (reference 4.4), and say why (5.9)."""
+        state = evaluation.state()
+        diagnosis = found.diagnose()
+        message = diagnosis.message()
+        nomination, said = self._post_filter(profile, state, pod, diagnosis)
+        return Decision(
+            pod,
+            state,
+            status=Status.unschedulable(message),
+            message=f"{message} {said}" if said else message,
+            found=found,
+            rejectors=frozenset(diagnosis.rejectors),
+            pending=frozenset(diagnosis.pending),
+            nomination=nomination,
+            evaluation=evaluation,
+        )
+
+    def _post_filter(
+        self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, str]:
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        for plugin in profile.post_filter:
+            answer = plugin.post_filter(state, pod, diagnosis)
+            if answer.nominated_node_name is not None:
+                result = answer
+            if answer.status.ok:
+                return answer, ""
+            if answer.status.code is not Code.UNSCHEDULABLE:
+                return result, answer.status.message
+            reasons += answer.status.reasons
+        return result, ", ".join(reasons)
+
+    # -- choosing ------------------------------------------------------------------------------------------------
+
+    def _only(self, rows: Rows) -> int:
+        return int(Nodes(self.cluster.nodes, rows).row_numbers[0])
+
+    def _best(self, evaluation: Evaluation, pod: PodInfo, rows: Rows) -> int:
+        totals = evaluation.totals(self.cluster, pod, rows)
+        best = np.flatnonzero(totals == totals.max())
+        if not isinstance(rows, slice):
+            best = rows[best]
+        return int(best[0]) if len(best) == 1 else self._ties.choose(self.cluster, best)
+
+    def _sampled(self, profile: Profile, rows: Rows, count: int) -> tuple[Rows, int]:
+        """As many feasible nodes as the profile wants to find, from where the last walk ended (reference 5.4)."""
+        total = len(self.cluster.nodes)
+        percentage = profile.percentage_of_nodes_to_score
+        if not 0 < percentage < 100 or total < _FEWEST_TO_FIND:
+            return rows, count
+        wanted = max(_FEWEST_TO_FIND, total * percentage // 100)
+        walk = Nodes(self.cluster.nodes, rows).row_numbers
+        start = int(np.searchsorted(walk, self._next_start % total))
+        walk = np.concatenate((walk[start:], walk[:start]))
+        if count <= wanted:
+            return rows, count
+        # The walk ends when one feasible node more than wanted is found, which is left for the next pod.
+        self._next_start = int(walk[wanted])
+        return np.sort(walk[:wanted]), wanted
+
+
+def _failed(pod: PodInfo, evaluation: Evaluation, message: str) -> Decision:
+    return Decision(pod, evaluation.state(), status=Status.error(message), message=message, evaluation=evaluation)
