@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubestow.api.core import Node
+from kubestow.cluster.catalog import Catalog, Described
 from kubestow.cluster.counters import Counters, PodCounter
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
@@ -21,9 +22,31 @@ from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "Placement"]
 
+T = TypeVar("T", bound=Described)
+
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 _POD_DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
 _POD_CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
+
+
+#: What a change of a kind is called among cluster events; the others are never waited for.
+_EVENT_RESOURCES = {
+    "PersistentVolume": EventResource.PERSISTENT_VOLUME,
+    "PersistentVolumeClaim": EventResource.PERSISTENT_VOLUME_CLAIM,
+    "StorageClass": EventResource.STORAGE_CLASS,
+    "CSINode": EventResource.CSI_NODE,
+    "CSIDriver": EventResource.CSI_DRIVER,
+    "CSIStorageCapacity": EventResource.CSI_STORAGE_CAPACITY,
+    "VolumeAttachment": EventResource.VOLUME_ATTACHMENT,
+    "ResourceClaim": EventResource.RESOURCE_CLAIM,
+    "ResourceSlice": EventResource.RESOURCE_SLICE,
+    "DeviceClass": EventResource.DEVICE_CLASS,
+    "PodGroup": EventResource.POD_GROUP,
+    "Service": EventResource.WORKLOAD,
+    "ReplicationController": EventResource.WORKLOAD,
+    "ReplicaSet": EventResource.WORKLOAD,
+    "StatefulSet": EventResource.WORKLOAD,
+}
 
 
 @dataclass(slots=True)
@@ -44,6 +67,7 @@ class Cluster:
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
+        self._catalogs: dict[type, Catalog[Any]] = {}
         self._placements: dict[str, Placement] = {}
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}
@@ -74,6 +98,13 @@ class Cluster:
         """A per-node counter of pods (see :mod:`kubestow.cluster.counters`)."""
         pods_by_row = (pods.values() for pods in self.nodes.pods)
         return self.counters.get(key, weigh, pods_by_row, terminating=terminating)
+
+    def catalog(self, kind: type[T]) -> Catalog[T]:
+        """The objects of a kind that is neither a pod, a node nor a namespace."""
+        found = self._catalogs.get(kind)
+        if found is None:
+            found = self._catalogs[kind] = Catalog(self.journal, _EVENT_RESOURCES.get(kind.__name__))
+        return found
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
+from kubestow.scheduling.resources import CATALOGUED
 from kubestow.simulator.recording import Case, Object
 
 __all__ = ["Difference", "replay"]
@@ -115,6 +116,9 @@ class _World:
             self.cluster.add_node(convert(Node, node))
         for namespace in case.cluster.get("namespaces", ()):
             self.cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
+        for resource in CATALOGUED:
+            for obj in case.cluster.get(resource.plural, ()):
+                self.cluster.catalog(resource.type).put(convert(resource.type, obj))
         for pod in case.cluster.get("pods", ()):
             self._put_existing(pod)
 
