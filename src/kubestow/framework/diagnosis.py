@@ -96,7 +96,9 @@ class Diagnosis:
     def _tally(self) -> Iterator[tuple[Status, int]]:
         for refusal in self.refusals:
             yield from refusal.tally()
-        yield self.absent, int(np.count_nonzero(~self.asked))
+        left_out = int(np.count_nonzero(~self.asked))
+        if left_out:
+            yield self.absent, left_out
 
 
 def fit_error(total: int, tally: Iterable[tuple[Status, int]]) -> str:

@@ -96,6 +96,6 @@ def _deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
 def _pair_deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
     """Half the distance of the first and the last fraction that are there."""
     columns = np.arange(fractions.shape[1])
-    first = fractions[present.argmax(axis=0), columns]
-    last = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
+    first: Floats = fractions[present.argmax(axis=0), columns]
+    last: Floats = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
     return np.abs((first - last) / 2)
