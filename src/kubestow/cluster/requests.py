@@ -119,12 +119,14 @@ class _Account:
         sidecars: _Exact = {}
         peak: _Exact = {}
         for position, container in enumerate(spec.init_containers):
-            request = self._container(container, f"spec.initContainers[{position}]")
+            path = f"spec.initContainers[{position}]"
             if container.restart_policy == "Always":
+                request = self._container(container, path)
                 _add(total, request)
                 _add(sidecars, request)
                 _raise_to(peak, sidecars)
             else:
+                request = dict(self.defaults) | _spec_request(container, path)
                 _add(request, sidecars)
                 _raise_to(peak, request)
         _raise_to(total, peak)
@@ -133,9 +135,9 @@ class _Account:
         return total
 
     def _container(self, container: Container, path: str) -> _Exact:
-        request = _exact(container.resources.requests, f"{path}.resources.requests")
+        request = _spec_request(container, path)
         status = self.statuses.get(container.name)
-        if status is not None and status.resources is not None:
+        if status is not None and status.resources is not None:  # a resize may be under way
             if _resize_is_infeasible(self.pod):
                 request = {}
             _raise_to(request, _exact(status.resources.requests, f"{path}.status.resources.requests"))
@@ -143,25 +145,31 @@ class _Account:
         return dict(self.defaults) | request
 
 
+def _spec_request(container: Container, path: str) -> _Exact:
+    return _exact(container.resources.requests, f"{path}.resources.requests")
+
+
 def _resize_is_infeasible(pod: Pod) -> bool:
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions)
 
 
 def _levels(pod: Pod, *, running: bool) -> _Exact:
-    """The pod-level requests that replace what the containers add up to."""
+    """The pod-level requests that replace what the containers add up to, for the resources that the spec names."""
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
     levels = _exact(pod.spec.resources.requests, "spec.resources.requests")
+    named = [name for name in levels if _is_pod_level(name)]
     if running and pod.status.resources is not None:
         if _resize_is_infeasible(pod):
             levels = {}
         _raise_to(levels, _exact(pod.status.resources.requests, "status.resources.requests"))
         _raise_to(levels, _exact(pod.status.allocated_resources, "status.allocatedResources"))
-    return {name: value for name, value in levels.items() if _is_pod_level(name)}
+    return {name: levels[name] for name in named if name in levels}
 
 
-def _missing(levels: Mapping[str, int]) -> _Exact:
-    return {name: value for name, value in _DEFAULT_NANOS.items() if name not in levels}
+def _missing(levels: Mapping[str, int], total: Mapping[str, int]) -> _Exact:
+    """Defaults for containers: all of them, or with pod-level requests those of resources that nobody asks for."""
+    return {name: value for name, value in _DEFAULT_NANOS.items() if not levels or name not in total}
 
 
 def _cpu_and_memory(total: _Exact) -> tuple[int, int]:
@@ -190,5 +198,5 @@ def occupied(pod: Pod) -> tuple[Amounts, tuple[int, int]]:
     reported = [*pod.status.container_statuses, *pod.status.init_container_statuses]
     statuses = {status.name: status for status in reported if status.resources is not None}
     levels = _levels(pod, running=True)
-    requests = _amounts(_Account(pod, statuses, {}, levels).total())
-    return requests, _cpu_and_memory(_Account(pod, statuses, _missing(levels), levels).total())
+    total = _Account(pod, statuses, {}, levels).total()
+    return _amounts(total), _cpu_and_memory(_Account(pod, statuses, _missing(levels, total), levels).total())

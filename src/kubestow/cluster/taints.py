@@ -38,8 +38,8 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
     bound, value = go_int64(toleration.value), go_int64(taint.value)
-    if bound is None or value is None:
-        return False
+    if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
+        return False  # only numbers in their shortest form are compared: no "+5", no "05"
     return value < bound if toleration.operator == "Lt" else value > bound
 
 

@@ -32,7 +32,7 @@ from kubestow.framework.plugin import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
-__all__ = ["Answers", "Staleness"]
+__all__ = ["Answers", "Role"]
 
 T = TypeVar("T")
 
@@ -40,12 +40,19 @@ T = TypeVar("T")
 _ASK_ALL_BEYOND = 8
 
 
-class Staleness:
-    """What of a plugin's answers an event spoils: journal bits that spoil one row, and bits that spoil all."""
+class Role:
+    """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
 
-    __slots__ = ("all_bits", "row_bits")
+    ``pre_filter`` and ``pre_score`` are the plugin where the profile has it run at those points. Journal bits in
+    ``row_bits`` spoil the answer about one row, those in ``all_bits`` all answers.
+    """
 
-    def __init__(self, plugin: Plugin) -> None:
+    __slots__ = ("all_bits", "plugin", "pre_filter", "pre_score", "row_bits")
+
+    def __init__(self, plugin: Plugin, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
+        self.plugin = plugin
+        self.pre_filter = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
         self.row_bits = self.all_bits = 0
         for interest in plugin.interests:
             if interest.spoils is Spoils.ROW:
@@ -53,7 +60,7 @@ class Staleness:
             elif interest.spoils is Spoils.ALL:
                 self.all_bits |= interest.event.bits
 
-    def rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
+    def stale_rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
         """The rows to ask about again, None for all of them."""
         rows: list[int] = []
         for row, bits in entries:
@@ -87,7 +94,7 @@ class _Memory:
     def __init__(self) -> None:
         self._position = self._structure = -1
 
-    def stale_rows(self, cluster: Cluster, staleness: Staleness) -> list[int] | None:
+    def stale_rows(self, cluster: Cluster, role: Role) -> list[int] | None:
         """The rows to ask about again, None for all."""
         journal = cluster.journal
         if self._structure != cluster.nodes.structure:
@@ -95,7 +102,7 @@ class _Memory:
         if self._position == journal.position:
             return []
         entries = journal.since(self._position)
-        rows = None if entries is None else staleness.rows(entries)
+        rows = None if entries is None else role.stale_rows(entries)
         return None if rows is not None and len(rows) * _ASK_ALL_BEYOND > len(cluster.nodes) else rows
 
     def note(self, cluster: Cluster) -> None:
@@ -110,8 +117,8 @@ class Answers:
         "__weakref__",
         "_filter_memory",
         "_remembered",
+        "_role",
         "_score_memory",
-        "_staleness",
         "has_errors",
         "keys",
         "legend",
@@ -122,8 +129,8 @@ class Answers:
         "state",
     )
 
-    def __init__(self, plugin: Plugin, staleness: Staleness, *, remembered: bool) -> None:
-        self.plugin = plugin
+    def __init__(self, role: Role, *, remembered: bool) -> None:
+        self.plugin = role.plugin
         self.state = CycleState()
         #: What PreFilter said: a status, or the names it narrows the nodes to.
         self.outcome: Status | PreFilterResult = SUCCESS
@@ -134,7 +141,7 @@ class Answers:
         self.has_errors = False
         #: Raw scores, int64, one per row; None when the plugin skips scoring.
         self.scores: NDArray[np.int64] | None = None
-        self._staleness = staleness
+        self._role = role
         self._remembered = remembered
         self._filter_memory = _Memory()
         self._score_memory = _Memory()
@@ -153,7 +160,7 @@ class Answers:
 
     def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> list[int] | None:
         """Bring the PreFilter outcome up to date; the rows whose verdict is stale are returned, None for all."""
-        stale = self._filter_memory.stale_rows(cluster, self._staleness)
+        stale = self._filter_memory.stale_rows(cluster, self._role)
         if stale is None:
             self._start_afresh()
             if isinstance(self.plugin, PreFilterPlugin):
@@ -208,7 +215,7 @@ class Answers:
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
         assert isinstance(self.plugin, ScorePlugin)
-        stale = self._score_memory.stale_rows(cluster, self._staleness)
+        stale = self._score_memory.stale_rows(cluster, self._role)
         if stale is None:
             nodes = cluster.all_nodes()
             self.scores = None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
@@ -223,9 +230,10 @@ class Answers:
         return None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
 
     def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
-        if not isinstance(self.plugin, PreScorePlugin):
+        plugin = self._role.pre_score
+        if plugin is None:
             return False
-        status = call(self.plugin, "PreScore", self.plugin.pre_score, self.state, pod, nodes)
+        status = call(plugin, "PreScore", plugin.pre_score, self.state, pod, nodes)
         if status is None or status.ok:
             return False
         if status.code is not Code.SKIP:

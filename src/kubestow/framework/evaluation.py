@@ -18,10 +18,17 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes, Rows
-from kubestow.framework.answers import Answers, Staleness, asked, call, in_range
+from kubestow.framework.answers import Answers, Role, asked, call, in_range
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
-from kubestow.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, ScorePlugin
+from kubestow.framework.plugin import (
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from kubestow.framework.status import Code, Status, Verdict
 
 __all__ = ["Evaluation", "Evaluations", "Feasible", "Weighted"]
@@ -313,13 +320,16 @@ class Evaluations:
         *,
         pre_filters: Sequence[PreFilterPlugin],
         filters: Sequence[FilterPlugin],
+        pre_scores: Sequence[PreScorePlugin],
         scores: Sequence[Weighted],
     ) -> None:
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
-        self._staleness: dict[Plugin, Staleness] = {
-            plugin: Staleness(plugin) for plugin in (*pre_filters, *filters, *(s.plugin for s in scores))
+        everyone: set[Plugin] = {*pre_filters, *filters, *(weighted.plugin for weighted in scores)}
+        self._roles = {
+            plugin: Role(plugin, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
+            for plugin in everyone
         }
         self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
@@ -348,15 +358,23 @@ class Evaluations:
         return Evaluation(
             [answers(plugin) for plugin in self._pre_filters if plugin.concerns(pod)],
             [answers(plugin) for plugin in self._filters if plugin.concerns(pod)],
-            [(answers(s.plugin), s.weight) for s in self._scores if s.plugin.concerns(pod)],
+            [
+                (answers(s.plugin), s.weight)
+                for s in self._scores
+                if s.plugin.concerns(pod) or self._cannot_skip(s.plugin)
+            ],
         )
+
+    def _cannot_skip(self, plugin: ScorePlugin) -> bool:
+        """It is PreScore that skips scoring, so a plugin whose PreScore is disabled scores every pod."""
+        return isinstance(plugin, PreScorePlugin) and self._roles[plugin].pre_score is None
 
     def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
         signature = plugin.signature(pod)
         if signature is None:
-            return Answers(plugin, self._staleness[plugin], remembered=False)
+            return Answers(self._roles[plugin], remembered=False)
         shared = self._answers.get((plugin, signature))
         if shared is None:
-            shared = Answers(plugin, self._staleness[plugin], remembered=True)
+            shared = Answers(self._roles[plugin], remembered=True)
             self._answers[plugin, signature] = shared
         return shared

@@ -134,6 +134,7 @@ def build_profile(
         evaluations=Evaluations(
             pre_filters=pre_filters,
             filters=filters,
+            pre_scores=pre_scores,
             scores=[Weighted(plugin, weight) for plugin, weight in zip(scores, weights, strict=True)],
         ),
         plugins=tuple(made.values()),
