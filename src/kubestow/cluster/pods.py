@@ -174,7 +174,7 @@ class Shapes:
         key = _encode((metadata.namespace, metadata.labels, owner, spec))
         shape = self._by_key.get(key)
         if shape is None:
-            shape = Shape(key, msgspec.structs.replace(pod, spec=spec))
+            shape = Shape(key, Pod(metadata=metadata, spec=spec))
             self._by_key[key] = shape
         lean = Pod(
             metadata=_with_labels(metadata, shape.labels),
