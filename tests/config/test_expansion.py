@@ -196,3 +196,5 @@ def test_a_check_with_the_plugins_includes_what_cannot_be_built() -> None:
     source = v1(profiles=[profile(filter=enabled("Nope"))])
     assert config.check(source) == []
     assert len(config.check(source, implements=IN_TREE)) == 1
+    with pytest.raises(ConfigurationError, match='FilterPlugin "Nope" does not exist'):
+        config.load(source, implements=IN_TREE)
