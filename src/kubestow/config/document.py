@@ -88,7 +88,7 @@ def _read_json(text: str) -> Document:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise json.JSONDecodeError(f"{name} is not a number", name, 0)
+    raise Unreadable(Problem("", f"not JSON: {name} is not a number"))
 
 
 def _folded(value: Any, path: str, duplicates: list[Problem]) -> Any:

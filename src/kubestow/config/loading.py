@@ -31,14 +31,21 @@ Source = str | bytes | Mapping[str, Any]
 
 
 def load(
-    source: Source, *, subject: str = "configuration", gates: FeatureGates | None = None
+    source: Source,
+    *,
+    subject: str = "configuration",
+    gates: FeatureGates | None = None,
+    implements: Implements | None = None,
 ) -> SchedulerConfiguration:
     """Read a configuration, fill in its defaults, check it. Raises ConfigurationError with all problems found.
 
-    ``subject`` is what the error calls the configuration, such as the name of the file.
+    ``subject`` is what the error calls the configuration, such as the name of the file. With ``implements`` it is also
+    made sure that a scheduler can be built of the configuration and the plugins that exist.
     """
     configuration, problems = _read(source, gates or FeatureGates())
-    if configuration is None:
+    if configuration is not None and implements is not None:
+        problems = construct_problems(configuration, implements)
+    if configuration is None or problems:
         raise ConfigurationError(subject, [(p.path, str(structs.replace(p, path=""))) for p in problems])
     return configuration
 

@@ -21,11 +21,12 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
 from kubestow.errors import ConfigurationError, PluginError
-from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
 from kubestow.scheduling.resources import CATALOGUED
 from kubestow.simulator.recording import Case, Object
+from kubestow.simulator.refusals import names_same_fields
 
 __all__ = ["Difference", "replay"]
 
@@ -84,10 +85,10 @@ def replay(case: Case, registry: Registry) -> list[Difference]:
     return differences
 
 
-def _configuration(case: Case, gates: config.FeatureGates) -> config.SchedulerConfiguration:
+def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.SchedulerConfiguration:
     if case.config is None:
         return config.default_configuration(gates)
-    return config.load(case.config, subject=case.name, gates=gates)
+    return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
 def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
@@ -95,8 +96,9 @@ def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
     if case.config_error is None:
         return [Difference(case.name, "", "config_error", None, str(error))]
     problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
-    missing = [path for path, _ in problems if path and path not in case.config_error]
-    return [Difference(case.name, "", "config_error", case.config_error, str(error))] if missing else []
+    if names_same_fields(problems, case.config_error):
+        return []
+    return [Difference(case.name, "", "config_error", case.config_error, str(error))]
 
 
 class _World:
@@ -104,7 +106,7 @@ class _World:
 
     def __init__(self, case: Case, registry: Registry) -> None:
         gates = config.FeatureGates(case.feature_gates, subject=case.name)
-        configuration = _configuration(case, gates)
+        configuration = _configuration(case, gates, registry)
         self.cluster = Cluster()
         handle = _Handle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {

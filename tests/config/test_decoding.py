@@ -1,0 +1,152 @@
+"""Strict decoding: types of values, names of fields, kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubestow import config
+from kubestow.config.plugin_args import InterPodAffinityArgs, NodeResourcesFitArgs
+from tests.config.builders import loaded, problems, profile, v1, with_args
+
+
+def test_values_of_the_wrong_type_are_all_told_at_once() -> None:
+    source = v1(parallelism="16", profiles=[{"schedulerName": 1}], extenders={}, clientConnection={"qps": True})
+    assert problems(source) == [
+        'parallelism: expected an integer (int32), got string "16"',
+        "profiles[0].schedulerName: expected a string, got number 1",
+        "extenders: expected a list, got an object",
+        "clientConnection.qps: expected a number, got boolean true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"parallelism": 2**31}, "parallelism: expected an integer (int32), got number 2147483648"),
+        ({"parallelism": 1.0}, "parallelism: expected an integer (int32), got number 1.0"),
+        (
+            {"podMaxBackoffSeconds": 2**63},
+            "podMaxBackoffSeconds: expected an integer (int64), got number 9223372036854775808",
+        ),
+        ({"enableProfiling": 0}, "enableProfiling: expected a boolean, got number 0"),
+        ({"clientConnection": {"qps": 1e39}}, "clientConnection.qps: expected a number, got number 1e+39"),
+        ({"profiles": [[]]}, "profiles[0]: expected an object, got a list"),
+        (
+            {"leaderElection": {"leaseDuration": 15}},
+            'leaderElection.leaseDuration: expected a duration such as "15s", got number 15',
+        ),
+        (
+            {"leaderElection": {"retryPeriod": None}},
+            'leaderElection.retryPeriod: expected a duration such as "15s": time: invalid duration ""',
+        ),
+        ({"extenders": [{"tlsConfig": {"caData": "%"}}]}, "extenders[0].tlsConfig.caData: expected base64 text"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(fields: dict[str, Any], problem: str) -> None:
+    assert problems(v1(**fields)) == [problem]
+
+
+def test_fields_that_do_not_exist_are_all_told_at_once() -> None:
+    source = v1(profilez=None, Profiles=[], profiles=[profile(args={"NodeAffinity": {"addedAfinity": {}}}, permits={})])
+    assert problems(source) == [
+        'profilez: unknown field, did you mean "profiles"?',
+        'Profiles: unknown field, did you mean "profiles"?',
+        'profiles[0].plugins.permits: unknown field, did you mean "permit"?',
+        'profiles[0].pluginConfig[0].args.addedAfinity: unknown field, did you mean "addedAffinity"?',
+    ]
+
+
+def test_kubernetes_objects_inside_arguments_are_strict_too() -> None:
+    terms: dict[str, Any] = {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    (problem,) = problems(with_args("NodeAffinity", {"addedAffinity": terms}))
+    assert problem.startswith(f"profiles[0].pluginConfig[0].args.addedAffinity.{next(iter(terms))}: unknown field")
+
+
+def test_a_wrong_type_is_told_before_unknown_fields_and_these_before_rules() -> None:
+    rule: dict[str, Any] = {"parallelism": 0}
+    unknown = {**rule, "unheardOf": 1}
+    wrong_args = [profile(args={"InterPodAffinity": {"hardPodAffinityWeight": "1"}})]
+    assert [p.partition(":")[0] for p in problems(v1(**rule))] == ["parallelism"]
+    assert [p.partition(":")[0] for p in problems(v1(**unknown))] == ["unheardOf"]
+    (problem,) = problems(v1(**unknown, profiles=wrong_args))
+    assert problem.startswith("profiles[0].pluginConfig[0].args.hardPodAffinityWeight: expected an integer")
+
+
+def test_null_leaves_a_field_at_its_default() -> None:
+    nulls = v1(
+        parallelism=None,
+        leaderElection=None,
+        profiles=[None],
+        extenders=None,
+        enableProfiling=None,
+        clientConnection={"burst": None},
+    )
+    assert config.load(nulls) == config.default_configuration()
+
+
+def test_arguments_may_be_left_out_or_null() -> None:
+    for source in ({"name": "InterPodAffinity"}, {"name": "InterPodAffinity", "args": None}):
+        (only,) = config.load(v1(profiles=[{"pluginConfig": [source]}])).profiles
+        assert only.args["InterPodAffinity"] == InterPodAffinityArgs()
+
+
+def test_arguments_may_say_what_they_are() -> None:
+    type_meta = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
+    (only,) = loaded(profile(args={"NodeResourcesFit": type_meta})).profiles
+    assert only.args["NodeResourcesFit"] == NodeResourcesFitArgs()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"kind": "InterPodAffinityArgs"}, "args for plugin NodeResourcesFit were not of type NodeResourcesFitArgs."),
+        ({"apiVersion": "v1", "kind": "Pod"}, 'no kind "Pod" is registered for version "v1"'),
+        ({"apiVersion": "v1"}, 'no kind "NodeResourcesFitArgs" is registered for version "v1"'),
+        ({"apiVersion": "other/"}, "Object 'apiVersion' is missing"),
+        ([], "expected an object (NodeResourcesFitArgs), got a list"),
+        ("", 'expected an object (NodeResourcesFitArgs), got string ""'),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(given: Any, problem: str) -> None:
+    (told,) = problems(with_args("NodeResourcesFit", given))
+    assert told.startswith(f"profiles[0].pluginConfig[0].args: {problem}")
+
+
+@pytest.mark.parametrize("given", [{"a": [1]}, [], None, 5, {"kind": "Pod"}])
+def test_arguments_of_plugins_out_of_tree_are_kept_as_they_are(given: Any) -> None:
+    (only,) = loaded(profile(args={"Mine": given})).profiles
+    assert only.args["Mine"] == given
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({"kind": "KubeSchedulerConfiguration"}, "Object 'apiVersion' is missing"),
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1"}, "Object 'Kind' is missing"),
+        (
+            {**v1(), "apiVersion": "kubescheduler.config.k8s.io/v1beta3"},
+            'no kind "KubeSchedulerConfiguration" is registered',
+        ),
+        ({**v1(), "kind": "Policy"}, 'no kind "Policy" is registered for version "kubescheduler.config.k8s.io/v1"'),
+        ({**v1(), "apiVersion": "a/b/c"}, "apiVersion: unexpected GroupVersion string: a/b/c"),
+        ({**v1(), "kind": 1}, "kind: expected a string, got number 1"),
+        ({**v1(), "kind": "NodeAffinityArgs"}, "couldn't decode as KubeSchedulerConfiguration, got"),
+        ({**v1(profiles=None), "kind": "NodeAffinityArgs"}, "profiles: unknown field"),
+        ("- 1", "expected an object (KubeSchedulerConfiguration), got a list"),
+        ("", "expected an object (KubeSchedulerConfiguration), got null"),
+    ],
+)
+def test_an_object_of_another_kind_is_refused(source: config.Source, problem: str) -> None:
+    (told,) = problems(source)
+    assert told.startswith(problem)
+
+
+def test_certificates_are_given_in_base64() -> None:
+    configuration = config.load(
+        v1(extenders=[{"tlsConfig": {"caData": "UEVN\n", "serverName": "x"}, "enableHTTPS": True}])
+    )
+    tls = configuration.extenders[0].tls_config
+    assert tls is not None
+    assert (tls.ca_data, tls.key_data, configuration.extenders[0].enable_https) == (b"PEM", b"", True)
