@@ -33,6 +33,8 @@ class Catalog(Generic[T]):
 
     def __init__(self, journal: Journal, resource: EventResource | None) -> None:
         self._journal = journal
+        #: What a change of these objects is called among cluster events, None when nobody waits for them.
+        self.resource = resource
         self._bits = ClusterEvent(resource, Action.UPDATE).bits if resource is not None else 0
         self._objects: dict[tuple[str, str], T] = {}
         #: Grows with every change.

@@ -1,0 +1,237 @@
+"""Event handlers: what the watch brings goes into the cluster's state and into the queue (reference 1.6, 6.9).
+
+The handlers are level-triggered. They keep the last known object of every pod and node, so a repeated event changes
+nothing, a new list is compared with what is known, and an object that cannot be read is reported once by name while the
+others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from kubestow.api.core import Namespace, Node, Pod
+from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.errors import InvalidObject
+from kubestow.scheduling.changes import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    node_events,
+    pod_events,
+)
+from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.queue import SchedulingQueue
+from kubestow.scheduling.resources import NAMESPACES, NODES, PODS, WATCHED
+
+__all__ = ["EventHandlers"]
+
+_log = logging.getLogger(__name__)
+
+_TERMINAL = frozenset({"Succeeded", "Failed"})
+
+Key = tuple[str, str]
+
+
+class EventHandlers:
+    """The scheduler's subscriber. ``scheduler_names`` are the profiles whose pods are ours to schedule."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        *,
+        scheduler_names: Collection[str],
+        on_pod_deleted: Callable[[str], None],
+        on_synced: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._scheduler_names = scheduler_names
+        self._on_pod_deleted = on_pod_deleted
+        self._on_synced = on_synced
+        self._pods: dict[Key, PodInfo] = {}
+        self._by_uid: dict[str, PodInfo] = {}
+        self._unsynced = {(resource.prefix, resource.plural) for resource in WATCHED}
+        self._reported: set[str] = set()
+
+    def known(self, uid: str) -> PodInfo | None:
+        """The last state of a pod that the API server told, None when it is gone."""
+        return self._by_uid.get(uid)
+
+    # -- the subscriber's interface --------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        """A complete list: what is not in it is gone."""
+        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
+        for key in [key for key in self._keys(resource) if key not in listed]:
+            self._gone(resource, key)
+        for obj in objects:
+            self._there(resource, obj)
+        self._unsynced.discard((resource.prefix, resource.plural))
+        if not self._unsynced:
+            self._on_synced()
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        """One watch event."""
+        if event_type == "DELETED":
+            self._gone(resource, (obj.metadata.namespace, obj.metadata.name))
+        else:
+            self._there(resource, obj)
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        """An object that does not decode is as good as not there, but is not silently lost."""
+        self._report(f"{resource.kind} {subject}", problem)
+
+    def _report(self, subject: str, problem: str) -> None:
+        line = f"{subject} cannot be read and is left out: {problem}"
+        if line not in self._reported:
+            self._reported.add(line)
+            _log.warning("%s", line)
+
+    # -- by kind ---------------------------------------------------------------------------------------------------
+
+    def _keys(self, resource: Resource) -> list[Key]:
+        if resource == PODS:
+            return list(self._pods)
+        if resource == NODES:
+            return [("", name) for name in self._cluster.nodes.names]
+        if resource == NAMESPACES:
+            return [("", name) for name in self._cluster.namespaces]
+        return [(obj.metadata.namespace, obj.metadata.name) for obj in self._cluster.catalog(resource.type)]
+
+    def _there(self, resource: Resource, obj: Any) -> None:
+        try:
+            if resource == PODS:
+                self._pod_there(obj)
+            elif resource == NODES:
+                self._node_there(obj)
+            elif resource == NAMESPACES:
+                self._namespace_there(obj)
+            else:
+                self._object_there(resource, obj)
+        except InvalidObject as error:
+            name = "/".join(part for part in (obj.metadata.namespace, obj.metadata.name) if part)
+            self._report(f"{resource.kind} {name}", str(error))
+
+    def _gone(self, resource: Resource, key: Key) -> None:
+        if resource == PODS:
+            self._pod_gone(key)
+        elif resource == NODES:
+            self._node_gone(key[1])
+        elif resource == NAMESPACES:
+            self._cluster.remove_namespace(key[1])
+        else:
+            catalog = self._cluster.catalog(resource.type)
+            old = catalog.remove(*key)
+            if old is not None and catalog.resource is not None:
+                self._queue.move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
+
+    def _namespace_there(self, namespace: Namespace) -> None:
+        self._cluster.put_namespace(namespace.metadata.name, namespace.metadata.labels)
+
+    def _object_there(self, resource: Resource, obj: Any) -> None:
+        catalog = self._cluster.catalog(resource.type)
+        old = catalog.put(obj)
+        if catalog.resource is not None:
+            action = Action.ADD if old is None else Action.UPDATE
+            self._queue.move(ClusterEvent(catalog.resource, action), old, obj)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _node_there(self, node: Node) -> None:
+        row = self._cluster.nodes.rows.get(node.metadata.name)
+        if row is None:
+            self._cluster.add_node(node)
+            self._queue.move(NODE_ADD, None, node)
+            return
+        old = self._cluster.nodes.objects[row]
+        self._cluster.update_node(node)
+        for event in node_events(old, node):
+            self._queue.move(event, old, node)
+
+    def _node_gone(self, name: str) -> None:
+        row = self._cluster.nodes.rows.get(name)
+        if row is not None:
+            self._queue.move(NODE_DELETE, self._cluster.nodes.objects[row], None)
+            self._cluster.remove_node(name)
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def _pod_there(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        old = self._pods.get(key)
+        if old is not None and old.uid != pod.metadata.uid:
+            self._pod_gone(key)  # deleted and created again under the same name
+            old = None
+        if pod.status.phase in _TERMINAL:
+            self._pod_gone(key)
+            return
+        try:
+            info = self._cluster.shapes.info(pod)
+        except InvalidObject:
+            self._pod_gone(key)
+            raise
+        self._pods[key] = info
+        self._by_uid[info.uid] = info
+        if info.spec.node_name:
+            self._assigned(old, info)
+        elif info.spec.scheduler_name in self._scheduler_names:
+            self._unassigned(old, info)
+
+    def _assigned(self, old: PodInfo | None, info: PodInfo) -> None:
+        self._cluster.put_pod(info)
+        if old is None or not old.spec.node_name:
+            self._queue.delete(info.uid)
+            self._queue.move(ASSIGNED_POD_ADD, None, info)
+            return
+        for event in pod_events(old, info):
+            self._queue.move(event, old, info)
+
+    def _unassigned(self, old: PodInfo | None, info: PodInfo) -> None:
+        if self._cluster.is_assumed(info.uid):
+            if info.terminating and (old is None or not old.terminating):
+                self._on_pod_deleted(info.uid)
+            return
+        if old is not None and old.metadata.resource_version == info.metadata.resource_version:
+            return
+        self._nominate(old, info)
+        if old is None:
+            self._queue.add(info)
+        else:
+            self._queue.update(old, info, pod_events(old, info))
+            self._lost_nomination(old, info.status.nominated_node_name)
+
+    def _nominate(self, old: PodInfo | None, info: PodInfo) -> None:
+        """The pod's own status decides; where it says nothing, a nomination in memory stays (reference 6.6)."""
+        node_name = info.status.nominated_node_name
+        if node_name:
+            self._cluster.nominate(info, node_name)
+        elif old is not None and old.status.nominated_node_name:
+            self._cluster.drop_nomination(info.uid)
+
+    def _lost_nomination(self, old: PodInfo, still: str) -> None:
+        """A promise that is over frees room for pods of no higher priority."""
+        node_name = old.status.nominated_node_name
+        if node_name and node_name != still:
+            self._queue.move(ASSIGNED_POD_DELETE, old, None, among=lambda info: info.priority <= old.priority)
+
+    def _pod_gone(self, key: Key) -> None:
+        old = self._pods.pop(key, None)
+        if old is None:
+            return
+        self._by_uid.pop(old.uid, None)
+        if old.spec.node_name:
+            self._cluster.remove_pod(old.uid)
+            self._queue.move(ASSIGNED_POD_DELETE, old, None)
+            return
+        self._queue.delete(old.uid)
+        self._cluster.drop_nomination(old.uid)
+        if self._cluster.is_assumed(old.uid):
+            self._on_pod_deleted(old.uid)
+        else:
+            self._lost_nomination(old, "")

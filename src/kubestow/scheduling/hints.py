@@ -1,0 +1,115 @@
+"""Queueing hints: for an event, which refused pods are worth another try.
+
+Made once from what the plugins of all profiles declare (reference 4.9). A profile's hints are asked only for the
+plugins that refused the pod.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.interest import Hint, Interest
+from kubestow.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from kubestow.framework.profile import Profile
+
+__all__ = ["QueueingHints", "Requeue"]
+
+_log = logging.getLogger(__name__)
+
+#: Only plugins of these kinds can refuse a pod, so only theirs are kept.
+_REFUSING = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_TAINTS = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
+
+
+class Requeue(Enum):
+    """What to do with a refused pod after an event."""
+
+    SKIP = "skip"
+    AFTER_BACKOFF = "after backoff"
+    IMMEDIATELY = "immediately"
+
+
+class QueueingHints:
+    """The events that all plugins of all profiles want to hear of."""
+
+    def __init__(self, profiles: Iterable[Profile]) -> None:
+        self._by_profile: dict[str, list[tuple[str, Interest]]] = {
+            profile.scheduler_name: [
+                (plugin.name, interest)
+                for plugin in profile.plugins
+                if isinstance(plugin, _REFUSING)
+                for interest in _waking(plugin)
+            ]
+            for profile in profiles
+        }
+        self._concerned: dict[ClusterEvent, dict[str, dict[str, list[Hint | None]]]] = {}
+
+    def concerned(self, event: ClusterEvent) -> Mapping[str, Mapping[str, list[Hint | None]]]:
+        """The hints registered for an event: by scheduler name, then by plugin."""
+        known = self._concerned.get(event)
+        if known is None:
+            known = self._concerned[event] = self._find_concerned(event)
+        return known
+
+    def _find_concerned(self, event: ClusterEvent) -> dict[str, dict[str, list[Hint | None]]]:
+        concerned: dict[str, dict[str, list[Hint | None]]] = {}
+        for scheduler_name, interests in self._by_profile.items():
+            for plugin, interest in interests:
+                if interest.event.matches(event):
+                    concerned.setdefault(scheduler_name, {}).setdefault(plugin, []).append(interest.hint)
+        return concerned
+
+    def decide(
+        self,
+        event: ClusterEvent,
+        hints: Mapping[str, list[Hint | None]],
+        pod: PodInfo,
+        *,
+        rejectors: Collection[str],
+        pending: Collection[str],
+        old: Any,
+        new: Any,
+    ) -> Requeue:
+        """Whether an event is worth another try for one pod (reference 6.8, step 4)."""
+        found = Requeue.SKIP
+        for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
+            for hint in hints.get(plugin, ()):
+                if not _says_queue(plugin, hint, event, pod, old, new):
+                    continue
+                if plugin in pending:
+                    return Requeue.IMMEDIATELY
+                if not pending:
+                    return Requeue.AFTER_BACKOFF
+                found = Requeue.AFTER_BACKOFF
+        return found
+
+
+def _says_queue(plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any) -> bool:
+    if hint is None:
+        return True
+    try:
+        return hint(pod, old, new)
+    except Exception:  # a broken hint must not leave a pod waiting for ever
+        _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
+        return True
+
+
+def _waking(plugin: Plugin) -> list[Interest]:
+    """The plugin's interests that can help a pod; a node is often created tainted, so Add implies taints too."""
+    interests = [interest for interest in plugin.interests if interest.wakes]
+    on_nodes = [interest.event for interest in interests if interest.event.resource is EventResource.NODE]
+    hears_add = any(event.action & Action.ADD for event in on_nodes)
+    hears_taints = any(event.action & Action.UPDATE_NODE_TAINT for event in on_nodes)
+    return [*interests, Interest(_TAINTS)] if hears_add and not hears_taints else interests

@@ -1,0 +1,416 @@
+"""The scheduling queue (reference section 6).
+
+A pod that waits is in exactly one place:
+
+    active          ready, in the order of the QueueSort plugin
+    backoff         refused a moment ago, to be tried again when its backoff is over (or when nothing else is ready)
+    error backoff   the same after an internal error
+    unschedulable   refused, waiting for an event that one of the plugins that refused it thinks could help;
+                    also pods that a PreEnqueue plugin keeps gated
+
+or it is in flight: popped and not done yet. Events that happen meanwhile are kept and replayed when the pod comes back,
+so that none is lost. The queue does no waiting itself: time comes from the injected clock, and whoever drives it calls
+:meth:`SchedulingQueue.flush` when :meth:`next_flush` says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import QueueSortPlugin
+from kubestow.framework.status import Status
+from kubestow.scheduling.hints import QueueingHints, Requeue
+from kubestow.scheduling.ports import Clock
+
+__all__ = ["UNSCHEDULABLE_TIMEOUT", "Place", "QueuedPod", "SchedulingQueue"]
+
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
+"""The event of having waited too long: worth a try whatever refused the pod."""
+
+#: Decides whether a pod may enter the active queue: None, or the name of the plugin that keeps it out, and its status.
+Gate = Callable[[PodInfo], tuple[str, Status] | None]
+
+_FLUSH_PERIOD = 30.0
+
+
+class Place(Enum):
+    """Where a pod waits; the values are the labels of the pending_pods metric."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A pod and its history in the queue. Times are seconds of the injected clock."""
+
+    info: PodInfo
+    timestamp: float
+    attempts: int = 0
+    initial_attempt: float | None = None
+    unschedulable_count: int = 0
+    consecutive_errors: int = 0
+    backoff_expiration: float = 0.0
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    gated_by: str = ""
+    place: Place = Place.UNSCHEDULABLE
+    #: Tells the newest entry in a heap from stale ones.
+    ticket: int = 0
+
+
+@dataclass(slots=True)
+class _Happened:
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+@dataclass(slots=True)
+class _Heap:
+    """A heap whose entries go stale instead of being removed."""
+
+    place: Place
+    entries: list[tuple[Any, int, QueuedPod]] = field(default_factory=list)
+
+    def push(self, key: Any, ticket: int, queued: QueuedPod) -> None:
+        queued.place, queued.ticket = self.place, ticket
+        heapq.heappush(self.entries, (key, ticket, queued))
+
+    def peek(self) -> QueuedPod | None:
+        while self.entries:
+            _, ticket, queued = self.entries[0]
+            if queued.place is self.place and queued.ticket == ticket:
+                return queued
+            heapq.heappop(self.entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        queued = self.peek()
+        if queued is not None:
+            heapq.heappop(self.entries)
+        return queued
+
+
+class SchedulingQueue:
+    """All pods that want a node."""
+
+    def __init__(
+        self,
+        *,
+        sort: QueueSortPlugin,
+        hints: QueueingHints,
+        gate: Gate,
+        clock: Clock,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        max_unschedulable: float = 300.0,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sort = sort
+        self._hints = hints
+        self._gate = gate
+        self._clock = clock
+        self._initial_backoff, self._max_backoff = initial_backoff, max_backoff
+        self._max_unschedulable = max_unschedulable
+        self._on_ready = on_ready
+        self._tickets = itertools.count(1)
+        self._active = _Heap(Place.ACTIVE)
+        self._backoff = _Heap(Place.BACKOFF)
+        self._error_backoff = _Heap(Place.ERROR_BACKOFF)
+        self._pods: dict[str, QueuedPod] = {}
+        #: Unschedulable pods by each plugin that refused them: who might be woken by an event.
+        self._refused_by: dict[str, dict[str, QueuedPod]] = {}
+        #: When each pod in flight was popped, as a position in the list of events since.
+        self._in_flight: dict[str, int] = {}
+        self._happened: list[_Happened] = []
+        self._dropped = 0
+        self._next_unschedulable_flush = clock.monotonic() + _FLUSH_PERIOD
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[Place, int]:
+        """How many pods wait in each place."""
+        counts = dict.fromkeys(Place, 0)
+        for queued in self._pods.values():
+            counts[queued.place] += 1
+        counts[Place.IN_FLIGHT] = len(self._in_flight)
+        return counts
+
+    def __len__(self) -> int:
+        """How many pods wait anywhere (those in flight not counted)."""
+        return len(self._pods)
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """A waiting pod."""
+        return self._pods.get(uid)
+
+    def waiting(self) -> Iterable[QueuedPod]:
+        """All waiting pods."""
+        return self._pods.values()
+
+    # -- coming and going ----------------------------------------------------------------------------------------
+
+    def add(self, info: PodInfo) -> None:
+        """A pod without a node is there."""
+        known = self._pods.get(info.uid)
+        if known is not None or info.uid in self._in_flight:
+            return
+        self._enter(QueuedPod(info, self._clock.monotonic()))
+
+    def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
+        """A waiting pod changed, in the ways that ``events`` name (reference 6.6)."""
+        if new.uid in self._in_flight:
+            self._happened += (_Happened(event, old, new) for event in events)
+            return
+        queued = self._pods.get(new.uid)
+        if queued is None:
+            self.add(new)
+            return
+        queued.info = new
+        if queued.place is Place.ACTIVE:
+            self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
+        elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            for event in events:
+                if self._consider(queued, event, self._hints.concerned(event), old, new):
+                    break
+
+    def delete(self, uid: str) -> None:
+        """A pod is gone, or has a node now. A pod in flight is left to whoever holds it."""
+        queued = self._pods.get(uid)
+        if queued is not None:
+            self._leave(queued)
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Bring pods to the active queue whatever their backoff; those in flight come back after their attempt."""
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is None and uid in self._in_flight:
+                self._happened.append(_Happened(UNSCHEDULABLE_TIMEOUT, None, None))
+            elif queued is not None and queued.place is not Place.ACTIVE:
+                self._enter(queued)
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to schedule, None when none is ready. It is in flight until :meth:`done`.
+
+        With nothing active, the pod whose backoff ends first is taken before its time (reference 6.3).
+        """
+        queued = self._active.pop() or self._backoff.pop()
+        if queued is None:
+            return None
+        del self._pods[queued.info.uid]
+        queued.place = Place.IN_FLIGHT
+        queued.attempts += 1
+        self._in_flight[queued.info.uid] = self._dropped + len(self._happened)
+        return queued
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`pop` would give a pod."""
+        return self._active.peek() is not None or self._backoff.peek() is not None
+
+    def done(self, uid: str) -> None:
+        """A pod is no longer in flight; events from here on are not kept for it."""
+        self._in_flight.pop(uid, None)
+        if not self._in_flight:
+            self._dropped += len(self._happened)
+            self._happened.clear()
+        elif len(self._happened) > 1024:
+            oldest = min(self._in_flight.values()) - self._dropped
+            if oldest > 512:
+                del self._happened[:oldest]
+                self._dropped += oldest
+
+    def put_back(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
+        """A pod's attempt failed: wait for what could help, or back off (reference 6.2 and 6.8)."""
+        since = self._in_flight.get(queued.info.uid)
+        happened = [] if since is None else self._happened[since - self._dropped :]
+        queued.rejectors, queued.pending = rejectors, pending
+        queued.timestamp = self._clock.monotonic()
+        if rejectors or pending:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        else:
+            queued.consecutive_errors += 1
+        queued.backoff_expiration = self._expiration(queued)
+        self.done(queued.info.uid)
+        self._pods[queued.info.uid] = queued
+        self._settle(queued, self._replayed(queued, happened))
+
+    def _replayed(self, queued: QueuedPod, happened: Iterable[_Happened]) -> Requeue:
+        """What the events of the pod's own attempt make of it."""
+        if not queued.rejectors and not queued.pending:
+            return Requeue.AFTER_BACKOFF
+        found = Requeue.SKIP
+        for item in happened:
+            concerned = self._hints.concerned(item.event)
+            decision = self._decide(queued, item.event, concerned, item.old, item.new)
+            if decision is Requeue.IMMEDIATELY:
+                return decision
+            if decision is Requeue.AFTER_BACKOFF:
+                found = decision
+        return found
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def move(
+        self,
+        event: ClusterEvent,
+        old: Any = None,
+        new: Any = None,
+        *,
+        among: Callable[[PodInfo], bool] | None = None,
+    ) -> None:
+        """Something happened: bring back the pods that it could help (reference 6.7)."""
+        if self._in_flight:
+            self._happened.append(_Happened(event, old, new))
+        concerned = self._hints.concerned(event)
+        for queued in list(self._candidates(event, concerned)):
+            if among is None or among(queued.info):
+                self._consider(queued, event, concerned, old, new)
+
+    def _candidates(self, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]]) -> Iterator[QueuedPod]:
+        if event.is_wildcard:
+            yield from (q for q in self._pods.values() if q.place in (Place.UNSCHEDULABLE, Place.GATED))
+            return
+        seen: set[str] = set()
+        for plugin in {name for hints in concerned.values() for name in hints}:
+            for uid, queued in self._refused_by.get(plugin, {}).items():
+                if uid not in seen:
+                    seen.add(uid)
+                    yield queued
+
+    def _consider(
+        self, queued: QueuedPod, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]], old: Any, new: Any
+    ) -> bool:
+        """Move one unschedulable pod if the event could help it; whether it moved."""
+        if queued.place is Place.GATED:
+            hints = concerned.get(queued.info.spec.scheduler_name, {})
+            if queued.gated_by not in hints:
+                return False
+        decision = self._decide(queued, event, concerned, old, new)
+        if decision is Requeue.SKIP:
+            return False
+        self._settle(queued, decision)
+        return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
+
+    def _decide(
+        self, queued: QueuedPod, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]], old: Any, new: Any
+    ) -> Requeue:
+        if not queued.rejectors and not queued.pending:
+            return Requeue.AFTER_BACKOFF
+        if event.is_wildcard:
+            return Requeue.AFTER_BACKOFF
+        hints = concerned.get(queued.info.spec.scheduler_name, {})
+        return self._hints.decide(
+            event, hints, queued.info, rejectors=queued.rejectors, pending=queued.pending, old=old, new=new
+        )
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_flush(self) -> float:
+        """When :meth:`flush` has something to do at the earliest, in seconds of the clock."""
+        heads = (heap.peek() for heap in (self._backoff, self._error_backoff))
+        ends = [math.floor(head.backoff_expiration) + 1.0 for head in heads if head is not None]
+        return min((*ends, self._next_unschedulable_flush))
+
+    def flush(self) -> None:
+        """Release pods whose backoff is over, and those that have waited for an event too long."""
+        now = self._clock.monotonic()
+        for heap in (self._backoff, self._error_backoff):
+            while (head := heap.peek()) is not None and not self._backing_off(head, now):
+                heap.pop()
+                self._activate(head)
+        if now >= self._next_unschedulable_flush:
+            self._next_unschedulable_flush = now + _FLUSH_PERIOD
+            waited = [
+                queued
+                for queued in self._pods.values()
+                if queued.place is Place.UNSCHEDULABLE and now - queued.timestamp > self._max_unschedulable
+            ]
+            for queued in waited:
+                self._settle(queued, Requeue.AFTER_BACKOFF)
+
+    def _expiration(self, queued: QueuedPod) -> float:
+        count = queued.consecutive_errors or queued.unschedulable_count
+        if not count or not self._max_backoff:
+            return 0.0
+        duration = min(self._max_backoff, self._initial_backoff * 2.0 ** min(count - 1, 60))
+        return float(math.floor(queued.timestamp + duration))
+
+    @staticmethod
+    def _backing_off(queued: QueuedPod, now: float) -> bool:
+        """Compared in whole seconds, so that pods come out of backoff together (reference 6.2)."""
+        return queued.backoff_expiration >= math.floor(now)
+
+    # -- placing -------------------------------------------------------------------------------------------------
+
+    def _settle(self, queued: QueuedPod, decision: Requeue) -> None:
+        self._forget_refusals(queued)
+        if decision is Requeue.SKIP:
+            queued.place = Place.UNSCHEDULABLE
+            self._remember_refusals(queued)
+        elif decision is Requeue.AFTER_BACKOFF and self._backing_off(queued, self._clock.monotonic()):
+            self._back_off(queued)
+        else:
+            self._enter(queued)
+
+    def _back_off(self, queued: QueuedPod) -> None:
+        if self._is_gated(queued):
+            return
+        heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
+        order = (queued.backoff_expiration, self._sort.sort_key(queued))
+        heap.push(order, next(self._tickets), queued)
+        if heap is self._backoff:
+            self._on_ready()
+
+    def _enter(self, queued: QueuedPod) -> None:
+        """To the active queue, if no PreEnqueue plugin objects."""
+        self._pods[queued.info.uid] = queued
+        self._forget_refusals(queued)
+        if not self._is_gated(queued):
+            self._activate(queued)
+
+    def _activate(self, queued: QueuedPod) -> None:
+        if queued.initial_attempt is None:
+            queued.initial_attempt = self._clock.monotonic()
+        self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
+        self._on_ready()
+
+    def _is_gated(self, queued: QueuedPod) -> bool:
+        refused = self._gate(queued.info)
+        if refused is None:
+            queued.gated_by = ""
+            return False
+        queued.gated_by, _ = refused
+        queued.rejectors |= {queued.gated_by}
+        queued.place = Place.GATED
+        self._remember_refusals(queued)
+        return True
+
+    def _leave(self, queued: QueuedPod) -> None:
+        self._forget_refusals(queued)
+        del self._pods[queued.info.uid]
+        queued.ticket = 0
+
+    def _remember_refusals(self, queued: QueuedPod) -> None:
+        for plugin in queued.rejectors | queued.pending:
+            self._refused_by.setdefault(plugin, {})[queued.info.uid] = queued
+
+    def _forget_refusals(self, queued: QueuedPod) -> None:
+        for plugin in queued.rejectors | queued.pending:
+            refused = self._refused_by.get(plugin)
+            if refused is not None:
+                refused.pop(queued.info.uid, None)
