@@ -1,1 +1,11 @@
-"""A real API server as a world: credentials, requests, list+watch, binds and patches, events."""
+"""A real API server as a world for the scheduler to run in.
+
+    credentials  where the server is and how to convince it; from kubeconfig (files) or the pod's service account
+    transport    requests and streams over persistent connections, failures as errors of our tree; pacing them
+    reflector    list+watch of one collection into a subscriber; decoding makes objects of bytes
+    writes       bindings, status patches, deletions; events records what happened, in the background
+    lease        leader election
+    remote       all of it put together as the scheduler's ClusterAPI
+
+Start with :class:`kubestow.client.remote.RemoteCluster`.
+"""

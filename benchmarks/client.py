@@ -1,0 +1,212 @@
+"""What the client costs: CPU per binding, events a second from a watch, the first list of a large cluster.
+
+Run with ``python benchmarks/client.py``. Servers run in processes of their own and answer
+from prepared bytes, so that the CPU time shown is the client's alone; it varies by some 10 % between runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import decode
+from kubestow.client.credentials import Credentials
+from kubestow.client.decoding import Lines, ListPage, ObjectReader, WatchEvent, collector_paused
+from kubestow.client.pacing import WallClock
+from kubestow.client.reflector import Reflector
+from kubestow.client.transport import Transport
+from kubestow.client.writes import PodWriter
+from kubestow.scheduling.ports import ObjectReference, Resource
+
+PODS = Resource("/api/v1", "pods", "Pod", Pod)
+BINDINGS, IN_FLIGHT = 12_800, 32
+LISTED = 50_000
+
+
+def pod(number: int) -> dict[str, Any]:
+    """A pod of some 2.2 kB, with what real ones carry and scheduling skips."""
+    name = f"web-{number:06}"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    fields = {f"f:field{i}": {".": {}, "f:inner": {}} for i in range(20)}
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"0baec05a-3bb9-4980-be8d-{number:012}",
+        "resourceVersion": str(1000 + number),
+        "labels": {"app": "web", "pod-template-hash": "5f6d8b7c9", "tier": "front"},
+        "ownerReferences": [owner],
+        "managedFields": [{"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": fields}],
+    }
+    container = {
+        "name": "web",
+        "image": "registry.example/web:1.2.3",
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
+        "terminationMessagePath": "/dev/termination-log",
+        "imagePullPolicy": "IfNotPresent",
+    }
+    tolerations = [
+        {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for what in ("not-ready", "unreachable")
+    ]
+    spec = {
+        "containers": [container],
+        "nodeName": f"node-{number % 5000}",
+        "schedulerName": "default-scheduler",
+        "tolerations": tolerations,
+        "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+    }
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"phase": "Running", "conditions": [condition], "podIP": "10.0.0.1", "qosClass": "Burstable"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+def watch_stream(count: int) -> bytes:
+    """A streaming list of that many pods, complete with its bookmark."""
+    end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    lines = [{"type": "ADDED", "object": pod(number)} for number in range(count)]
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in [*lines, {"type": "BOOKMARK", "object": end}])
+
+
+class _Server(asyncio.Protocol):
+    """Answers every complete request with the same bytes."""
+
+    answer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+        self._received = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while (end := self._received.find(b"\r\n\r\n")) >= 0:
+            _, _, length = self._received[:end].lower().partition(b"content-length: ")
+            size = end + 4 + int(length.split(b"\r\n", 1)[0] or 0)
+            if len(self._received) < size:
+                return
+            self._received = self._received[size:]
+            self._transport.write(self.answer)
+
+
+def _serve(listening: socket.socket, answer: bytes) -> None:
+    _Server.answer = answer
+
+    async def forever() -> None:
+        server = await asyncio.get_running_loop().create_server(_Server, sock=listening)
+        await server.serve_forever()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(forever())
+
+
+def _binding_answer() -> bytes:
+    body = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
+    head = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+def _watch_answer() -> bytes:
+    stream = watch_stream(LISTED)
+    chunks = (stream[start : start + 2**15] for start in range(0, len(stream), 2**15))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+
+
+async def bindings(url: str) -> None:
+    """POST bindings, many in flight."""
+    clock = WallClock()
+    async with Transport(Credentials(url), clock=clock) as transport:
+        pods = PodWriter(transport, clock=clock, random=Random(1))
+
+        async def bind(count: int) -> None:
+            for number in range(count):
+                await pods.bind(ObjectReference("Pod", "default", f"web-{number}", "0baec05a-3bb9"), "node-1")
+
+        await asyncio.gather(*(bind(10) for _ in range(IN_FLIGHT)))
+        cpu, wall = time.process_time(), time.perf_counter()
+        await asyncio.gather(*(bind(BINDINGS // IN_FLIGHT) for _ in range(IN_FLIGHT)))
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(f"binding: {cpu / BINDINGS * 1e6:.0f} µs CPU each, {BINDINGS / wall:,.0f}/s ({IN_FLIGHT} in flight)")
+
+
+class _Complete(Exception):
+    """The list is there."""
+
+
+class _Counter:
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        assert len(objects) == LISTED
+        raise _Complete
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        """Not reached."""
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        self.refuse(subject, problem)
+
+    def refuse(self, subject: str, problem: str) -> None:
+        raise AssertionError(f"{subject}: {problem}")
+
+
+async def streaming_list(url: str) -> None:
+    """Read the pods of a large cluster over a watch, the socket included."""
+    clock = WallClock()
+    async with Transport(Credentials(url), clock=clock) as transport:
+        reflector = Reflector(transport, PODS, _Counter(), clock=clock, random=Random(1))
+        cpu, wall = time.process_time(), time.perf_counter()
+        with suppress(_Complete):
+            await reflector.run()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    rate = LISTED / cpu
+    print(f"streaming list of {LISTED:,} pods: {cpu:.2f} s CPU, {wall:.2f} s in all; {rate:,.0f} events/s of CPU")
+
+
+def decoding() -> None:
+    """Split and decode a watch from memory."""
+    stream, lines, count = watch_stream(20_000), Lines(), 0
+    chunks = [stream[start : start + 2**17] for start in range(0, len(stream), 2**17)]
+    cpu = time.process_time()
+    for chunk in chunks:
+        for line in lines.feed(chunk):
+            decode(Pod, WatchEvent.parse(line).object)
+            count += 1
+    cpu = time.process_time() - cpu
+    print(f"decoding a watch: {cpu / count * 1e6:.1f} µs an event of {len(stream) / count:.0f} bytes")
+
+
+def decoding_a_list() -> None:
+    """Decode a list from memory."""
+    items = b",".join(msgspec.json.encode(pod(number)) for number in range(LISTED))
+    body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
+    reader = ObjectReader(PODS, _Counter().refuse)
+    cpu = time.process_time()
+    with collector_paused():
+        objects = [reader.read(item) for item in ListPage.parse(body).items or []]
+    cpu = time.process_time() - cpu
+    print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs a pod")
+
+
+def _against(answer: bytes, run: Callable[[str], Any]) -> None:
+    listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+    server = multiprocessing.get_context("fork").Process(target=_serve, args=(listening, answer), daemon=True)
+    server.start()
+    try:
+        asyncio.run(run(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+    finally:
+        server.terminate()
+
+
+if __name__ == "__main__":
+    decoding()
+    decoding_a_list()
+    _against(_binding_answer(), bindings)
+    _against(_watch_answer(), streaming_list)

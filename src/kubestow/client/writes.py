@@ -1,0 +1,101 @@
+"""What a scheduler changes in a cluster: it binds pods, patches their status and deletes victims.
+
+Bodies are kube-scheduler's, with one thing added: every write carries the pod's uid, so that it never hits another pod
+that has meanwhile taken the name (for a binding the API server checks it as a precondition, in a patch as an immutable
+field).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import PodCondition
+from kubestow.client.pacing import Backoff, SleepingClock
+from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
+from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+
+__all__ = ["PodWriter"]
+
+_encode = msgspec.json.Encoder().encode
+
+#: client-go's default for conflicts: four tries within a third of a second (reference 1.8).
+_PATCH_BACKOFF = Backoff(initial=0.010, factor=5.0, jitter=0.1)
+_PATCH_TRIES = 4
+_RETRIABLE = (409, 500, 503)
+
+
+class PodWriter:
+    """Writes to pods. Failures are raised as APIError or Unreachable."""
+
+    def __init__(self, transport: Transport, *, clock: SleepingClock, random: Random) -> None:
+        self._transport, self._clock, self._random = transport, clock, random
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """POST the pod's binding, once: whether a lost answer meant success only the watch can tell."""
+        binding = {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node_name},
+        }
+        await self._transport.request("POST", f"{_path(pod)}/binding", _encode(binding))
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        """PATCH the pod's status; nothing is sent for an empty patch. Conflicts and outages are retried briefly."""
+        status = _status(patch)
+        if not status:
+            return
+        body = _encode({"metadata": {"uid": pod.uid}, "status": status})
+        delays = _PATCH_BACKOFF.delays(self._random)
+        for _ in range(_PATCH_TRIES - 1):
+            try:
+                await self._patch_once(pod, body)
+                return
+            except (APIError, Unreachable) as error:
+                if isinstance(error, APIError) and error.code not in _RETRIABLE:
+                    raise
+            await self._clock.sleep(next(delays))
+        await self._patch_once(pod, body)
+
+    async def _patch_once(self, pod: ObjectReference, body: bytes) -> None:
+        await self._transport.request("PATCH", f"{_path(pod)}/status", body, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        """DELETE the pod with its default grace period. One that is gone, or replaced by a namesake, is no error."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
+        try:
+            await self._transport.request("DELETE", _path(pod), _encode(options))
+        except APIError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+def _path(pod: ObjectReference) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _status(patch: PodStatusPatch) -> dict[str, Any]:
+    status: dict[str, Any] = {}
+    if patch.condition is not None:
+        status["conditions"] = [_condition(patch.condition)]
+    if patch.nominated_node_name is not None:
+        status["nominatedNodeName"] = patch.nominated_node_name or None  # null takes the field away
+    return status
+
+
+def _condition(condition: PodCondition) -> dict[str, Any]:
+    """A condition in full: a field left out would keep the old condition's value."""
+    whole = {
+        "lastProbeTime": None,
+        "lastTransitionTime": condition.last_transition_time,
+        "message": condition.message,
+        "observedGeneration": condition.observed_generation or None,
+        "reason": condition.reason,
+        "status": condition.status,
+        "type": condition.type,
+    }
+    return {key: value for key, value in whole.items() if value is not None or key == "lastProbeTime"}

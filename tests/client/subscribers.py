@@ -1,0 +1,94 @@
+"""A subscriber that remembers, and can be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any
+
+from kubestow.api.core import Namespace, Node, Pod
+from kubestow.client.pacing import SleepingClock
+from kubestow.client.reflector import Reflector
+from kubestow.client.transport import Transport
+from kubestow.scheduling.ports import Resource
+
+PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
+NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
+SLICES = Resource("/apis/resource.k8s.io/v1", "resourceslices", "ResourceSlice", Namespace, optional=True)
+
+
+class RecordingSubscriber:
+    """``seen`` holds ("replace", names), (event type, name) and ("unreadable", subject, problem) in order."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+        self.objects: dict[str, Any] = {}
+        self._changed = asyncio.Event()
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        self.objects = {obj.metadata.name: obj for obj in objects}
+        self._note("replace", [obj.metadata.name for obj in objects])
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        self.objects[obj.metadata.name] = obj
+        if event_type == "DELETED":
+            del self.objects[obj.metadata.name]
+        self._note(event_type, obj.metadata.name)
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        self._note("unreadable", subject, problem)
+
+    def _note(self, *what: Any) -> None:
+        self.seen.append(what)
+        self._changed.set()
+
+    async def until_seen(self, count: int) -> list[tuple[Any, ...]]:
+        """All that was seen, once it is at least that much."""
+        await self._until(lambda: len(self.seen) >= count)
+        return self.seen
+
+    async def _until(self, satisfied: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not satisfied():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def pod(name: str, version: int = 1, **spec: Any) -> dict[str, Any]:
+    """A pod as the API server sends it."""
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def event(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "object": obj}
+
+
+def bookmark(version: int, *, initial_end: bool = False) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": None}})
+
+
+def expired() -> dict[str, Any]:
+    status = {"kind": "Status", "status": "Failure", "message": "too old resource version: 2 (823)"}
+    return event("ERROR", status | {"reason": "Expired", "code": 410})
+
+
+@asynccontextmanager
+async def reflecting(
+    transport: Transport, clock: SleepingClock, resource: Resource = PODS, silence: float = 150.0
+) -> AsyncIterator[RecordingSubscriber]:
+    """A reflector at work for as long as the block runs."""
+    subscriber = RecordingSubscriber()
+    reflector = Reflector(transport, resource, subscriber, clock=clock, random=Random(1), silence=silence)
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield subscriber
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

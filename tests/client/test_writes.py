@@ -1,0 +1,143 @@
+"""What goes out for a pod: bindings, status patches, deletions."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kubestow.api.core import PodCondition
+from kubestow.client.transport import Transport
+from kubestow.client.writes import PodWriter
+from kubestow.errors import APIError
+from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+
+from .clocks import LeapingClock
+from .scripted_server import ScriptedServer, answer, disconnect, failure
+from .wire import exchanges, needs_wire
+
+POD = ObjectReference("Pod", "default", "p1", "uid-1")
+BINDING, STATUS, ITSELF = [f"/api/v1/namespaces/default/pods/p1{end}" for end in ("/binding", "/status", "")]
+NOMINATED = PodStatusPatch(nominated_node_name="n1")
+
+
+@pytest.fixture
+def pods(transport: Transport, clock: LeapingClock, random: Random) -> PodWriter:
+    return PodWriter(transport, clock=clock, random=random)
+
+
+async def test_a_binding_carries_the_uid(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("POST", BINDING, answer(201))
+    await pods.bind(POD, "n1")
+    assert server.asked[0].json == {
+        "kind": "Binding",
+        "apiVersion": "v1",
+        "metadata": {"name": "p1", "namespace": "default", "uid": "uid-1"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+
+
+async def test_a_binding_refused_is_not_sent_again(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("POST", BINDING, failure(409, "Conflict", "pod p1 is already assigned"))
+    with pytest.raises(APIError, match="already assigned"):
+        await pods.bind(POD, "n1")
+    assert len(server.asked) == 1
+
+
+async def test_a_status_patch_is_a_strategic_merge_with_the_uid(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("PATCH", STATUS, answer())
+    await pods.patch_pod_status(POD, NOMINATED)
+    (asked,) = server.asked
+    assert asked.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert asked.json == {"metadata": {"uid": "uid-1"}, "status": {"nominatedNodeName": "n1"}}
+
+
+async def test_an_empty_name_takes_the_nomination_away(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("PATCH", STATUS, answer())
+    await pods.patch_pod_status(POD, PodStatusPatch(nominated_node_name=""))
+    assert server.asked[0].json["status"] == {"nominatedNodeName": None}
+
+
+async def test_an_empty_patch_is_not_sent(server: ScriptedServer, pods: PodWriter) -> None:
+    await pods.patch_pod_status(POD, PodStatusPatch())
+    assert server.asked == []
+
+
+async def test_a_status_patch_is_tried_four_times(server: ScriptedServer, pods: PodWriter, clock: LeapingClock) -> None:
+    answers = [failure(409, "Conflict"), failure(500, "InternalError"), disconnect, answer()]
+    server.answers("PATCH", STATUS, *answers)
+    await pods.patch_pod_status(POD, NOMINATED)
+    for slept, least in zip(clock.slept, [0.010, 0.050, 0.250], strict=True):
+        assert least <= slept <= 1.1 * least
+
+
+async def test_the_fourth_failure_of_a_status_patch_is_raised(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("PATCH", STATUS, *[failure(503, "ServiceUnavailable", f"down {n}") for n in range(9)])
+    with pytest.raises(APIError, match="down 3"):
+        await pods.patch_pod_status(POD, NOMINATED)
+    assert len(server.asked) == 4
+
+
+async def test_a_status_patch_of_a_pod_that_is_gone_is_not_retried(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("PATCH", STATUS, failure(404, "NotFound"))
+    with pytest.raises(APIError) as caught:
+        await pods.patch_pod_status(POD, NOMINATED)
+    assert caught.value.code == 404
+    assert len(server.asked) == 1
+
+
+async def test_a_deletion_is_held_to_the_uid(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("DELETE", ITSELF, answer())
+    await pods.delete_pod(POD)
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "uid-1"}}
+    assert server.asked[0].json == options
+
+
+@pytest.mark.parametrize("gone", [failure(404, "NotFound"), failure(409, "Conflict", "the UID does not match")])
+async def test_a_pod_that_is_gone_or_replaced_counts_as_deleted(
+    server: ScriptedServer, pods: PodWriter, gone: object
+) -> None:
+    server.answers("DELETE", ITSELF, gone)  # type: ignore[arg-type]
+    await pods.delete_pod(POD)
+    assert len(server.asked) == 1
+
+
+async def test_a_deletion_that_is_forbidden_is_raised(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("DELETE", ITSELF, failure(403, "Forbidden"))
+    with pytest.raises(APIError, match="no"):
+        await pods.delete_pod(POD)
+
+
+@needs_wire
+async def test_bindings_are_kube_schedulers(server: ScriptedServer, pods: PodWriter) -> None:
+    for recorded in exchanges("scheduler-bind", "POST", "/binding"):
+        body = recorded["reqBody"]
+        server.answers("POST", recorded["path"], answer(201, recorded["respBody"]))
+        meta = body["metadata"]
+        await pods.bind(ObjectReference("Pod", meta["namespace"], meta["name"], meta["uid"]), body["target"]["name"])
+        assert server.asked[-1].json == body
+
+
+@needs_wire
+@pytest.mark.parametrize("scenario", ["scheduler-unschedulable", "scheduler-preemption", "scheduler-volume-binding"])
+async def test_status_patches_are_kube_schedulers(server: ScriptedServer, pods: PodWriter, scenario: str) -> None:
+    for recorded in exchanges(scenario, "PATCH", "/status"):
+        server.answers("PATCH", recorded["path"], answer())
+        *_, namespace, _, name, _ = recorded["path"].split("/")
+        status = recorded["reqBody"]["status"]
+        patch = PodStatusPatch(_condition(status), status.get("nominatedNodeName"))
+        await pods.patch_pod_status(ObjectReference("Pod", namespace, name, "u"), patch)
+        assert server.asked[-1].json["status"] == status
+
+
+def _condition(status: dict[str, list[dict[str, str]]]) -> PodCondition | None:
+    for written in status.get("conditions", []):
+        return PodCondition(
+            type=written["type"],
+            status=written["status"],
+            reason=written["reason"],
+            message=written["message"],
+            observed_generation=int(written["observedGeneration"]),
+            last_transition_time=written["lastTransitionTime"],
+        )
+    return None
