@@ -1,0 +1,95 @@
+"""``kubestow run``: schedule the pods of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import click
+
+from kubestow.errors import InputError
+
+if TYPE_CHECKING:
+    from kubestow.config import FeatureGates, SchedulerConfiguration
+
+__all__ = ["read_configuration", "run"]
+
+
+@click.command()
+@click.option(
+    "--kubeconfig", default="", help="Path to a kubeconfig file. Default: as kubectl finds it, or in-cluster."
+)
+@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig's.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration (v1) file."
+)
+@click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
+@click.option(
+    "--seed", type=int, help="Seed of the random choice among equally good nodes. Default: a new one each run."
+)
+@click.option("-v", "--verbosity", default=0, show_default=True, help="0: warnings, 1: what happens, 2: everything.")
+def run(
+    kubeconfig: str, master: str, config_file: Path | None, feature_gates: str, seed: int | None, verbosity: int
+) -> None:
+    """Schedule the pods of the cluster that a kubeconfig names, until interrupted."""
+    from kubestow.config import FeatureGates
+
+    logging.basicConfig(
+        level=(logging.WARNING, logging.INFO, logging.DEBUG)[max(0, min(verbosity, 2))],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    gates = FeatureGates.parse(feature_gates)
+    configuration = read_configuration(config_file, gates)
+    target = kubeconfig or configuration.client_connection.kubeconfig
+    asyncio.run(_run(configuration, gates, target, master, Random(seed)))
+
+
+def read_configuration(path: Path | None, gates: FeatureGates) -> SchedulerConfiguration:
+    """The configuration in a file, or the default one. Raises InputError for a file that cannot be used."""
+    from kubestow import config
+    from kubestow.framework.profile import implements
+    from kubestow.plugins import in_tree_registry
+
+    if path is None:
+        return config.default_configuration(gates)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    return config.load(text, subject=str(path), gates=gates, implements=implements(in_tree_registry()))
+
+
+async def _run(
+    configuration: SchedulerConfiguration, gates: FeatureGates, kubeconfig: str, master: str, random: Random
+) -> None:
+    from kubestow.client.credentials import load_credentials
+    from kubestow.client.pacing import WallClock
+    from kubestow.client.remote import RemoteCluster
+    from kubestow.plugins import in_tree_registry
+    from kubestow.scheduling.scheduler import Scheduler
+
+    connection = configuration.client_connection
+    credentials = await load_credentials(kubeconfig, master=master)
+    clock = WallClock()
+    async with RemoteCluster(
+        credentials, clock=clock, random=random, qps=connection.qps or 0.0, burst=connection.burst or 0
+    ) as cluster:
+        scheduler = Scheduler(
+            configuration, registry=in_tree_registry(), api=cluster, clock=clock, random=random, gates=gates
+        )
+        running = asyncio.create_task(scheduler.run())
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signum, running.cancel)
+        ready = asyncio.create_task(scheduler.synced.wait())
+        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            click.echo(f"scheduling {len(scheduler.cluster.nodes)} nodes for {', '.join(scheduler.profiles)}")
+        try:
+            await running
+        except asyncio.CancelledError:
+            click.echo("stopped")

@@ -1,0 +1,414 @@
+"""The scheduler: queue, scheduling cycle, binding cycle, tied together on one event loop.
+
+The scheduling cycle is an ordinary function, one pod at a time; between two awaits the world does not move, so it needs
+no locks. A placed pod goes on in a task of its own. Nothing is remembered that the API server does not hold: a
+scheduler that is killed and started again carries on from the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from kubestow import config
+from kubestow.api.core import PodCondition
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.framework.diagnosis import fit_error
+from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, permit, reserve, unreserve
+from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
+from kubestow.scheduling.decision import Decider, Decision, RandomTie
+from kubestow.scheduling.event_handlers import EventHandlers
+from kubestow.scheduling.hints import QueueingHints
+from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
+from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
+from kubestow.scheduling.resources import WATCHED
+from kubestow.scheduling.status_writer import StatusWriter
+from kubestow.scheduling.waiting import WaitingPods
+
+__all__ = ["Observer", "Scheduler"]
+
+_log = logging.getLogger(__name__)
+
+#: Longest stretch of scheduling cycles before other tasks get their turn, in seconds.
+_TURN = 0.004
+#: Binding cycles in flight at once; further placed pods wait for a slot.
+_BINDINGS = 512
+
+
+class Observer(Protocol):
+    """Is told how each attempt to schedule a pod ended. None of its methods may block or raise."""
+
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        """A scheduling cycle has decided, in so many seconds."""
+
+    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        """A pod has been bound, so many seconds after its first attempt became possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unobserved:
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        pass
+
+    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        pass
+
+
+class _Handle:
+    """What plugins see of the scheduler."""
+
+    def __init__(self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI) -> None:
+        self.cluster = cluster
+        self._gates = gates
+        self._api = api
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._gates.enabled(gate)
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        await self._api.bind(_reference(pod), node_name)
+
+
+class Scheduler:
+    """Schedules the pods of a cluster until cancelled."""
+
+    def __init__(
+        self,
+        configuration: config.SchedulerConfiguration,
+        *,
+        registry: Registry,
+        api: ClusterAPI,
+        clock: Clock,
+        random: Random,
+        gates: config.FeatureGates | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        gates = gates or config.FeatureGates()
+        configuration = config.apply_ignored_resources(configuration)
+        self.cluster = Cluster()
+        handle = _Handle(self.cluster, gates, api)
+        self.profiles: dict[str, Profile] = {
+            profile.scheduler_name: build_profile(
+                profile,
+                registry,
+                handle,
+                percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
+            )
+            for profile in configuration.profiles
+        }
+        self._api = api
+        self._clock = clock
+        self._observer = observer or _Unobserved()
+        self._wake = asyncio.Event()
+        self.synced = asyncio.Event()
+        self.queue = SchedulingQueue(
+            sort=next(iter(self.profiles.values())).queue_sort,
+            hints=QueueingHints(self.profiles.values()),
+            gate=self._gate,
+            clock=clock,
+            initial_backoff=configuration.pod_initial_backoff_seconds,
+            max_backoff=configuration.pod_max_backoff_seconds,
+            on_ready=self._wake.set,
+        )
+        self.waiting = WaitingPods()
+        self.handlers = EventHandlers(
+            self.cluster,
+            self.queue,
+            scheduler_names=self.profiles.keys(),
+            on_pod_deleted=self._assumed_pod_deleted,
+            on_synced=self.synced.set,
+        )
+        self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
+        self._statuses = StatusWriter(api)
+        self._slots = asyncio.Semaphore(_BINDINGS)
+        self._bindings: set[asyncio.Task[None]] = set()
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Watch and schedule until cancelled; binding cycles under way are finished before this returns."""
+        watching = asyncio.create_task(self._api.subscribe(WATCHED, self.handlers), name="watch")
+        try:
+            synced = asyncio.create_task(self.synced.wait())
+            await asyncio.wait((watching, synced), return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+            scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
+            try:
+                await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
+                for task in (watching, scheduling):
+                    if task.done():
+                        task.result()
+            finally:
+                scheduling.cancel()
+        finally:
+            await self._drain()
+            watching.cancel()
+
+    async def _drain(self) -> None:
+        for waiting in self.waiting.all():
+            waiting.reject("", "the scheduler is shutting down")
+        if self._bindings:
+            await asyncio.wait(self._bindings)
+        await self._statuses.drain()
+
+    async def _schedule_forever(self) -> None:
+        while True:
+            self._wake.clear()
+            self.queue.flush()
+            began = self._clock.monotonic()
+            while (queued := self.queue.pop()) is not None:
+                self.schedule_one(queued)
+                if self._clock.monotonic() - began > _TURN:
+                    break
+            if self.queue.ready:
+                await asyncio.sleep(0)
+            else:
+                await self._wait_for_work()
+
+    async def _wait_for_work(self) -> None:
+        """Sleep until a pod is ready or a backoff ends."""
+        seconds = max(0.0, self.queue.next_flush() - self._clock.monotonic())
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _gate(self, info: PodInfo) -> tuple[str, Status] | None:
+        """The first PreEnqueue plugin that keeps a pod out of the active queue."""
+        for plugin in self.profiles[info.spec.scheduler_name].pre_enqueue:
+            try:
+                status = plugin.pre_enqueue(info)
+            except Exception as error:
+                _log.exception("plugin %s raised at PreEnqueue for pod %s", plugin.name, info.key)
+                status = Status.error(f"{type(error).__name__}: {error}")
+            if not status.ok:
+                return plugin.name, status
+        return None
+
+    # -- the scheduling cycle --------------------------------------------------------------------------------------
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """One scheduling cycle (reference 5.1): decide, and take the placement as done."""
+        info = queued.info
+        if self._is_pointless(info):
+            self.queue.done(info.uid)
+            return
+        began = self._clock.monotonic()
+        decision = self._decider.decide(info)
+        self._observer.attempted(decision, self._clock.monotonic() - began)
+        if decision.node_name is None:
+            self._failed(queued, decision)
+            return
+        self.cluster.assume(info, decision.node_name)
+        profile = self.profiles[info.spec.scheduler_name]
+        status = reserve(profile, decision.state, info, decision.node_name)
+        waits: dict[str, float] = {}
+        if status.ok:
+            status, waits = permit(profile, decision.state, info, decision.node_name)
+        reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits)
+        if status.ok:
+            if waits:
+                self.waiting.add(info, waits)
+            self._start(reserved)
+        else:
+            self._undo(reserved)
+            self._give_back(queued, status, nomination="")
+
+    def _is_pointless(self, info: PodInfo) -> bool:
+        if info.terminating:
+            self._record(info, "FailedScheduling", "Scheduling", f"skip schedule deleting pod: {info.key}", "Warning")
+            return True
+        return self.cluster.placement(info.uid) is not None
+
+    def _failed(self, queued: QueuedPod, decision: Decision) -> None:
+        """No node: say why, and wait for what could help (reference 5.9)."""
+        nomination = None
+        if decision.status.code is Code.ERROR:
+            nomination = ""
+        elif decision.nomination is not None:
+            nomination = decision.nomination.nominated_node_name
+        self._hand_back(
+            queued,
+            reason=_reason(decision.status),
+            message=decision.message,
+            rejectors=decision.rejectors,
+            pending=decision.pending,
+            nomination=nomination,
+        )
+
+    def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
+        """A placement failed at Reserve, Permit or in the binding cycle.
+
+        A refusal reads like a filter's on the one node there was (reference 4.6).
+        """
+        refused = status.code.is_rejection and bool(status.plugin)
+        message = fit_error(1, [(status, 1)]) if refused else status.message
+        self._hand_back(
+            queued,
+            reason=_reason(status),
+            message=message,
+            rejectors=frozenset({status.plugin}) if refused and status.code is not Code.PENDING else frozenset(),
+            pending=frozenset({status.plugin}) if status.code is Code.PENDING else frozenset(),
+            nomination=nomination,
+        )
+
+    def _hand_back(
+        self,
+        queued: QueuedPod,
+        *,
+        reason: str,
+        message: str,
+        rejectors: frozenset[str],
+        pending: frozenset[str],
+        nomination: str | None,
+    ) -> None:
+        current = self.handlers.known(queued.info.uid)
+        if current is None or current.spec.node_name:
+            self.queue.done(queued.info.uid)
+            return
+        queued.info = current
+        self.queue.put_back(queued, rejectors=rejectors, pending=pending)
+        if nomination:
+            self.cluster.nominate(current, nomination)
+        elif nomination == "":
+            self.cluster.drop_nomination(current.uid)
+        self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
+        self._report(current, reason, message, nomination)
+
+    def _report(self, info: PodInfo, reason: str, message: str, nomination: str | None) -> None:
+        """Put the PodScheduled condition and the nomination on the pod, as far as they change."""
+        condition = self._condition(info, reason, message)
+        if nomination == info.status.nominated_node_name:
+            nomination = None
+        if condition is not None or nomination is not None:
+            self._statuses.patch(_reference(info), PodStatusPatch(condition, nomination))
+
+    def _condition(self, info: PodInfo, reason: str, message: str) -> PodCondition | None:
+        current = next((c for c in info.status.conditions if c.type == "PodScheduled"), None)
+        generation = info.metadata.generation
+        wanted = PodCondition(
+            type="PodScheduled", status="False", reason=reason, message=message, observed_generation=generation
+        )
+        if current is not None and current.status == "False":
+            since = current.last_transition_time
+            if (current.reason, current.message, current.observed_generation) == (reason, message, generation):
+                return None
+        else:
+            since = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return _dated(wanted, since)
+
+    def _record(self, info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> None:
+        self._api.record(
+            EventRecord(
+                regarding=_reference(info),
+                reason=reason,
+                action=action,
+                note=note,
+                type=kind,
+                reporting_controller=info.spec.scheduler_name,
+            )
+        )
+
+    # -- the binding cycle -----------------------------------------------------------------------------------------
+
+    def _start(self, reserved: Reserved) -> None:
+        task = asyncio.create_task(self._bind(reserved))
+        self._bindings.add(task)
+        task.add_done_callback(self._bindings.discard)
+
+    async def _bind(self, reserved: Reserved) -> None:
+        """One binding cycle (reference 4.7). Whatever goes wrong, the placement is undone and the pod given back."""
+        try:
+            status = await self._bound(reserved)
+        except Exception as error:
+            _log.exception("binding cycle of pod %s failed", reserved.info.key)
+            status = Status.error(f"{type(error).__name__}: {error}")
+        if not status.ok:
+            self._binding_failed(reserved, status)
+
+    async def _bound(self, reserved: Reserved) -> Status:
+        info, cycle = reserved.info, BindingCycle(reserved)
+        flight = cycle.pre_flight()
+        if not flight.ok and flight.code is not Code.SKIP:
+            return flight
+        if flight.ok or reserved.waits:
+            self._statuses.patch(_reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
+        status = await self._permitted(reserved)
+        if not status.ok:
+            return status
+        self.queue.done(info.uid)
+        if flight.ok:
+            status = await cycle.pre_bind()
+        if status.ok:
+            await self._statuses.settle(info.uid)
+            async with self._slots:
+                status = await cycle.bind()
+        if status.ok:
+            self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
+            began = reserved.queued.initial_attempt or reserved.queued.timestamp
+            self._observer.bound(reserved.queued, reserved.node_name, self._clock.monotonic() - began)
+            await cycle.post_bind()
+        # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
+        return status.by("")
+
+    async def _permitted(self, reserved: Reserved) -> Status:
+        waiting = self.waiting.get(reserved.info.uid)
+        if waiting is None:
+            return SUCCESS
+        try:
+            return await waiting.decided()
+        finally:
+            self.waiting.remove(reserved.info.uid)
+
+    def _binding_failed(self, reserved: Reserved, status: Status) -> None:
+        """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
+        self._undo(reserved)
+        refused = status.code.is_rejection
+        if not refused:
+            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None)
+        self._give_back(reserved.queued, status, nomination="")
+        if refused:
+            uid = reserved.info.uid
+            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None, among=lambda info: info.uid != uid)
+
+    def _undo(self, reserved: Reserved) -> None:
+        unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
+        self.cluster.forget(reserved.info.uid)
+
+    def _assumed_pod_deleted(self, uid: str) -> None:
+        """A pod on its way to be bound is being deleted."""
+        waiting = self.waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+            return
+        placement = self.cluster.placement(uid)
+        if placement is not None:
+            self.cluster.forget(uid)
+            self.queue.move(ASSIGNED_POD_DELETE, placement.info, None)
+
+
+def _reason(status: Status) -> str:
+    return "Unschedulable" if status.code.is_rejection else "SchedulerError"
+
+
+def _dated(condition: PodCondition, since: str | None) -> PodCondition:
+    return PodCondition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        observed_generation=condition.observed_generation,
+        last_transition_time=since,
+    )
+
+
+def _reference(info: PodInfo) -> ObjectReference:
+    return ObjectReference("Pod", info.namespace, info.name, info.uid, resource_version=info.metadata.resource_version)
