@@ -20,17 +20,11 @@ __all__ = ["read_configuration", "run"]
 
 
 @click.command()
-@click.option(
-    "--kubeconfig", default="", help="Path to a kubeconfig file. Default: as kubectl finds it, or in-cluster."
-)
+@click.option("--kubeconfig", default="", help="A kubeconfig file. Default: as kubectl finds it, or in-cluster.")
 @click.option("--master", default="", help="Address of the API server; overrides the kubeconfig's.")
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration (v1) file."
-)
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
 @click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
-@click.option(
-    "--seed", type=int, help="Seed of the random choice among equally good nodes. Default: a new one each run."
-)
+@click.option("--seed", type=int, help="Seed of the choice among equally good nodes. Default: random.")
 @click.option("-v", "--verbosity", default=0, show_default=True, help="0: warnings, 1: what happens, 2: everything.")
 def run(
     kubeconfig: str, master: str, config_file: Path | None, feature_gates: str, seed: int | None, verbosity: int

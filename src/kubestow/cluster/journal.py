@@ -22,15 +22,13 @@ class Journal:
     def __init__(self) -> None:
         self._entries: list[tuple[int, int]] = []
         self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        """Where the next entry will stand."""
-        return self._dropped + len(self._entries)
+        #: Where the next entry will stand.
+        self.position = 0
 
     def write(self, row: int, bits: int) -> None:
         """Note that a row (or EVERY_ROW) changed in the ways that ``bits`` names."""
         self._entries.append((row, bits))
+        self.position += 1
         if len(self._entries) > 2 * _KEPT:
             del self._entries[:_KEPT]
             self._dropped += _KEPT

@@ -22,6 +22,7 @@ from kubestow.cluster.pods import HostPort, PodInfo
 
 __all__ = ["Change", "HypotheticalNodes", "Nodes", "Rows", "alone"]
 
+#: Row numbers (intp), or a slice with a start and a stop.
 Rows = slice | NDArray[np.intp]
 
 
@@ -34,16 +35,13 @@ class Nodes:
 
     def __len__(self) -> int:
         rows = self.rows
-        if isinstance(rows, slice):
-            return len(range(*rows.indices(len(self._table))))
-        return len(rows)
+        return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
     @cached_property
     def row_numbers(self) -> NDArray[np.intp]:
         """The rows' numbers in the node table, intp."""
-        if isinstance(self.rows, slice):
-            return np.arange(*self.rows.indices(len(self._table)), dtype=np.intp)
-        return self.rows
+        rows = self.rows
+        return np.arange(rows.start, rows.stop, dtype=np.intp) if isinstance(rows, slice) else rows
 
     def select(self, positions: NDArray[Any]) -> Nodes:
         """A view of some of these rows: positions (int) or a mask (bool) over this view."""

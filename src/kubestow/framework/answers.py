@@ -43,14 +43,17 @@ _ASK_ALL_BEYOND = 8
 class Role:
     """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
 
-    ``pre_filter`` and ``pre_score`` are the plugin where the profile has it run at those points. Journal bits in
-    ``row_bits`` spoil the answer about one row, those in ``all_bits`` all answers.
+    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points. Journal
+    bits in ``row_bits`` spoil the answer about one row, those in ``all_bits`` all answers.
     """
 
-    __slots__ = ("all_bits", "plugin", "pre_filter", "pre_score", "row_bits")
+    __slots__ = ("all_bits", "filter", "normalizes", "plugin", "pre_filter", "pre_score", "row_bits", "score")
 
     def __init__(self, plugin: Plugin, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
         self.plugin = plugin
+        self.filter = plugin if isinstance(plugin, FilterPlugin) else None
+        self.score = plugin if isinstance(plugin, ScorePlugin) else None
+        self.normalizes = self.score is not None and type(self.score).normalize is not ScorePlugin.normalize
         self.pre_filter = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
         self.pre_score = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
         self.row_bits = self.all_bits = 0
@@ -63,10 +66,11 @@ class Role:
     def stale_rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
         """The rows to ask about again, None for all of them."""
         rows: list[int] = []
+        all_bits, row_bits = self.all_bits, self.row_bits
         for row, bits in entries:
-            if bits & self.all_bits:
+            if bits & all_bits:
                 return None
-            if bits & self.row_bits:
+            if bits & row_bits:
                 if row == EVERY_ROW:
                     return None
                 if row not in rows:
@@ -117,7 +121,6 @@ class Answers:
         "__weakref__",
         "_filter_memory",
         "_remembered",
-        "_role",
         "_score_memory",
         "has_errors",
         "keys",
@@ -125,7 +128,9 @@ class Answers:
         "outcome",
         "passes",
         "plugin",
+        "role",
         "scores",
+        "scores_nothing",
         "state",
     )
 
@@ -141,7 +146,9 @@ class Answers:
         self.has_errors = False
         #: Raw scores, int64, one per row; None when the plugin skips scoring.
         self.scores: NDArray[np.int64] | None = None
-        self._role = role
+        #: Whether all of them are 0, so that nothing distinguishes one node from another.
+        self.scores_nothing = False
+        self.role = role
         self._remembered = remembered
         self._filter_memory = _Memory()
         self._score_memory = _Memory()
@@ -160,7 +167,7 @@ class Answers:
 
     def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> list[int] | None:
         """Bring the PreFilter outcome up to date; the rows whose verdict is stale are returned, None for all."""
-        stale = self._filter_memory.stale_rows(cluster, self._role)
+        stale = self._filter_memory.stale_rows(cluster, self.role)
         if stale is None:
             self._start_afresh()
             if isinstance(self.plugin, PreFilterPlugin):
@@ -175,13 +182,14 @@ class Answers:
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo, stale: list[int] | None) -> None:
         """Bring the verdict up to date, after PreFilter: all rows pass where PreFilter left the filter out."""
-        assert isinstance(self.plugin, FilterPlugin)
+        plugin = self.role.filter
+        assert plugin is not None
         if self.skips_filter:
             self.keys = self.passes = None
         elif stale is None:
-            self._ask_all(self.plugin, cluster, pod)
+            self._ask_all(plugin, cluster, pod)
         elif stale:
-            self._ask_rows(self.plugin, cluster, pod, stale)
+            self._ask_rows(plugin, cluster, pod, stale)
         self._filter_memory.note(cluster)
 
     def _ask_all(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo) -> None:
@@ -214,23 +222,37 @@ class Answers:
 
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        assert isinstance(self.plugin, ScorePlugin)
-        stale = self._score_memory.stale_rows(cluster, self._role)
+        stale = self._score_memory.stale_rows(cluster, self.role)
         if stale is None:
             nodes = cluster.all_nodes()
-            self.scores = None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
+            self.scores = None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
+            self.scores_nothing = self.scores is not None and not self.scores.any()
         elif stale and self.scores is not None:
             nodes = _rows(cluster, stale)
-            self.scores[nodes.rows] = _scored(self.plugin, self.state, pod, nodes)
+            scores = self.scores[nodes.rows] = self._scored(pod, nodes)
+            self.scores_nothing = self.scores_nothing and not scores.any()
         self._score_memory.note(cluster)
 
     def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
         """Raw scores of just the feasible nodes, for a plugin whose scores depend on which those are."""
-        assert isinstance(self.plugin, ScorePlugin)
-        return None if self._skips_scoring(pod, nodes) else _scored(self.plugin, self.state, pod, nodes)
+        return None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
+
+    def normalized(self, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """The feasible nodes' raw scores brought to 0 .. MAX_SCORE. Raises PluginError when they are not."""
+        plugin = self.role.score
+        if not self.role.normalizes:
+            return scores  # their range was checked when they were given
+        assert plugin is not None
+        return _in_range(plugin, call(plugin, "NormalizeScore", plugin.normalize, self.state, pod, scores, nodes))
+
+    def _scored(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        plugin = self.role.score
+        assert plugin is not None
+        scores = _checked_scores(plugin, call(plugin, "Score", plugin.score, self.state, pod, nodes), nodes)
+        return scores if self.role.normalizes else _in_range(plugin, scores)
 
     def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
-        plugin = self._role.pre_score
+        plugin = self.role.pre_score
         if plugin is None:
             return False
         status = call(plugin, "PreScore", plugin.pre_score, self.state, pod, nodes)
@@ -276,15 +298,15 @@ def asked(plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -
     return verdict
 
 
-def _scored(plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-    scores = call(plugin, "Score", plugin.score, state, pod, nodes)
+def _checked_scores(plugin: ScorePlugin, scores: Any, nodes: Nodes) -> NDArray[np.int64]:
+    """What a plugin answered, if it is one int64 per node. Raises PluginError otherwise."""
     if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.shape != (len(nodes),):
         found = f"{scores.dtype} and shape {scores.shape}" if isinstance(scores, np.ndarray) else type(scores).__name__
         raise PluginError(plugin.name, "Score", f"answered with {found}, expected int64 and shape ({len(nodes)},)")
     return scores if scores.flags.owndata else scores.copy()
 
 
-def in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+def _in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
     lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
     if lowest < 0 or highest > MAX_SCORE:

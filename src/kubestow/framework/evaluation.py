@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes, Rows
-from kubestow.framework.answers import Answers, Role, asked, call, in_range
+from kubestow.framework.answers import Answers, Role, asked
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.plugin import (
@@ -195,8 +195,8 @@ class Evaluation:
         self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: dict[Answers, list[int] | None]
     ) -> tuple[Verdict | None, Mask | None]:
         """A filter's verdict over all rows, from memory as far as that goes."""
-        plugin = answers.plugin
-        assert isinstance(plugin, FilterPlugin)
+        plugin = answers.role.filter
+        assert plugin is not None
         if not plugin.costly:
             rows = stale[answers] if answers in stale else answers.refresh_pre_filter(cluster, pod)
             answers.refresh_filter(cluster, pod, rows)
@@ -236,8 +236,8 @@ class Evaluation:
         for answers in self._filters:
             if answers.skips_filter or not len(nodes):
                 continue
-            assert isinstance(answers.plugin, FilterPlugin)
-            verdict = asked(answers.plugin, answers.state, pod, nodes)
+            assert answers.role.filter is not None
+            verdict = asked(answers.role.filter, answers.state, pod, nodes)
             if verdict is None or not verdict.keys.any():
                 continue
             passes = verdict.passes
@@ -255,25 +255,41 @@ class Evaluation:
         """
         nodes = Nodes(cluster.nodes, rows)
         for answers, weight in self._scores:
-            plugin = answers.plugin
-            assert isinstance(plugin, ScorePlugin)
-            if plugin.scores_feasible_set:
-                raw = answers.score_feasible(pod, nodes)
-            else:
-                answers.refresh_scores(cluster, pod)
-                raw = None if answers.scores is None else answers.scores[rows]
-            if raw is not None:
-                scores = in_range(
-                    plugin, call(plugin, "NormalizeScore", plugin.normalize, answers.state, pod, raw, nodes)
-                )
-                yield plugin.name, scores if weight == 1 else scores * weight
+            scores = self._normalized(answers, cluster, pod, nodes)
+            if scores is not None:
+                yield answers.plugin.name, np.broadcast_to(scores, len(nodes)) * weight
 
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all scores per feasible row, int64."""
-        total = np.zeros(len(Nodes(cluster.nodes, rows)), np.int64)
-        for _, scores in self.scores(cluster, pod, rows):
+        nodes = Nodes(cluster.nodes, rows)
+        constant = 0
+        varying: list[NDArray[np.int64]] = []
+        for answers, weight in self._scores:
+            scores = self._normalized(answers, cluster, pod, nodes)
+            if scores is None:
+                continue
+            if len(scores) == 1:
+                constant += int(scores[0]) * weight
+            else:
+                varying.append(scores if weight == 1 else scores * weight)
+        total = np.full(len(nodes), constant, np.int64)
+        for scores in varying:
             total += scores
         return total
+
+    def _normalized(self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+        """A plugin's normalised scores, int64: one per node, or a single one that holds for all; None if it skips."""
+        plugin = answers.role.score
+        assert plugin is not None
+        if plugin.scores_feasible_set:
+            raw = answers.score_feasible(pod, nodes)
+            return None if raw is None else answers.normalized(pod, raw, nodes)
+        answers.refresh_scores(cluster, pod)
+        if answers.scores is None:
+            return None
+        if answers.scores_nothing:  # normalising treats equal scores alike
+            return answers.normalized(pod, answers.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
+        return answers.normalized(pod, answers.scores[nodes.rows], nodes)
 
 
 def _refused(total: int, narrowing: _Narrowing) -> Feasible:

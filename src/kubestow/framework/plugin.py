@@ -219,7 +219,10 @@ class ScorePlugin(Plugin):
         """A raw score per row of ``nodes``, int64."""
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
-        """Raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE; by default they are that already."""
+        """Raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE; by default they are that already.
+
+        Unless ``scores_feasible_set``, equal raw scores must become equal scores.
+        """
         return scores
 
 

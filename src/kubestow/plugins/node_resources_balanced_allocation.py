@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ __all__ = ["NodeResourcesBalancedAllocation"]
 
 Floats = NDArray[np.float64]
 
+#: What a pod scores that changes nothing.
+_KEPT = MAX_SCORE // 2 + MAX_SCORE // 4
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -47,50 +49,50 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """50 and half of what the balance gains over 50, so that keeping it scores 75."""
-        before: list[Floats] = []
-        after: list[Floats] = []
-        present: list[NDArray[np.bool_]] = []
-        for name, request in zip(self._resources, self._requests(pod), strict=True):
-            if not request and name not in _NATIVE:
-                continue
-            capacity = nodes.allocatable(name)
-            used = nodes.requested(name)
-            divisor = np.maximum(capacity, 1).astype(np.float64)
-            before.append(np.minimum(used / divisor, 1.0))
-            after.append(np.minimum((used + request) / divisor, 1.0))
-            present.append(capacity > 0)
-        gain = MAX_SCORE // 2 + _balance(after, present, len(nodes)) - _balance(before, present, len(nodes))
+        counted = [
+            (name, request)
+            for name, request in zip(self._resources, self._requests(pod), strict=True)
+            if request or name in _NATIVE
+        ]
+        if not counted:
+            return np.full(len(nodes), _KEPT, np.int64)
+        capacity = np.array([nodes.allocatable(name) for name, _ in counted])
+        used = np.array([nodes.requested(name) for name, _ in counted])
+        requests = np.array([[request] for _, request in counted])
+        before, after = _balance(np.array((used, used + requests)) / np.maximum(capacity, 1), capacity > 0)
+        gain: NDArray[np.int64] = MAX_SCORE // 2 + after - before
         return MAX_SCORE // 2 + gain // 2
 
     def _requests(self, pod: PodInfo) -> list[int]:
         return [pod.shape.requests.get(name, 0) for name in self._resources]
 
 
-def _balance(fractions: Sequence[Floats], present: Sequence[NDArray[np.bool_]], nodes: int) -> NDArray[np.int64]:
-    """(1 - standard deviation) x 100, truncated, over the resources that each node has."""
-    if not fractions:
-        return np.full(nodes, MAX_SCORE, np.int64)
-    if len(fractions) == 2 and all(there.all() for there in present):
-        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+def _balance(fractions: Floats, present: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(1 - standard deviation) x 100, truncated, over the resources that each node has.
+
+    ``fractions`` has shape (moments, resources, nodes), ``present`` (resources, nodes); the result (moments, nodes).
+    """
+    fractions = np.minimum(fractions, 1.0)
+    if len(present) == 2 and present.all():
+        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
     else:
-        deviation = _deviation(np.array(fractions), np.array(present))
+        deviation = np.array([_deviation(moment, present) for moment in fractions])
     return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
 
 
 def _deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
     """Population standard deviation down the columns, in the reference's order of operations."""
+    nodes = fractions.shape[1]
     count = present.sum(axis=0)
-    total = np.zeros(fractions.shape[1])
+    total = np.zeros(nodes)
     for fraction, there in zip(fractions, present, strict=True):
         total += np.where(there, fraction, 0.0)
     mean = total / np.maximum(count, 1)
-    squares = np.zeros(fractions.shape[1])
+    squares = np.zeros(nodes)
     for fraction, there in zip(fractions, present, strict=True):
         squares += np.where(there, (fraction - mean) * (fraction - mean), 0.0)
-    deviation = np.sqrt(squares / np.maximum(count, 1))
-    pair = _pair_deviation(fractions, present)
-    several = np.where(count > 2, deviation, 0.0)
-    return np.where(count == 2, pair, several)
+    several = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+    return np.where(count == 2, _pair_deviation(fractions, present), several)
 
 
 def _pair_deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
@@ -98,4 +100,4 @@ def _pair_deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
     columns = np.arange(fractions.shape[1])
     first: Floats = fractions[present.argmax(axis=0), columns]
     last: Floats = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
-    return np.abs((first - last) / 2)
+    return np.abs(first - last) / 2

@@ -65,14 +65,21 @@ def _used_share(usage: Usage) -> Int64s:
 
 
 def _weighted_mean(scored: Sequence[tuple[Usage, Int64s]], nodes: int) -> Int64s:
-    """Over the resources that a node has at all; 0 where it has none of them."""
+    """Over the resources that a node has at all (the others score 0); 0 where it has none of them."""
     total = np.zeros(nodes, np.int64)
-    weights = np.zeros(nodes, np.int64)
+    everywhere = 0
+    partly: list[Int64s] = []
     for usage, scores in scored:
+        total += scores if usage.weight == 1 else scores * usage.weight
         there = usage.capacity > 0
-        total += np.where(there, scores, 0) * usage.weight
-        weights += there * np.int64(usage.weight)
-    return np.floor_divide(total, np.maximum(weights, 1))
+        if there.all():
+            everywhere += usage.weight
+        else:
+            partly.append(there * np.int64(usage.weight))
+    if not partly:
+        return total // max(everywhere, 1)
+    weights: Int64s = np.maximum(sum(partly, start=np.int64(everywhere)), 1)
+    return total // weights
 
 
 class _RequestedToCapacityRatio:
