@@ -101,10 +101,10 @@ class _Memory:
     def stale_rows(self, cluster: Cluster, role: Role) -> list[int] | None:
         """The rows to ask about again, None for all."""
         journal = cluster.journal
-        if self._structure != cluster.nodes.structure:
-            return None
         if self._position == journal.position:
             return []
+        if self._structure != cluster.nodes.structure:
+            return None
         entries = journal.since(self._position)
         rows = None if entries is None else role.stale_rows(entries)
         return None if rows is not None and len(rows) * _ASK_ALL_BEYOND > len(cluster.nodes) else rows
@@ -120,18 +120,17 @@ class Answers:
     __slots__ = (
         "__weakref__",
         "_filter_memory",
-        "_remembered",
         "_score_memory",
-        "has_errors",
-        "keys",
-        "legend",
         "outcome",
         "passes",
         "plugin",
+        "remembered",
         "role",
         "scores",
         "scores_nothing",
+        "skips_filter",
         "state",
+        "verdict",
     )
 
     def __init__(self, role: Role, *, remembered: bool) -> None:
@@ -139,24 +138,23 @@ class Answers:
         self.state = CycleState()
         #: What PreFilter said: a status, or the names it narrows the nodes to.
         self.outcome: Status | PreFilterResult = SUCCESS
-        #: Filter's keys (int32) and where they are 0 (bool), one per row; None when every row passes.
-        self.keys: NDArray[np.int32] | None = None
+        #: Whether that left the filter out.
+        self.skips_filter = False
+        #: Filter's verdict over all rows and where it passes (bool); None when every row passes.
+        self.verdict: Verdict | None = None
         self.passes: NDArray[np.bool_] | None = None
-        self.legend: Any = None
-        self.has_errors = False
         #: Raw scores, int64, one per row; None when the plugin skips scoring.
         self.scores: NDArray[np.int64] | None = None
         #: Whether all of them are 0, so that nothing distinguishes one node from another.
         self.scores_nothing = False
         self.role = role
-        self._remembered = remembered
+        self.remembered = remembered
         self._filter_memory = _Memory()
         self._score_memory = _Memory()
 
     def begin(self) -> None:
-        """A scheduling cycle begins: what must not be remembered is forgotten."""
-        if not self._remembered:
-            self._start_afresh()
+        """A scheduling cycle begins: nothing is remembered from the last one. For answers that must not be."""
+        self._start_afresh()
 
     def _start_afresh(self) -> None:
         self.state = CycleState()  # a new one: cycles that are still binding keep the old
@@ -170,53 +168,43 @@ class Answers:
         stale = self._filter_memory.stale_rows(cluster, self.role)
         if stale is None:
             self._start_afresh()
-            if isinstance(self.plugin, PreFilterPlugin):
-                answer = call(self.plugin, "PreFilter", self.plugin.pre_filter, self.state, pod, cluster.all_nodes())
+            plugin = self.role.pre_filter
+            if plugin is not None:
+                answer = call(plugin, "PreFilter", plugin.pre_filter, self.state, pod, cluster.all_nodes())
                 self.outcome = SUCCESS if answer is None else answer
+                self.skips_filter = isinstance(answer, Status) and answer.code is Code.SKIP
         return stale
-
-    @property
-    def skips_filter(self) -> bool:
-        """Whether PreFilter left the filter out."""
-        return isinstance(self.outcome, Status) and self.outcome.code is Code.SKIP
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo, stale: list[int] | None) -> None:
         """Bring the verdict up to date, after PreFilter: all rows pass where PreFilter left the filter out."""
         plugin = self.role.filter
         assert plugin is not None
-        if self.skips_filter:
-            self.keys = self.passes = None
-        elif stale is None:
-            self._ask_all(plugin, cluster, pod)
-        elif stale:
+        if stale is None:
+            self.verdict = self.passes = None
+            if not self.skips_filter:
+                self._ask_all(plugin, cluster, pod)
+        elif stale and not self.skips_filter:
             self._ask_rows(plugin, cluster, pod, stale)
         self._filter_memory.note(cluster)
 
     def _ask_all(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo) -> None:
-        nodes = cluster.all_nodes()
-        verdict = asked(plugin, self.state, pod, nodes)
-        if verdict is None:
-            self.keys = self.passes = None
-            return
-        self.keys, self.passes = verdict.keys, verdict.passes
-        self.legend, self.has_errors = verdict.legend, verdict.has_errors
+        self.verdict = asked(plugin, self.state, pod, cluster.all_nodes())
+        self.passes = None if self.verdict is None else self.verdict.passes
 
     def _ask_rows(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _rows(cluster, rows)
         verdict = asked(plugin, self.state, pod, nodes)
-        if verdict is None:
-            if self.keys is not None and self.passes is not None:
-                self.keys[nodes.rows], self.passes[nodes.rows] = 0, True
+        if verdict is None and self.verdict is None:
             return
-        if self.keys is None or self.passes is None:
-            self.keys = np.zeros(len(cluster.nodes), np.int32)
-            self.passes = np.ones(len(cluster.nodes), np.bool_)
-        self.keys[nodes.rows], self.passes[nodes.rows] = verdict.keys, verdict.passes
-        self.legend, self.has_errors = verdict.legend, self.has_errors or verdict.has_errors
-
-    def verdict(self) -> Verdict | None:
-        """The verdict over all rows; None when every row passes."""
-        return None if self.keys is None else Verdict(self.keys, self.legend, has_errors=self.has_errors)
+        if self.verdict is None or self.passes is None:
+            assert verdict is not None
+            self.verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), verdict.legend)
+            self.passes = self.verdict.passes
+        keys = 0 if verdict is None else verdict.keys
+        self.verdict.keys[nodes.rows], self.passes[nodes.rows] = keys, np.equal(keys, 0)
+        if verdict is not None:
+            self.verdict.legend = verdict.legend
+            self.verdict.has_errors |= verdict.has_errors
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
@@ -308,12 +296,12 @@ def _checked_scores(plugin: ScorePlugin, scores: Any, nodes: Nodes) -> NDArray[n
 
 def _in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
-    lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
-    if lowest < 0 or highest > MAX_SCORE:
+    if scores.view(np.uint64).max(initial=0) > MAX_SCORE:  # as unsigned numbers negative ones are huge
+        culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
         raise PluginError(
             plugin.name,
             "Score",
-            f'plugin "{plugin.name}" returns an invalid score {lowest if lowest < 0 else highest}, '
+            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
             f"it should in the range of [0, {MAX_SCORE}] after normalizing",
         )
     return scores

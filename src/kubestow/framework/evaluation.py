@@ -122,6 +122,7 @@ class Evaluation:
         self._filters = filters
         self._scores = scores
         self._answers = list({id(a): a for a in (*pre_filters, *filters, *(s for s, _ in scores))}.values())
+        self._forgetful = [answers for answers in self._answers if not answers.remembered]
 
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins prepared and keeps what they write later."""
@@ -131,7 +132,7 @@ class Evaluation:
 
     def feasible(self, cluster: Cluster, pod: PodInfo) -> Feasible:
         """Find the nodes that can take a pod (reference 5.3). Raises PluginError when a plugin breaks its contract."""
-        for answers in self._answers:
+        for answers in self._forgetful:
             answers.begin()
         stale: dict[Answers, list[int] | None] = {}
         narrowing = self._pre_filter(cluster, pod, stale)
@@ -201,7 +202,7 @@ class Evaluation:
             rows = stale[answers] if answers in stale else answers.refresh_pre_filter(cluster, pod)
             answers.refresh_filter(cluster, pod, rows)
             stale[answers] = []
-            return answers.verdict(), answers.passes
+            return answers.verdict, answers.passes
         if answers.skips_filter or not alive.any():
             return None, None
         nodes = Nodes(cluster.nodes, np.flatnonzero(alive))

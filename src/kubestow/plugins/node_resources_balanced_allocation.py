@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,14 @@ _KEPT = MAX_SCORE // 2 + MAX_SCORE // 4
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The resources that count for a pod, and its requests of them (int64 of shape (resources, 1))."""
+
+    names: Sequence[str]
+    requests: NDArray[np.int64]
+
+
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Scores how much placing the pod evens out, or unbalances, the use of a node."""
 
@@ -45,23 +54,26 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """A pod that requests nothing cannot unbalance anything."""
-        return None if any(self._requests(pod)) else Status.skip()
+        if not any(self._requests(pod)):
+            return Status.skip()
+        state.put(self._counted(pod))
+        return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """50 and half of what the balance gains over 50, so that keeping it scores 75."""
-        counted = [
-            (name, request)
-            for name, request in zip(self._resources, self._requests(pod), strict=True)
-            if request or name in _NATIVE
-        ]
-        if not counted:
+        counted = state.get(_Counted) or self._counted(pod)
+        if not counted.names:
             return np.full(len(nodes), _KEPT, np.int64)
-        capacity = np.array([nodes.allocatable(name) for name, _ in counted])
-        used = np.array([nodes.requested(name) for name, _ in counted])
-        requests = np.array([[request] for _, request in counted])
-        before, after = _balance(np.array((used, used + requests)) / np.maximum(capacity, 1), capacity > 0)
+        capacity = np.array([nodes.allocatable(name) for name in counted.names])
+        used = np.array([nodes.requested(name) for name in counted.names])
+        before, after = _balance(np.array((used, used + counted.requests)) / np.maximum(capacity, 1), capacity > 0)
         gain: NDArray[np.int64] = MAX_SCORE // 2 + after - before
         return MAX_SCORE // 2 + gain // 2
+
+    def _counted(self, pod: PodInfo) -> _Counted:
+        requests = zip(self._resources, self._requests(pod), strict=True)
+        counted = [(name, request) for name, request in requests if request or name in _NATIVE]
+        return _Counted([name for name, _ in counted], np.array([[request] for _, request in counted], np.int64))
 
     def _requests(self, pod: PodInfo) -> list[int]:
         return [pod.shape.requests.get(name, 0) for name in self._resources]

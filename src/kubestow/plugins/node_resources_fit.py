@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,21 +62,23 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     # -- filter --------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """The pod's requests are part of its shape already."""
+        """Settles what to compare."""
+        wanted = self._wanted(pod.shape.requests)
+        state.put(_Wanted(wanted, _Legend([name for name, _ in wanted])))
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """Every insufficient resource is a bit of the key, so all reasons of a node are kept."""
-        wanted = self._wanted(pod.shape.requests)
-        keys = (nodes.pod_count >= nodes.allowed_pods).astype(np.int32) * _TOO_MANY_PODS
+        wanted = state[_Wanted]
+        keys = (nodes.pod_count >= nodes.allowed_pods) * np.int32(_TOO_MANY_PODS)
         bit = _FIRST_RESOURCE
-        for name, amount in wanted:
+        for name, amount in wanted.amounts:
             allocatable = nodes.allocatable(name)
             short = allocatable - nodes.requested(name) < amount
             if short.any():
                 keys |= short * np.int32(bit)
                 keys |= (allocatable < amount) * np.int32(_NEVER)
             bit <<= bit < 1 << _MOST_RESOURCES
-        return Verdict(keys, _Legend(tuple(name for name, _ in wanted)))
+        return Verdict(keys, wanted.legend)
 
     def _wanted(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
         """The amounts to compare, in the order in which reasons are given."""
@@ -89,26 +92,28 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     # -- score ---------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Nothing to prepare."""
+        """Settles which resources count."""
+        state.put(self._counted(pod))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """By the configured strategy, over the configured resources."""
-        usages = [
-            Usage(nodes.allocatable(spec.name), self._used(pod, nodes, spec.name), spec.weight or 1)
-            for spec in self._scored
-            if not _is_unrequested_scalar(pod, spec.name)
-        ]
-        return self._strategy(usages, len(nodes))
+        counted = state.get(_Counted) or self._counted(pod)
+        if not counted.names:
+            return np.zeros(len(nodes), np.int64)
+        capacity = np.array([nodes.allocatable(name) for name in counted.names])
+        used = np.array([_used(nodes, name) for name in counted.names])
+        used += counted.requests
+        return self._strategy(Usage(capacity, used, counted.weights))
 
-    @staticmethod
-    def _used(pod: PodInfo, nodes: Nodes, name: str) -> NDArray[np.int64]:
-        """What would be in use with the pod: with defaults for CPU and memory, as requested for the others."""
+    def _counted(self, pod: PodInfo) -> _Counted:
+        specs = [spec for spec in self._scored if not _is_unrequested_scalar(pod, spec.name)]
         cpu, memory = pod.shape.scored_requests
-        if name == CPU:
-            return nodes.nonzero_cpu + cpu
-        if name == MEMORY:
-            return nodes.nonzero_memory + memory
-        return nodes.requested(name) + pod.shape.requests.get(name, 0)
+        requests = pod.shape.requests | {CPU: cpu, MEMORY: memory}
+        return _Counted(
+            [spec.name for spec in specs],
+            np.array([[requests.get(spec.name, 0)] for spec in specs], np.int64),
+            np.array([[spec.weight or 1] for spec in specs], np.int64),
+        )
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 
@@ -130,6 +135,30 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         had = allocatable_amounts(old.status.allocatable)
         grown = [name for name, amount in has.items() if amount > had.get(name, 0)]
         return PODS in grown or any(pod.shape.requests.get(name, 0) for name in grown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What filtering compares, in the order in which reasons are given, and how to read the keys that come of it."""
+
+    amounts: Sequence[tuple[str, int]]
+    legend: _Legend
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What scoring counts: resources, the pod's requests of them and their weights (int64, one row each)."""
+
+    names: Sequence[str]
+    requests: NDArray[np.int64]
+    weights: NDArray[np.int64]
+
+
+def _used(nodes: Nodes, name: str) -> NDArray[np.int64]:
+    """What is in use already: with defaults for CPU and memory, as requested for the others."""
+    if name == CPU:
+        return nodes.nonzero_cpu
+    return nodes.nonzero_memory if name == MEMORY else nodes.requested(name)
 
 
 class _Legend:

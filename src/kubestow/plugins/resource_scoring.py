@@ -24,15 +24,18 @@ _SHAPE_SCALE = MAX_SCORE // 10
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One resource over many nodes: what there is, what would be used, and the resource's weight."""
+    """Several resources over many nodes: what there is and what would be used, int64 of shape (resources, nodes).
+
+    ``weights`` are the resources', int64 of shape (resources, 1).
+    """
 
     capacity: Int64s
     used: Int64s
-    weight: int
+    weights: Int64s
 
 
-#: Scores nodes by the usage of several resources: (usages, number of nodes) -> int64 per node, 0 to 100.
-Strategy = Callable[[Sequence[Usage], int], Int64s]
+#: Scores nodes by the usage of several resources: int64 per node, 0 to 100.
+Strategy = Callable[[Usage], Int64s]
 
 
 def strategy(configured: ScoringStrategy) -> Strategy:
@@ -47,39 +50,23 @@ def strategy(configured: ScoringStrategy) -> Strategy:
             return _least_allocated
 
 
-def _least_allocated(usages: Sequence[Usage], nodes: int) -> Int64s:
-    return _weighted_mean([(usage, _free_share(usage)) for usage in usages], nodes)
-
-
-def _free_share(usage: Usage) -> Int64s:
+def _least_allocated(usage: Usage) -> Int64s:
     free: Int64s = np.maximum(usage.capacity - usage.used, 0)
-    return free * MAX_SCORE // np.maximum(usage.capacity, 1)
+    return _weighted_mean(usage, free * MAX_SCORE // np.maximum(usage.capacity, 1))
 
 
-def _most_allocated(usages: Sequence[Usage], nodes: int) -> Int64s:
-    return _weighted_mean([(usage, _used_share(usage)) for usage in usages], nodes)
+def _most_allocated(usage: Usage) -> Int64s:
+    used: Int64s = np.minimum(usage.used, usage.capacity)
+    return _weighted_mean(usage, used * MAX_SCORE // np.maximum(usage.capacity, 1))
 
 
-def _used_share(usage: Usage) -> Int64s:
-    return np.minimum(usage.used, usage.capacity) * MAX_SCORE // np.maximum(usage.capacity, 1)
-
-
-def _weighted_mean(scored: Sequence[tuple[Usage, Int64s]], nodes: int) -> Int64s:
+def _weighted_mean(usage: Usage, scores: Int64s) -> Int64s:
     """Over the resources that a node has at all (the others score 0); 0 where it has none of them."""
-    total = np.zeros(nodes, np.int64)
-    everywhere = 0
-    partly: list[Int64s] = []
-    for usage, scores in scored:
-        total += scores if usage.weight == 1 else scores * usage.weight
-        there = usage.capacity > 0
-        if there.all():
-            everywhere += usage.weight
-        else:
-            partly.append(there * np.int64(usage.weight))
-    if not partly:
-        return total // max(everywhere, 1)
-    weights: Int64s = np.maximum(sum(partly, start=np.int64(everywhere)), 1)
-    return total // weights
+    there = usage.capacity > 0
+    total: Int64s = np.add.reduce(scores * usage.weights)
+    if there.all():
+        return np.floor_divide(total, np.add.reduce(usage.weights))
+    return np.floor_divide(total, np.maximum(np.add.reduce(there * usage.weights), 1))
 
 
 class _RequestedToCapacityRatio:
@@ -88,23 +75,19 @@ class _RequestedToCapacityRatio:
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._points = [(point.utilization, point.score * _SHAPE_SCALE) for point in shape]
 
-    def __call__(self, usages: Sequence[Usage], nodes: int) -> Int64s:
-        total = np.zeros(nodes, np.int64)
-        weights = np.zeros(nodes, np.int64)
-        for usage in usages:
-            scores = np.where(usage.capacity > 0, self._score(_utilization(usage)), 0)
-            total += scores * usage.weight
-            weights += (scores > 0) * np.int64(usage.weight)
-        mean = total / np.maximum(weights, 1)
-        return np.floor(mean + 0.5).astype(np.int64)  # rounds half away from zero: scores are not negative
+    def __call__(self, usage: Usage) -> Int64s:
+        scores: Int64s = np.where(usage.capacity > 0, self._score(_utilization(usage)), 0)
+        total = np.add.reduce(scores * usage.weights)
+        mean = total / np.maximum(np.add.reduce((scores > 0) * usage.weights), 1)
+        rounded: Int64s = np.floor(mean + 0.5).astype(np.int64)  # half away from zero: scores are not negative
+        return rounded
 
     def _score(self, utilization: Int64s) -> Int64s:
         points = self._points
-        scores = np.full(len(utilization), points[-1][1], np.int64)
+        scores = np.full(utilization.shape, points[-1][1], np.int64)
         for (low, low_score), (high, high_score) in zip(points[-2::-1], points[:0:-1], strict=True):
             rise = (high_score - low_score) * (utilization - low)
-            span = high - low
-            slope = np.sign(rise) * (np.abs(rise) // span)
+            slope = np.sign(rise) * (np.abs(rise) // (high - low))  # truncates towards zero
             np.copyto(scores, low_score + slope, where=utilization <= high)
         np.copyto(scores, points[0][1], where=utilization <= points[0][0])
         return scores
