@@ -99,8 +99,12 @@ def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
         decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
         return decoded
     except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidObject(f"not JSON: {error}") from None
+    try:
         return convert(kind, msgspec.json.decode(data))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidObject(f"not JSON: {error}") from None
 
 

@@ -20,7 +20,7 @@ Quantity = str | int | float
 #: Nano units in one unit: the finest step a quantity can express.
 NANOS = 10**9
 
-_SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_SYNTAX = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
 _SCALE = {
     suffix: Fraction(1000) ** power
     for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)

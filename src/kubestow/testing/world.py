@@ -1,0 +1,102 @@
+"""A cluster to decide on, without a server: nodes, pods, a profile, and questions in the domain's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.cluster.views import Nodes
+from kubestow.framework.plugin import Plugin
+from kubestow.framework.profile import Registry, build_profile
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision import Decider, Decision, FirstByName
+
+__all__ = ["World"]
+
+
+class World:
+    """Nodes and pods under one configuration; ties go to the first node by name.
+
+    ``profile`` is a profile of a KubeSchedulerConfiguration as the API spells it; ``plugins`` are plugin classes beside
+    the in-tree ones, ``gates`` feature gates.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        pods: Iterable[Pod] = (),
+        *,
+        profile: Mapping[str, Any] | None = None,
+        plugins: Iterable[type[Plugin]] = (),
+        gates: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.cluster = Cluster()
+        self._gates = config.FeatureGates(gates)
+        registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+        document = {
+            "apiVersion": config.API_VERSION,
+            "kind": config.KIND,
+            "profiles": [{"schedulerName": "default-scheduler", **(profile or {})}],
+        }
+        configuration = config.load(document, subject="profile", gates=self._gates)
+        self.profiles = {p.scheduler_name: build_profile(p, registry, self) for p in configuration.profiles}
+        self.decider = Decider(self.cluster, self.profiles, FirstByName())
+        for node in nodes:
+            self.cluster.add_node(node)
+        for pod in pods:
+            self.cluster.put_pod(self.info(pod))
+
+    # -- the handle that plugins get -------------------------------------------------------------------------------
+
+    def feature_enabled(self, gate: str) -> bool:
+        """Whether a feature gate is on."""
+        return self._gates.enabled(gate)
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Nothing is bound outside this world."""
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def info(self, pod: Pod) -> PodInfo:
+        """The pod with what scheduling derives from it."""
+        return self.cluster.shapes.info(pod)
+
+    def decide(self, pod: Pod) -> Decision:
+        """What would become of a pod; nothing changes."""
+        return self.decider.decide(self.info(pod))
+
+    def schedule(self, pod: Pod) -> Decision:
+        """Decide about a pod, and put it where it goes."""
+        decision = self.decide(pod)
+        if decision.node_name is not None:
+            self.cluster.assume(decision.pod, decision.node_name)
+        return decision
+
+    def feasible(self, pod: Pod) -> set[str]:
+        """The names of the nodes that can take a pod."""
+        decision = self.decide(pod)
+        return set() if decision.node_name is None else set(Nodes(self.cluster.nodes, decision.feasible).names)
+
+    def refusals(self, pod: Pod) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """For each node that refuses a pod, the plugin that does and its reasons."""
+        found = self.decide(pod).found
+        if found is None:
+            return {}
+        diagnosis = found.diagnose()
+        refused = ((int(row), diagnosis.status(int(row))) for row in np.flatnonzero(diagnosis.refused))
+        return {self.cluster.nodes.names[row]: (status.plugin, status.reasons) for row, status in refused}
+
+    def scores(self, pod: Pod, plugin: str) -> dict[str, int]:
+        """A plugin's weighted scores of the feasible nodes; empty when it skips the pod."""
+        decision = self.decide(pod)
+        assert decision.evaluation is not None
+        names = Nodes(self.cluster.nodes, decision.feasible).names
+        weighted = dict(decision.evaluation.scores(self.cluster, decision.pod, decision.feasible))
+        scores = weighted.get(plugin)
+        return {} if scores is None else dict(zip(names, scores.tolist(), strict=True))
