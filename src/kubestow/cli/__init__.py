@@ -61,7 +61,17 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(refused.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except KubestowError as error:
-        click.echo(f"kubestow: {error}", err=True)
-        sys.exit(2 if isinstance(error, InputError) else 1)
+    except (KubestowError, ExceptionGroup) as error:
+        cause = _first_cause(error)
+        click.echo(f"kubestow: {cause}", err=True)
+        sys.exit(2 if isinstance(cause, InputError) else 1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _first_cause(error: Exception) -> Exception:
+    """The one error to tell of several that tasks ended with. What is not of our tree is a defect and stays visible."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, KubestowError):
+        raise error
+    return error

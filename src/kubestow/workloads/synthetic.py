@@ -28,6 +28,9 @@ __all__ = ["APPROVAL_GATE", "DEDICATED", "PRIORITY_CLASSES", "QUOTA_GATE", "SEED
 T = TypeVar("T")
 
 SEED = 42
+
+#: The size of openb itself.
+NODES, PODS = 1213, 8152
 REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = (("north", "north-a"), ("north", "north-b"), ("north", "north-c"), ("south", "south-a"), ("south", "south-b"))
 
@@ -64,7 +67,7 @@ PRIORITY_CLASSES: dict[str, Object] = {
 
 
 def draw(
-    *, nodes: int = 1213, pods: int = 8152, seed: int = SEED, spread: bool = False, pod_affinity: bool = False
+    *, nodes: int = NODES, pods: int = PODS, seed: int = SEED, spread: bool = False, pod_affinity: bool = False
 ) -> Workload:
     """The cluster and workload at a size: ``nodes`` nodes and ``pods`` pods, both at least 0.
 

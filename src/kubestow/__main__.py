@@ -1,0 +1,5 @@
+"""``python -m kubestow``."""
+
+from kubestow.cli import main
+
+main()
