@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NANOS", "Quantity", "millis", "nanos", "round_up", "units"]
+__all__ = ["NANOS", "Quantity", "millis", "nanos", "parse", "round_up", "units"]
 
 #: What a manifest may carry where a quantity is expected: a string, or a bare JSON number.
 Quantity = str | int | float
@@ -53,6 +53,11 @@ def round_up(value: Fraction | int) -> int:
 def nanos(quantity: Quantity) -> int:
     """The exact value in nano units, finer fractions rounded up as Kubernetes does. Raises InvalidQuantity."""
     return _parse(quantity if isinstance(quantity, str) else repr(quantity))
+
+
+def parse(quantity: Quantity) -> Fraction:
+    """The exact value, finer fractions than nano rounded up. Raises InvalidQuantity."""
+    return Fraction(nanos(quantity), NANOS)
 
 
 def _whole(nano: int, step: int) -> int:
