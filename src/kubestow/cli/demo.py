@@ -12,6 +12,8 @@ __all__ = ["demo"]
 
 #: The whole command has to be over within 90 seconds; the rest is for starting, summing up and stopping.
 _LIMIT = 75.0
+#: How wide to print where there is no terminal to ask.
+_LOG_WIDTH = 130
 
 
 @click.command()
@@ -45,7 +47,10 @@ def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, lim
         workload = synthetic.draw(
             nodes=synthetic.NODES if nodes is None else nodes, pods=synthetic.PODS if pods is None else pods, seed=seed
         )
-    display = Display(Console(highlight=False), workload)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
+    display = Display(console, workload)
     with display.running():
         outcome = asyncio.run(play(workload, show=display.show, limit=limit, seed=seed))
     display.summarise(outcome)

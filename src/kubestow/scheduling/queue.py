@@ -105,7 +105,7 @@ class _Heap:
 
 
 class SchedulingQueue:
-    """All pods that want a node."""
+    """All pods that want a node. ``on_change`` is called when a pod became ready, or will without any event."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class SchedulingQueue:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_unschedulable: float = 300.0,
-        on_ready: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._sort = sort
         self._hints = hints
@@ -125,7 +125,7 @@ class SchedulingQueue:
         self._clock = clock
         self._initial_backoff, self._max_backoff = initial_backoff, max_backoff
         self._max_unschedulable = max_unschedulable
-        self._on_ready = on_ready
+        self._on_change = on_change
         self._tickets = itertools.count(1)
         self._active = _Heap(Place.ACTIVE)
         self._backoff = _Heap(Place.BACKOFF)
@@ -373,8 +373,7 @@ class SchedulingQueue:
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
         order = (queued.backoff_expiration, self._sort.sort_key(queued))
         heap.push(order, next(self._tickets), queued)
-        if heap is self._backoff:
-            self._on_ready()
+        self._on_change()
 
     def _enter(self, queued: QueuedPod) -> None:
         """To the active queue, if no PreEnqueue plugin objects."""
@@ -387,7 +386,7 @@ class SchedulingQueue:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
         self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
-        self._on_ready()
+        self._on_change()
 
     def _is_gated(self, queued: QueuedPod) -> bool:
         refused = self._gate(queued.info)

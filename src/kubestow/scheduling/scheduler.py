@@ -114,7 +114,7 @@ class Scheduler:
             clock=clock,
             initial_backoff=configuration.pod_initial_backoff_seconds,
             max_backoff=configuration.pod_max_backoff_seconds,
-            on_ready=self._wake.set,
+            on_change=self._wake.set,
         )
         self.waiting = WaitingPods()
         self.handlers = EventHandlers(

@@ -1,0 +1,79 @@
+"""A scheduler living on a cluster in memory, in virtual time, for tests to drive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from kubestow import config
+from kubestow.framework.plugin import Plugin
+from kubestow.framework.profile import implements
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow.testing import MemoryCluster
+from kubestow.testing.virtual_time import VirtualClock, run
+
+__all__ = ["Living", "in_virtual_time"]
+
+
+class Living:
+    """The scheduler and its cluster."""
+
+    def __init__(self, cluster: MemoryCluster, scheduler: Scheduler) -> None:
+        self.cluster = cluster
+        self.scheduler = scheduler
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def settles(self) -> None:
+        """Let everything happen that is about to happen, in next to no time."""
+        await asyncio.sleep(0.01)
+
+    def node_of(self, name: str) -> str:
+        """Where a pod is bound, "" when it is not."""
+        return self.cluster.pod(name).spec.node_name
+
+
+@asynccontextmanager
+async def living(
+    objects: Iterable[Any] = (), *, plugins: Iterable[type[Plugin]] = (), **configured: Any
+) -> AsyncIterator[Living]:
+    cluster = MemoryCluster()
+    for obj in objects:
+        cluster.put(obj)
+    registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+    document: Mapping[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
+    scheduler = Scheduler(
+        config.load(document, subject="test", implements=implements(registry)),
+        registry=registry,
+        api=cluster,
+        clock=VirtualClock(asyncio.get_running_loop()),
+        random=Random(1),
+    )
+    running = asyncio.create_task(scheduler.run())
+    world = Living(cluster, scheduler)
+    await world.settles()
+    try:
+        yield world
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+        if not running.cancelled():
+            running.result()
+
+
+def in_virtual_time(
+    story: Callable[[Living], Awaitable[None]], *objects: Any, plugins: Iterable[type[Plugin]] = (), **configured: Any
+) -> None:
+    """Run a story on a living scheduler, to its end, without waiting."""
+
+    async def told() -> None:
+        async with living(objects, plugins=plugins, **configured) as world:
+            await story(world)
+
+    run(told())
