@@ -189,6 +189,7 @@ class HoldForTwoSeconds(PermitPlugin):
     """Asks every pod to wait; nobody ever allows it."""
 
     name = "Hold"
+    interests = ()
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Allowed:
         return Allowed(Status(Code.WAIT), 2.0)
