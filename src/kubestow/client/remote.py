@@ -80,6 +80,10 @@ class RemoteCluster:
             except InputError as error:
                 _log.warning("cannot refresh the credentials, going on with the old ones: %s", error)
 
+    async def check(self) -> None:
+        """Ask the server for its version, to find out at once whether it answers. Raises APIError and Unreachable."""
+        await self._transport.request("GET", "/version")
+
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Keep the subscriber in step with the collections until cancelled. What it raises ends the subscription."""
         async with asyncio.TaskGroup() as reflecting:
