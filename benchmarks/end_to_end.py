@@ -1,0 +1,122 @@
+"""End to end over HTTP: embedded API server, scheduler and submitter, each a process of its own.
+
+    .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000]
+
+Prints pods per second from the first creation to the last binding, and the CPU time that the scheduler's process used
+per bound pod. The pods are created while the scheduler binds, as in scheduler_perf. Figures: docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from kubestow.client.credentials import load_credentials
+from kubestow.client.pacing import WallClock
+from kubestow.client.transport import Transport
+from kubestow.demo.server import running_server
+from kubestow.demo.submission import all_objects
+
+AT_ONCE = 16
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Peak resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def node(number: int) -> bytes:
+    """A node of scheduler_perf's default size."""
+    name = f"node-{number:05}"
+    allocatable = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+    return msgspec.json.encode(
+        {
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {
+                "capacity": allocatable,
+                "allocatable": allocatable,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+    )
+
+
+def pod(number: int) -> bytes:
+    """A pod of scheduler_perf's default template."""
+    resources = {"requests": {"cpu": "100m", "memory": "500Mi"}}
+    containers = [{"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": resources}]
+    return msgspec.json.encode({"metadata": {"name": f"pod-{number}"}, "spec": {"containers": containers}})
+
+
+async def create(transport: Transport, path: str, bodies: list[bytes]) -> None:
+    """POST all bodies, so many at once."""
+    queue = iter(bodies)
+
+    async def work() -> None:
+        for body in queue:
+            await transport.request("POST", path, body)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+async def bound(transport: Transport) -> int:
+    """How many pods have a node."""
+    pods = await all_objects(transport, "/api/v1/pods")
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+
+
+async def all_bound(transport: Transport, pods: int) -> float:
+    """Wait until all pods have a node; when that was."""
+    while True:
+        seen = time.perf_counter()
+        if await bound(transport) >= pods:
+            return seen
+        await asyncio.sleep(0.05)
+
+
+async def measure(nodes: int, pods: int) -> None:
+    """Run once and print."""
+    async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
+        await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
+        scheduler = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kubestow", "run", "--master", url, stdout=asyncio.subprocess.PIPE
+        )
+        assert scheduler.stdout is not None
+        await scheduler.stdout.readline()
+        cpu = cpu_seconds(scheduler.pid)
+        began = time.perf_counter()
+        await create(transport, "/api/v1/namespaces/default/pods", [pod(number) for number in range(pods)])
+        created = time.perf_counter() - began
+        seconds = await all_bound(transport, pods) - began
+        spent = (cpu_seconds(scheduler.pid) - cpu) / pods
+        print(f"{pods:,} pods on {nodes:,} nodes: {pods / seconds:,.0f} pods/s bound ({seconds:.2f} s,")
+        print(f"  of which creating them took {created:.2f} s)")
+        print(f"scheduler: {spent * 1000:.2f} ms CPU per bound pod, {memory_mb(scheduler.pid):.0f} MB peak")
+        scheduler.terminate()
+        await scheduler.wait()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--nodes", type=int, default=1000)
+    arguments.add_argument("--pods", type=int, default=5000)
+    options = arguments.parse_args()
+    asyncio.run(measure(options.nodes, options.pods))
+
+
+if __name__ == "__main__":
+    main()
