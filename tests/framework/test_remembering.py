@@ -124,11 +124,11 @@ def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
     )
     for probe in PROBES:
         decision = world.decide(probe)
-        evaluation = decision.evaluation
-        assert evaluation is not None
-        whole = evaluation.refusals(decision.pod, world.cluster.all_nodes())
+        assert decision.found is not None
+        filters = decision.found.filters
+        whole = filters.refusals(world.cluster.all_nodes())
         for row in range(3):
             one = Nodes(world.cluster.nodes, np.array([row]))
-            alone = evaluation.refusals(decision.pod, one)
+            alone = filters.refusals(one)
             of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
             assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row

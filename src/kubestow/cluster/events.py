@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from functools import cached_property
 
-__all__ = ["Action", "ClusterEvent", "EventResource"]
+__all__ = ["POD_BITS", "Action", "ClusterEvent", "EventResource"]
 
 
 class EventResource(StrEnum):
@@ -34,6 +34,7 @@ class EventResource(StrEnum):
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     #: Never wake a pod in kube-scheduler; here they only tell remembered answers that they are stale.
     NAMESPACE = "Namespace"
+    NOMINATION = "Nomination"  # a node promised to a pending pod, or no longer
     WORKLOAD = "Workload"  # services, replication controllers, replica sets, stateful sets
     WILDCARD = "*"
 
@@ -56,9 +57,10 @@ class Action(IntFlag):
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
     UPDATE = 8188
     ALL = 8191
-    #: Our own: node images and pod requests growing, which change scores and verdicts but never wake a pod.
+    #: Our own: node images, pod requests growing, pods starting. They change answers but never wake a pod.
     UPDATE_NODE_IMAGES = 8192
     UPDATE_POD_SCALE_UP = 16384
+    UPDATE_POD_START_TIME = 32768
 
 
 _LABELS = {
@@ -79,7 +81,7 @@ _LABELS = {
     Action.ALL: "All",
 }
 
-_ACTION_BITS = 15
+_ACTION_BITS = 16
 _PODS = frozenset({EventResource.POD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
 #: Pods and nodes have a bit per action; every other resource has one bit for anything that happens to it.
 _SINGLE_BITS = {
@@ -88,6 +90,8 @@ _SINGLE_BITS = {
         r for r in EventResource if r not in _PODS and r not in (EventResource.NODE, EventResource.WILDCARD)
     )
 }
+#: The journal bits of everything that can happen to a pod.
+POD_BITS = (1 << _ACTION_BITS) - 1
 _EVERY_BIT = (1 << (2 * _ACTION_BITS + len(_SINGLE_BITS))) - 1
 
 

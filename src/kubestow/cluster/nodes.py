@@ -19,6 +19,7 @@ from kubestow.cluster.columns import Column, Columns
 from kubestow.cluster.events import Action
 from kubestow.cluster.images import Images
 from kubestow.cluster.labels import LabelColumn
+from kubestow.cluster.pod_table import PodTable
 from kubestow.cluster.pods import HostPort, PodInfo
 from kubestow.cluster.requests import PODS, Amounts, allocatable_amounts
 
@@ -63,6 +64,11 @@ class NodeTable:
         self.objects: list[Node] = []
         self.rows: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
+        #: The same pods as columns.
+        self.pod_table = PodTable()
+        #: Pending pods that have been promised a node, and how many they are per row.
+        self.promised = PodTable()
+        self.promised_count = self.columns.new(np.int64)
         self.allocatable = _AmountColumns(self.columns)
         self.requested = _AmountColumns(self.columns)
         self.nonzero_cpu = self.columns.new(np.int64)
@@ -95,6 +101,8 @@ class NodeTable:
         self.names.append(node.metadata.name)
         self.objects.append(node)
         self.pods.append({})
+        self.pod_table.append_row()
+        self.promised.append_row()
         self.rows[node.metadata.name] = row
         self.sequence.values[row] = self._added
         self._describe(row, node, amounts)
@@ -121,6 +129,8 @@ class NodeTable:
         for values in per_row:
             values[row] = values[last]
             values.pop()
+        self.pod_table.remove_row(row)
+        self.promised.remove_row(row)
         if row != last:
             self.rows[self.names[row]] = row
         return pods
@@ -146,6 +156,7 @@ class NodeTable:
     def add_pod(self, row: int, info: PodInfo) -> None:
         """Put a pod on a row."""
         self.pods[row][info.uid] = info
+        self.pod_table.add(row, info)
         self._account(row, info, +1)
         for port in info.shape.host_ports:
             self._port_column(port).values[row] = True
@@ -153,10 +164,26 @@ class NodeTable:
     def remove_pod(self, row: int, info: PodInfo) -> None:
         """Take a pod off a row."""
         del self.pods[row][info.uid]
+        self.pod_table.remove(row, info.uid)
         self._account(row, info, -1)
         # QUIRK (reference 7.4): ports are a set, so one of two pods that share a port frees it for both.
         for port in info.shape.host_ports:
             self._port_column(port).values[row] = False
+
+    def replace_pod(self, row: int, info: PodInfo) -> bool:
+        """A newer state of a pod on a row that takes the same; whether its start time is another."""
+        self.pods[row][info.uid] = info
+        return self.pod_table.replace(info)
+
+    def promise(self, row: int, info: PodInfo) -> None:
+        """A row is promised to a pending pod."""
+        self.promised.add(row, info)
+        self.promised_count.values[row] += 1
+
+    def break_promise(self, row: int, uid: str) -> None:
+        """A row is no longer promised to a pod."""
+        self.promised.remove(row, uid)
+        self.promised_count.values[row] -= 1
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         self.requested.add(row, info.requests, sign)

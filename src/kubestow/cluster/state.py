@@ -28,6 +28,8 @@ T = TypeVar("T", bound=Described)
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 _POD_DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
 _POD_CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
+_POD_STARTED = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_START_TIME).bits
+_NOMINATED = ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits
 
 
 #: What a change of a kind is called among cluster events; the others are never waited for.
@@ -114,6 +116,8 @@ class Cluster:
         row = self.nodes.add(node)
         for info in self._strays.pop(node.metadata.name, {}).values():
             self._put_on(row, info)
+        for info in self.nominated_to(node.metadata.name):
+            self.nodes.promise(row, info)
         self.journal.write(row, ClusterEvent(EventResource.NODE, Action.ADD).bits)
 
     def update_node(self, node: Node) -> Action:
@@ -160,8 +164,10 @@ class Cluster:
         placement.assumed = False
         placement.info = info
         row = self.nodes.rows.get(placement.node_name)
-        held = self._strays[placement.node_name] if row is None else self.nodes.pods[row]
-        held[info.uid] = info
+        if row is None:
+            self._strays[placement.node_name][info.uid] = info
+        elif self.nodes.replace_pod(row, info):
+            self.journal.write(row, _POD_STARTED)
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone from its node, or was never on one."""
@@ -208,6 +214,10 @@ class Cluster:
         self.drop_nomination(info.uid)
         self._nominations[info.uid] = node_name
         self._nominated_to.setdefault(node_name, {})[info.uid] = info
+        row = self.nodes.rows.get(node_name)
+        if row is not None:
+            self.nodes.promise(row, info)
+            self.journal.write(row, _NOMINATED)
 
     def drop_nomination(self, uid: str) -> None:
         """A pod's promise is over, if it had one."""
@@ -217,6 +227,10 @@ class Cluster:
             del promised[uid]
             if not promised:
                 del self._nominated_to[node_name]
+            row = self.nodes.rows.get(node_name)
+            if row is not None:
+                self.nodes.break_promise(row, uid)
+                self.journal.write(row, _NOMINATED)
 
     def nomination(self, uid: str) -> str | None:
         """The node a pod has been promised."""
@@ -226,9 +240,10 @@ class Cluster:
         """The pods that have been promised a node."""
         return list(self._nominated_to.get(node_name, {}).values())
 
-    def nominated_nodes(self) -> Sequence[str]:
-        """The nodes that have been promised to anybody."""
-        return list(self._nominated_to)
+    @property
+    def has_nominations(self) -> bool:
+        """Whether any node has been promised to anybody."""
+        return bool(self._nominations)
 
     # -- everything else -----------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 A :class:`Nodes` answers with one array entry per row it covers, all rows or a few. :class:`HypotheticalNodes` covers
 rows on which some pods are imagined gone or added; every row is its own world ("this node without these three pods,
-with that one; everything else as it is"). A plugin that reads columns through the view serves both.
+with that one; everything else as it is"). A plugin that reads columns through the view serves both. What is imagined is
+held as runs of slots of the pod table, so that thousands of rows cost a few passes over arrays.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.labels import LabelColumn
 from kubestow.cluster.nodes import NodeTable
+from kubestow.cluster.pod_table import Deltas
 from kubestow.cluster.pods import HostPort, PodInfo
 
 __all__ = ["Change", "HypotheticalNodes", "Nodes", "Rows", "alone"]
@@ -46,6 +48,10 @@ class Nodes:
     def select(self, positions: NDArray[Any]) -> Nodes:
         """A view of some of these rows: positions (int) or a mask (bool) over this view."""
         return Nodes(self._table, self.row_numbers[positions])
+
+    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
+        """The same rows with pods imagined gone or added, one run of pods per row."""
+        return HypotheticalNodes(self._table, self.row_numbers, deltas=(deltas,))
 
     # -- one node at a time --------------------------------------------------------------------------------------
 
@@ -168,67 +174,101 @@ class Change:
 
 
 class HypotheticalNodes(Nodes):
-    """Rows as they would be after changes; ``changes[i]`` is imagined of the node at position i, alone."""
+    """Rows as they would be after changes; what is imagined of a row is imagined of that row alone.
 
-    def __init__(self, table: NodeTable, rows: NDArray[np.intp], changes: Sequence[Change]) -> None:
+    ``changes[i]`` says it for the node at position i; ``deltas`` say it for all rows at once, as runs of slots of a pod
+    table. Where both are given both hold.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        rows: NDArray[np.intp],
+        changes: Sequence[Change] | None = None,
+        *,
+        deltas: Sequence[Deltas] = (),
+    ) -> None:
         super().__init__(table, rows)
-        self.changes = changes
+        self._deltas = tuple(deltas)
+        if changes is not None:
+            removed, added = [change.removed for change in changes], [change.added for change in changes]
+            self._deltas += (Deltas.of(removed, -1), Deltas.of(added, +1))
+
+    @cached_property
+    def changes(self) -> Sequence[Change]:
+        """What is imagined of each row."""
+        return [Change(tuple(self._gone(i)), tuple(self._added(i))) for i in range(len(self))]
 
     def select(self, positions: NDArray[Any]) -> HypotheticalNodes:
         """A view of some of these rows, with what is imagined of them."""
-        chosen = np.arange(len(self.changes))[positions]
-        return HypotheticalNodes(self._table, self.row_numbers[chosen], [self.changes[i] for i in chosen])
+        chosen = np.flatnonzero(positions) if positions.dtype == np.bool_ else positions
+        deltas = [delta.select(chosen) for delta in self._deltas]
+        return HypotheticalNodes(self._table, self.row_numbers[chosen], deltas=deltas)
+
+    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
+        """The same rows with further pods imagined gone or added."""
+        return HypotheticalNodes(self._table, self.row_numbers, deltas=(*self._deltas, deltas))
 
     def changed_by(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
         """What the changes of each row add up to, pod by pod, int64."""
-        sums = (sum(sign * amount(info) for sign, info in change.deltas()) for change in self.changes)
-        return np.fromiter(sums, np.int64, len(self.changes))
+        return self._sum(delta.sums_of(amount) for delta in self._deltas)
+
+    def _sum(self, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+        return sum(parts, start=np.zeros(len(self), np.int64))
+
+    def _gone(self, position: int) -> list[PodInfo]:
+        return [info for delta in self._deltas if delta.sign < 0 for info in delta.at(position)]
+
+    def _added(self, position: int) -> list[PodInfo]:
+        return [info for delta in self._deltas if delta.sign > 0 for info in delta.at(position)]
 
     def pods(self, position: int) -> Sequence[PodInfo]:
         """The pods that would be on the node at a position."""
-        change = self.changes[position]
-        gone = {info.uid for info in change.removed}
-        return [info for info in super().pods(position) if info.uid not in gone] + list(change.added)
+        gone = {info.uid for info in self._gone(position)}
+        return [info for info in super().pods(position) if info.uid not in gone] + self._added(position)
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """What pods would request of a resource, int64."""
-        return super().requested(resource) + self.changed_by(lambda info: info.requests.get(resource, 0))
+        return super().requested(resource) + self._sum(
+            delta.sums(delta.table.requested(resource)) for delta in self._deltas
+        )
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
         """CPU that would be requested, with defaults, int64."""
-        return super().nonzero_cpu + self.changed_by(lambda info: info.nonzero_requests[0])
+        return super().nonzero_cpu + self._sum(delta.sums(delta.table.nonzero_cpu) for delta in self._deltas)
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
         """Memory that would be requested, with defaults, int64."""
-        return super().nonzero_memory + self.changed_by(lambda info: info.nonzero_requests[1])
+        return super().nonzero_memory + self._sum(delta.sums(delta.table.nonzero_memory) for delta in self._deltas)
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
         """How many pods there would be, int64."""
-        return super().pod_count + self.changed_by(lambda _: 1)
+        return super().pod_count + self._sum(delta.count() for delta in self._deltas)
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a host port would be in use, bool."""
         taken = super().port_taken(wanted)
-        for position, change in enumerate(self.changes):
-            touched = (port for _, info in change.deltas() for port in info.shape.host_ports)
-            if any(port.conflicts_with(wanted) for port in touched):
-                taken[position] = self._port_taken_at(position, wanted)
+        touched = np.zeros(len(self), np.bool_)
+        for delta in self._deltas:
+            touched |= delta.sums_of(lambda info: any(p.conflicts_with(wanted) for p in info.shape.host_ports)) != 0
+        for position in np.flatnonzero(touched):
+            taken[position] = self._port_taken_at(int(position), wanted)
         return taken
 
     def _port_taken_at(self, position: int, wanted: HostPort) -> bool:
         """Like the table's set of ports (see its QUIRK), replayed for one node."""
-        change = self.changes[position]
         row = int(self.row_numbers[position])
-        free = {port for info in change.removed for port in info.shape.host_ports}
+        free = {port for info in self._gone(position) for port in info.shape.host_ports}
         kept = any(
             port not in free and port.conflicts_with(wanted)
             for port, column in self._table.ports()
             if column.values[row]
         )
-        return kept or any(port.conflicts_with(wanted) for info in change.added for port in info.shape.host_ports)
+        added = (port for info in self._added(position) for port in info.shape.host_ports)
+        return kept or any(port.conflicts_with(wanted) for port in added)
 
 
 def alone(node: Node) -> Nodes:

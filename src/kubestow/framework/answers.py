@@ -9,11 +9,13 @@ so remembering can never change a decision: a property test holds the one to the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.events import POD_BITS
 from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
@@ -32,38 +34,43 @@ from kubestow.framework.plugin import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
-__all__ = ["Answers", "Role"]
+__all__ = ["Answers", "Memory", "Role", "Staleness"]
 
 T = TypeVar("T")
 
 #: More changed rows than this share of all are not worth asking one by one.
 _ASK_ALL_BEYOND = 8
+_MANY = 16
 
 
-class Role:
-    """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """What of some answers an event spoils: journal bits that spoil one row, and bits that spoil all."""
 
-    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points. Journal
-    bits in ``row_bits`` spoil the answer about one row, those in ``all_bits`` all answers.
-    """
+    row_bits: int = 0
+    all_bits: int = 0
 
-    __slots__ = ("all_bits", "filter", "normalizes", "plugin", "pre_filter", "pre_score", "row_bits", "score")
-
-    def __init__(self, plugin: Plugin, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
-        self.plugin = plugin
-        self.filter = plugin if isinstance(plugin, FilterPlugin) else None
-        self.score = plugin if isinstance(plugin, ScorePlugin) else None
-        self.normalizes = self.score is not None and type(self.score).normalize is not ScorePlugin.normalize
-        self.pre_filter = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
-        self.pre_score = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
-        self.row_bits = self.all_bits = 0
+    @classmethod
+    def of(cls, plugin: Plugin) -> Staleness:
+        """What spoils a plugin's answers, by its interests."""
+        row_bits = all_bits = 0
         for interest in plugin.interests:
             if interest.spoils is Spoils.ROW:
-                self.row_bits |= interest.event.bits
+                row_bits |= interest.event.bits
             elif interest.spoils is Spoils.ALL:
-                self.all_bits |= interest.event.bits
+                all_bits |= interest.event.bits
+        return cls(row_bits, all_bits)
 
-    def stale_rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
+    def __or__(self, other: Staleness) -> Staleness:
+        """What spoils answers that depend on both."""
+        return Staleness(self.row_bits | other.row_bits, self.all_bits | other.all_bits)
+
+    @property
+    def minds_pods(self) -> bool:
+        """Whether anything that happens to pods spoils the answers."""
+        return bool((self.row_bits | self.all_bits) & POD_BITS)
+
+    def rows(self, entries: Sequence[tuple[int, int]]) -> list[int] | None:
         """The rows to ask about again, None for all of them."""
         rows: list[int] = []
         all_bits, row_bits = self.all_bits, self.row_bits
@@ -87,10 +94,25 @@ class Role:
         return None if len(rows) and rows[0] == EVERY_ROW else rows.tolist()
 
 
-_MANY = 16
+class Role:
+    """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
+
+    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points.
+    """
+
+    __slots__ = ("filter", "normalizes", "plugin", "pre_filter", "pre_score", "score", "staleness")
+
+    def __init__(self, plugin: Plugin, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
+        self.plugin = plugin
+        self.filter = plugin if isinstance(plugin, FilterPlugin) else None
+        self.score = plugin if isinstance(plugin, ScorePlugin) else None
+        self.normalizes = self.score is not None and type(self.score).normalize is not ScorePlugin.normalize
+        self.pre_filter = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
+        self.staleness = Staleness.of(plugin)
 
 
-class _Memory:
+class Memory:
     """When a set of answers was given, and which of them have gone stale since."""
 
     __slots__ = ("_position", "_structure")
@@ -98,7 +120,7 @@ class _Memory:
     def __init__(self) -> None:
         self._position = self._structure = -1
 
-    def stale_rows(self, cluster: Cluster, role: Role) -> list[int] | None:
+    def stale_rows(self, cluster: Cluster, staleness: Staleness) -> list[int] | None:
         """The rows to ask about again, None for all."""
         journal = cluster.journal
         if self._position == journal.position:
@@ -106,7 +128,7 @@ class _Memory:
         if self._structure != cluster.nodes.structure:
             return None
         entries = journal.since(self._position)
-        rows = None if entries is None else role.stale_rows(entries)
+        rows = None if entries is None else staleness.rows(entries)
         return None if rows is not None and len(rows) * _ASK_ALL_BEYOND > len(cluster.nodes) else rows
 
     def note(self, cluster: Cluster) -> None:
@@ -149,8 +171,14 @@ class Answers:
         self.scores_nothing = False
         self.role = role
         self.remembered = remembered
-        self._filter_memory = _Memory()
-        self._score_memory = _Memory()
+        self._filter_memory = Memory()
+        self._score_memory = Memory()
+
+    @property
+    def staleness(self) -> Staleness | None:
+        """What spoils these answers; None when they are never remembered."""
+        costly = self.role.filter is not None and self.role.filter.costly
+        return None if costly or not self.remembered else self.role.staleness
 
     def begin(self) -> None:
         """A scheduling cycle begins: nothing is remembered from the last one. For answers that must not be."""
@@ -158,14 +186,14 @@ class Answers:
 
     def _start_afresh(self) -> None:
         self.state = CycleState()  # a new one: cycles that are still binding keep the old
-        self._filter_memory = _Memory()
-        self._score_memory = _Memory()
+        self._filter_memory = Memory()
+        self._score_memory = Memory()
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
     def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> list[int] | None:
         """Bring the PreFilter outcome up to date; the rows whose verdict is stale are returned, None for all."""
-        stale = self._filter_memory.stale_rows(cluster, self.role)
+        stale = self._filter_memory.stale_rows(cluster, self.role.staleness)
         if stale is None:
             self._start_afresh()
             plugin = self.role.pre_filter
@@ -210,7 +238,7 @@ class Answers:
 
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        stale = self._score_memory.stale_rows(cluster, self.role)
+        stale = self._score_memory.stale_rows(cluster, self.role.staleness)
         if stale is None:
             nodes = cluster.all_nodes()
             self.scores = None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)

@@ -86,11 +86,9 @@ class Diagnosis:
         """Which nodes answered with a code, bool."""
         chosen = np.zeros(self.total, np.bool_) if self.absent.code is not code else ~self.asked
         for refusal in self.refusals:
-            keys = refusal.verdict.keys
-            matching = [
-                key for key in np.unique(keys[refusal.where]).tolist() if refusal.verdict.legend(key).code is code
-            ]
-            chosen |= refusal.where & np.isin(keys, matching)
+            for status, where in refusal.verdict.by_status(refusal.where):
+                if status.code is code:
+                    chosen |= where
         return chosen
 
     def _tally(self) -> Iterator[tuple[Status, int]]:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Change, HypotheticalNodes, Nodes, Rows
+from kubestow.cluster.views import Nodes, Rows
 from kubestow.framework.answers import Answers, Role, asked
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
+from kubestow.framework.filters import Filters, spread_out
 from kubestow.framework.plugin import (
     FilterPlugin,
     Plugin,
@@ -59,6 +60,8 @@ class Feasible:
 
     rows: Rows
     count: int
+    #: The filters that were asked, ready to be asked about other nodes than the real ones.
+    filters: Filters
     error: Status | None = None
     diagnosis: Diagnosis | None = None
     #: What :meth:`diagnose` is made of: the nodes in question, who spoke of them and where each lets pass.
@@ -136,18 +139,19 @@ class Evaluation:
             answers.begin()
         stale: dict[Answers, list[int] | None] = {}
         narrowing = self._pre_filter(cluster, pod, stale)
+        filters = Filters(cluster, pod, self._filters)
         if narrowing.refused is not None:
-            return _refused(len(cluster.nodes), narrowing)
+            return _refused(len(cluster.nodes), filters, narrowing)
         candidates = narrowing.mask(cluster)
         promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
         if promised is not None:
             alone = np.zeros(len(cluster.nodes), np.bool_)
             alone[promised] = True
-            found = self._filter(cluster, pod, alone, stale)
+            found = self._filter(cluster, pod, filters, alone, stale)
             if found.count:
                 return found
             candidates |= alone  # it was asked, so it has a status of its own
-        found = self._filter(cluster, pod, candidates, stale)
+        found = self._filter(cluster, pod, filters, candidates, stale)
         found._narrowing = narrowing
         return found
 
@@ -175,22 +179,33 @@ class Evaluation:
         return _Narrowing(refused, names, by)
 
     def _filter(
-        self, cluster: Cluster, pod: PodInfo, candidates: Mask, stale: dict[Answers, list[int] | None]
+        self,
+        cluster: Cluster,
+        pod: PodInfo,
+        filters: Filters,
+        candidates: Mask,
+        stale: dict[Answers, list[int] | None],
     ) -> Feasible:
         alive = candidates.copy()
-        beside = self._refused_beside_nominated(cluster, pod, alive)
+        beside = filters.refusals_beside_promised(alive)
+        for refusal in beside:
+            if refusal.verdict.has_errors and (
+                error := _first_error(cluster, refusal.plugin, refusal.verdict, refusal.where)
+            ):
+                return Feasible(slice(0, 0), 0, filters, error)
+            alive &= ~refusal.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for answers in self._filters:
             verdict, passes = self._verdict(answers, cluster, pod, alive, stale)
             if passes is None or verdict is None:
                 continue
-            if verdict.has_errors and (error := _first_error(cluster, answers.plugin, verdict, alive & ~passes)):
-                return Feasible(slice(0, 0), 0, error)
+            if verdict.has_errors and (error := _first_error(cluster, answers.plugin.name, verdict, alive & ~passes)):
+                return Feasible(slice(0, 0), 0, filters, error)
             verdicts.append((answers.plugin.name, verdict, passes))
             alive &= passes
         count = int(np.count_nonzero(alive))
         rows = slice(0, count) if count == len(alive) else np.flatnonzero(alive)
-        return Feasible(rows, count, None, None, candidates, beside, verdicts)
+        return Feasible(rows, count, filters, None, None, candidates, beside, verdicts)
 
     def _verdict(
         self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: dict[Answers, list[int] | None]
@@ -207,45 +222,10 @@ class Evaluation:
             return None, None
         nodes = Nodes(cluster.nodes, np.flatnonzero(alive))
         verdict = asked(plugin, answers.state, pod, nodes)
-        return (None, None) if verdict is None else _spread_out(verdict, nodes.row_numbers, len(alive))
-
-    def _refused_beside_nominated(self, cluster: Cluster, pod: PodInfo, alive: Mask) -> list[Refusal]:
-        """Refusals of nodes promised to pods of no lower priority, with those pods on them (reference 4.3)."""
-        rows, changes = [], []
-        for name in cluster.nominated_nodes():
-            row = cluster.nodes.rows.get(name)
-            if row is None or not alive[row]:
-                continue
-            promised = [p for p in cluster.nominated_to(name) if p.priority >= pod.priority and p.uid != pod.uid]
-            if promised:
-                rows.append(row)
-                changes.append(Change(added=tuple(promised)))
-        if not rows:
-            return []
-        nodes = HypotheticalNodes(cluster.nodes, np.array(rows, np.intp), changes)
-        refusals = self.refusals(pod, nodes)
-        for refusal in refusals:
-            alive &= ~refusal.where
-        return refusals
-
-    def refusals(self, pod: PodInfo, nodes: Nodes) -> list[Refusal]:
-        """What the filters say of the given rows, real or hypothetical, never from memory.
-
-        PreFilter must have run for the pod (:meth:`feasible`). The refusals are over all rows of the node table.
-        """
-        refusals = []
-        for answers in self._filters:
-            if answers.skips_filter or not len(nodes):
-                continue
-            assert answers.role.filter is not None
-            verdict = asked(answers.role.filter, answers.state, pod, nodes)
-            if verdict is None or not verdict.keys.any():
-                continue
-            passes = verdict.passes
-            whole, everywhere = _spread_out(verdict, nodes.row_numbers, nodes.total)
-            refusals.append(Refusal(answers.plugin.name, ~everywhere, whole))
-            nodes = nodes.select(passes)
-        return refusals
+        if verdict is None:
+            return None, None
+        whole = spread_out(verdict, nodes)
+        return whole, whole.passes
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
@@ -293,15 +273,15 @@ class Evaluation:
         return answers.normalized(pod, answers.scores[nodes.rows], nodes)
 
 
-def _refused(total: int, narrowing: _Narrowing) -> Feasible:
+def _refused(total: int, filters: Filters, narrowing: _Narrowing) -> Feasible:
     assert narrowing.refused is not None
     if narrowing.refused.code is Code.ERROR:
-        return Feasible(slice(0, 0), 0, narrowing.refused)
+        return Feasible(slice(0, 0), 0, filters, narrowing.refused)
     nobody = np.zeros(total, np.bool_)
     diagnosis = Diagnosis(
         total, asked=nobody, pre_filter=narrowing.refused, absent=narrowing.refused, narrowed_by=narrowing.by
     )
-    return Feasible(slice(0, 0), 0, None, diagnosis)
+    return Feasible(slice(0, 0), 0, filters, None, diagnosis)
 
 
 def _nothing_left(by: tuple[str, ...]) -> Status:
@@ -310,22 +290,13 @@ def _nothing_left(by: tuple[str, ...]) -> Status:
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(by)}] simultaneously")
 
 
-def _spread_out(verdict: Verdict, rows: NDArray[np.intp], total: int) -> tuple[Verdict, Mask]:
-    """A verdict over some rows as one over all of them, and where it passes."""
-    keys = np.zeros(total, np.int32)
-    keys[rows] = verdict.keys
-    legend = verdict.legend
-    whole = Verdict(keys, legend, has_errors=verdict.has_errors)
-    return whole, whole.passes
-
-
-def _first_error(cluster: Cluster, plugin: Plugin, verdict: Verdict, where: Mask) -> Status | None:
+def _first_error(cluster: Cluster, plugin: str, verdict: Verdict, where: Mask) -> Status | None:
     """The error of the first erring node, in the order in which the nodes were added."""
     rows = np.flatnonzero(where)
     for row in rows[np.argsort(cluster.nodes.sequence.values[rows])]:
         status = verdict.status(int(row))
         if status.code is Code.ERROR:
-            return Status(Code.ERROR, (f'running "{plugin.name}" filter plugin: {status.message}',), plugin.name)
+            return Status(Code.ERROR, (f'running "{plugin}" filter plugin: {status.message}',), plugin)
     return None
 
 

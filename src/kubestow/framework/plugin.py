@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Hashable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -34,6 +35,7 @@ from kubestow.framework.status import SUCCESS, Status, Verdict
 
 if TYPE_CHECKING:
     from kubestow.framework.diagnosis import Diagnosis
+    from kubestow.framework.filters import Filters
 
 __all__ = [
     "MAX_SCORE",
@@ -71,8 +73,15 @@ class Handle(Protocol):
     def cluster(self) -> Cluster:
         """The cluster's state; plugins only read it."""
 
+    @property
+    def random(self) -> Random:
+        """The source of everything that is left to chance."""
+
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is on."""
+
+    def is_preempting(self, uid: str) -> bool:
+        """Whether evictions that a pending pod caused are still being carried out."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
@@ -182,20 +191,26 @@ class NodeFilterPlugin(FilterPlugin):
 class PostFilterResult:
     """What PostFilter achieved. ``nominated_node_name`` None leaves the pod's nomination alone, ``""`` clears it.
 
-    ``victims`` are the pods to be evicted from that node, the most important first.
+    ``victims`` are the pods to be evicted from that node, the most important first (among them may be pods that are
+    being deleted already, or that wait on Permit and need not be deleted). ``outranked`` are the pods that had been
+    promised that node and lose their nomination.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: tuple[PodInfo, ...] = ()
+    outranked: tuple[PodInfo, ...] = ()
 
 
 class PostFilterPlugin(Plugin):
     """Called when no node fits, to make room."""
 
     @abstractmethod
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
-        """Success ends the search with a nomination; a refusal lets the next plugin try."""
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        """Success ends the search with a nomination; a refusal lets the next plugin try.
+
+        ``filters`` answer what the profile's filters would say of this pod if the nodes were different.
+        """
 
 
 class PreScorePlugin(Plugin):

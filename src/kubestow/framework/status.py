@@ -84,6 +84,8 @@ SUCCESS = Status(Code.SUCCESS)
 
 Legend = Callable[[int], Status]
 
+_FEW_KEYS = 4096
+
 
 class Verdict:
     """What a filter says of the nodes it was asked about.
@@ -126,7 +128,21 @@ class Verdict:
 
     def tally(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, int]]:
         """Each distinct status among some of the nodes (bool), with the number of nodes that got it."""
-        keys, counts = np.unique(self.keys[where], return_counts=True)
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        for key, count in self._counted(where):
             if key:
                 yield self.legend(key), count
+
+    def by_status(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, NDArray[np.bool_]]]:
+        """Each distinct status among some of the nodes (bool), with those of the nodes that got it."""
+        for key, _ in self._counted(where):
+            if key:
+                yield self.legend(key), where & np.equal(self.keys, key)
+
+    def _counted(self, where: NDArray[np.bool_]) -> list[tuple[int, int]]:
+        """Each distinct key among some of the nodes and how often it is there."""
+        some = self.keys[where]
+        if len(some) and some.min() >= 0 and some.max() < _FEW_KEYS:  # counting small keys is quicker than sorting them
+            totals = np.bincount(some)
+            return [(key, int(totals[key])) for key in np.flatnonzero(totals).tolist()]
+        keys, counts = np.unique(some, return_counts=True)
+        return list(zip(keys.tolist(), counts.tolist(), strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubestow.framework.plugin import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
+from kubestow.plugins.default_preemption import DefaultPreemption
 from kubestow.plugins.image_locality import ImageLocality
 from kubestow.plugins.node_affinity import NodeAffinity
 from kubestow.plugins.node_name import NodeName
@@ -28,6 +29,7 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
     ImageLocality,
+    DefaultPreemption,
     DefaultBinder,
 )
 
@@ -41,7 +43,6 @@ PLANNED = (
     "PodTopologySpread",
     "InterPodAffinity",
     "DynamicResources",
-    "DefaultPreemption",
     "NodeDeclaredFeatures",
     "GangScheduling",
     "TopologyPlacementGenerator",

@@ -20,9 +20,11 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
 from kubestow.errors import PluginError
+from kubestow.framework.answers import call
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.filters import Filters
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
@@ -127,7 +129,7 @@ class Decider:
         state = evaluation.state()
         diagnosis = found.diagnose()
         message = diagnosis.message()
-        nomination, said = self._post_filter(profile, state, pod, diagnosis)
+        nomination, said = _post_filter(profile, state, pod, diagnosis, found.filters)
         return Decision(
             pod,
             state,
@@ -139,22 +141,6 @@ class Decider:
             nomination=nomination,
             evaluation=evaluation,
         )
-
-    def _post_filter(
-        self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> tuple[PostFilterResult | None, str]:
-        result: PostFilterResult | None = None
-        reasons: list[str] = []
-        for plugin in profile.post_filter:
-            answer = plugin.post_filter(state, pod, diagnosis)
-            if answer.nominated_node_name is not None:
-                result = answer
-            if answer.status.ok:
-                return answer, ""
-            if answer.status.code is not Code.UNSCHEDULABLE:
-                return result, answer.status.message
-            reasons += answer.status.reasons
-        return result, ", ".join(reasons)
 
     # -- choosing ------------------------------------------------------------------------------------------------
 
@@ -183,6 +169,24 @@ class Decider:
         # The walk ends when one feasible node more than wanted is found, which is left for the next pod.
         self._next_start = int(walk[wanted])
         return np.sort(walk[:wanted]), wanted
+
+
+def _post_filter(
+    profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
+) -> tuple[PostFilterResult | None, str]:
+    """Ask the PostFilter plugins in turn: the nomination, if one spoke of it, and what is to be said."""
+    result: PostFilterResult | None = None
+    reasons: list[str] = []
+    for plugin in profile.post_filter:
+        answer = call(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
+        if answer.nominated_node_name is not None:
+            result = answer
+        if answer.status.ok:
+            return answer, ""
+        if answer.status.code is not Code.UNSCHEDULABLE:
+            return result, answer.status.message
+        reasons += answer.status.reasons
+    return result, ", ".join(reasons)
 
 
 def _failed(pod: PodInfo, evaluation: Evaluation, message: str) -> Decision:

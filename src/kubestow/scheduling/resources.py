@@ -7,6 +7,7 @@ its struct.
 from __future__ import annotations
 
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
+from kubestow.api.policy import PodDisruptionBudget
 from kubestow.scheduling.ports import Resource
 
 __all__ = ["CATALOGUED", "NAMESPACES", "NODES", "PODS", "WATCHED"]
@@ -18,6 +19,7 @@ NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespace
 CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),
     Resource("/api/v1", "replicationcontrollers", "ReplicationController", ReplicationController),
+    Resource("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget),
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)

@@ -63,13 +63,19 @@ class _Unobserved:
 class _Handle:
     """What plugins see of the scheduler."""
 
-    def __init__(self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI) -> None:
+    def __init__(self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI, random: Random) -> None:
         self.cluster = cluster
+        self.random = random
+        #: Pods whose evictions are being carried out, by uid.
+        self.preempting: set[str] = set()
         self._gates = gates
         self._api = api
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
+
+    def is_preempting(self, uid: str) -> bool:
+        return uid in self.preempting
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._api.bind(_reference(pod), node_name)
@@ -92,7 +98,7 @@ class Scheduler:
         gates = gates or config.FeatureGates()
         configuration = config.apply_ignored_resources(configuration)
         self.cluster = Cluster()
-        handle = _Handle(self.cluster, gates, api)
+        handle = _Handle(self.cluster, gates, api, random)
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
@@ -20,6 +22,7 @@ from kubestow.api.meta import convert
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
+from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.framework.status import Code, Status
@@ -58,10 +61,14 @@ class _Handle:
 
     def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
         self.cluster = cluster
+        self.random = Random(0)
         self._gates = gates
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
+
+    def is_preempting(self, uid: str) -> bool:
+        return False  # victims are gone at once
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")
@@ -91,6 +98,18 @@ def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
+def _thorough(profile: config.Profile) -> config.Profile:
+    """The profile as it was recorded: preemption considers every node, whatever its args say."""
+    every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
+    return structs.replace(
+        profile,
+        plugin_config=tuple(
+            structs.replace(entry, args=every_node) if isinstance(entry.args, DefaultPreemptionArgs) else entry
+            for entry in profile.plugin_config
+        ),
+    )
+
+
 def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
     """A configuration was refused: so it should be, and for the same fields."""
     if case.config_error is None:
@@ -110,7 +129,8 @@ class _World:
         self.cluster = Cluster()
         handle = _Handle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
-            profile.scheduler_name: build_profile(profile, registry, handle) for profile in configuration.profiles
+            profile.scheduler_name: build_profile(_thorough(profile), registry, handle)
+            for profile in configuration.profiles
         }
         self._decider = Decider(self.cluster, self._profiles, FirstByName())
         self._bound = 0
@@ -157,7 +177,22 @@ class _World:
         figures = _figures(self.cluster, decision)
         if decision.node_name is not None:
             self._bind(pod, decision.node_name)
+        else:
+            self._leave_pending(decision)
         return figures
+
+    def _leave_pending(self, decision: Decision) -> None:
+        """Do what PostFilter achieved: the victims are gone at once, the pod stays pending with its nomination."""
+        pod, result = decision.pod, decision.nomination
+        if result is None or result.nominated_node_name is None:
+            return
+        for other in (*result.victims, *result.outranked):
+            self.cluster.remove_pod(other.uid)
+            self.cluster.drop_nomination(other.uid)
+        if result.nominated_node_name:
+            self.cluster.nominate(pod, result.nominated_node_name)
+        else:
+            self.cluster.drop_nomination(pod.uid)
 
     def _bind(self, pod: Object, node_name: str) -> None:
         started = _FIRST_START + timedelta(seconds=self._bound)
@@ -173,7 +208,7 @@ def _figures(cluster: Cluster, decision: Decision) -> Object:
     if decision.node_name is None:
         failed = decision.status.code is Code.ERROR
         ended: Object = {"result": "error" if failed else "unschedulable", "message": decision.message}
-        return ended if failed else ended | _refusals(cluster, decision) | {"feasible": []}
+        return ended if failed else ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
     nodes = Nodes(cluster.nodes, decision.feasible)
     feasible = nodes.names
     figures: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
@@ -189,6 +224,14 @@ def _figures(cluster: Cluster, decision: Decision) -> Object:
         "total": dict(zip(feasible, total.tolist(), strict=True)),
         "best": sorted(name for name, score in zip(feasible, total.tolist(), strict=True) if score == best),
     }
+
+
+def _preemption(decision: Decision) -> Object:
+    result = decision.nomination
+    if result is None or not result.nominated_node_name:
+        return {}
+    victims = sorted(info.key for info in result.victims)
+    return {"preemption": {"nominatedNodeName": result.nominated_node_name, "victims": victims}}
 
 
 def _refusals(cluster: Cluster, decision: Decision) -> Object:
@@ -209,20 +252,6 @@ def _refusals(cluster: Cluster, decision: Decision) -> Object:
 def _status(status: Status) -> Object:
     return {"plugin": status.plugin, "code": status.code.value, "reasons": list(status.reasons)}
 
-
-_COMPARED = (
-    "result",
-    "preenqueue",
-    "prefilter",
-    "filter",
-    "feasible",
-    "scores",
-    "total",
-    "best",
-    "node",
-    "message",
-    "preemption",
-)
 
 # -- comparing -----------------------------------------------------------------------------------------------------
 

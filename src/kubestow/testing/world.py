@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ class World:
         gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.cluster = Cluster()
+        self.random = Random(0)
+        #: Pods whose evictions are still being carried out, by uid.
+        self.preempting: set[str] = set()
         self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         document = {
@@ -57,6 +61,10 @@ class World:
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is on."""
         return self._gates.enabled(gate)
+
+    def is_preempting(self, uid: str) -> bool:
+        """Whether a pod is among those in :attr:`preempting`."""
+        return uid in self.preempting
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Nothing is bound outside this world."""

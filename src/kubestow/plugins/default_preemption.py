@@ -1,0 +1,223 @@
+"""DefaultPreemption makes room for a pod that fits nowhere by evicting pods of lower priority (reference 9).
+
+It looks, from a random node on, at nodes that refused the pod for a reason that evictions may cure, until it has found
+enough candidates; picks the candidate that hurts least; and answers with the node, the victims, and the pods that lose
+their promise of that node. Carrying it out is the scheduler's work. What a dry run (:mod:`.dry_run`) found out about a
+node is remembered for pods of the same shape until something happens to that node.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
+from kubestow.cluster.pods import PodInfo, Shape
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.framework.answers import Answers, Memory, Staleness
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis, fit_error
+from kubestow.framework.filters import Filters
+from kubestow.framework.interest import Interest, Spoils, on
+from kubestow.framework.plugin import Handle, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.plugins.candidates import Candidates
+from kubestow.plugins.disruption_budgets import DisruptionBudgets
+from kubestow.plugins.dry_run import dry_run
+
+__all__ = ["DefaultPreemption"]
+
+_NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
+_WAITING = Status.unresolvable("waiting for the preemption for this pod to be finished")
+
+#: Whatever happens to the pods of a node, or to the promises made of it, makes a dry run on it stale.
+_SPOILING = Staleness(row_bits=POD_BITS | ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits)
+#: What is remembered of all shapes of pods may take so many bytes …
+_BUDGET = 32 * 2**20
+#: … of which one shape takes so many per node.
+_BYTES_PER_NODE = 72
+_FEWEST = 8
+
+#: So many nodes at least are tried at once.
+_LEAST_AT_ONCE = 64
+
+Rows = NDArray[np.intp]
+
+
+def _never(pod: PodInfo, old: PodInfo, new: None) -> bool:
+    """The plugins that refused the pod know better when to try again."""
+    return False
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
+    """Evicts pods of lower priority."""
+
+    name = "DefaultPreemption"
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._percentage = args.min_candidate_nodes_percentage
+        self._absolute = args.min_candidate_nodes_absolute
+        self._asynchronous = handle.feature_enabled("SchedulerAsyncPreemption")
+        self._yields_to_groups = handle.feature_enabled("WorkloadAwarePreemption")
+        self._budgets = DisruptionBudgets(handle.cluster.catalog(PodDisruptionBudget))
+        self._searches: OrderedDict[Shape, _Search] = OrderedDict()
+        self.interests: Sequence[Interest] = (
+            # A gated pod is only looked at when an event reaches it, so this one must.
+            (on(EventResource.ASSIGNED_POD, Action.DELETE, spoils=Spoils.NOTHING, hint=_never),)
+            if self._asynchronous
+            else ()
+        )
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """A pod waits until the evictions it caused have been carried out."""
+        return _WAITING if self._asynchronous and self.handle.is_preempting(pod.uid) else SUCCESS
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        """Nominate a node and name the victims, or say why not."""
+        if (why_not := self._ineligible(pod, diagnosis)) is not None:
+            return PostFilterResult(_refused(why_not))
+        potential = np.flatnonzero(diagnosis.with_code(Code.UNSCHEDULABLE))
+        if not len(potential):
+            return self._no_candidates(diagnosis, None, potential)
+        candidates = self._search(pod, filters).candidates
+        # What is said of the node promised to this very pod holds for no other.
+        own = self.handle.cluster.nodes.rows.get(self.handle.cluster.nomination(pod.uid) or "")
+        candidates.forget([] if own is None else [own])
+        found = self._candidate_rows(pod, filters, candidates, potential)
+        if len(found):
+            result = self._nominate(pod, candidates, candidates.best(found))
+        else:
+            result = self._no_candidates(diagnosis, candidates, potential)
+        candidates.forget([] if own is None else [own])
+        return result
+
+    # -- may it preempt? -----------------------------------------------------------------------------------------
+
+    def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
+        """Why a pod may not preempt others (reference 9.1, 9.2), None when it may."""
+        if self._yields_to_groups and pod.spec.scheduling_group is not None:
+            return "not eligible due to workload aware preemption enabled"
+        if pod.spec.preemption_policy == "Never":
+            return "not eligible due to preemptionPolicy=Never."
+        nominated = pod.status.nominated_node_name
+        if nominated and self._makes_room(pod, nominated, diagnosis):
+            return "not eligible due to a terminating pod on the nominated node."
+        return None
+
+    def _makes_room(self, pod: PodInfo, nominated: str, diagnosis: Diagnosis) -> bool:
+        """Whether victims of an earlier preemption are still leaving a node that may suit the pod then."""
+        nodes = self.handle.cluster.nodes
+        row = nodes.rows.get(nominated)
+        if row is None or diagnosis.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return False
+        return any(info.priority < pod.priority and _is_being_preempted(info) for info in nodes.pods[row].values())
+
+    # -- candidates ----------------------------------------------------------------------------------------------
+
+    def _search(self, pod: PodInfo, filters: Filters) -> _Search:
+        """What is known already about preempting for pods of this shape."""
+        search = self._searches.pop(pod.shape, None) or _Search()
+        search.refresh(self.handle, filters, self._budgets.version)
+        self._searches[pod.shape] = search
+        most = max(_FEWEST, _BUDGET // (_BYTES_PER_NODE * len(self.handle.cluster.nodes)))
+        if len(self._searches) > most:
+            self._searches.popitem(last=False)
+        return search
+
+    def _candidate_rows(self, pod: PodInfo, filters: Filters, candidates: Candidates, potential: Rows) -> Rows:
+        """Candidates among the potential nodes, as many as are wanted (reference 9.2)."""
+        total = len(potential)
+        wanted = min(max(total * self._percentage // 100, self._absolute, 1), total)
+        walk = np.roll(potential, -self.handle.random.randrange(total))
+        end = wanted
+        while True:
+            self._explore(pod, filters, candidates, walk[:end])
+            found = walk[:end][candidates.among(walk[:end])]
+            kept = _enough(candidates.violating(found), wanted, exhausted=end >= total)
+            if kept is not None:
+                return found[kept]
+            end += max(wanted - len(found), _LEAST_AT_ONCE)
+
+    def _explore(self, pod: PodInfo, filters: Filters, candidates: Candidates, rows: Rows) -> None:
+        """Try those of some rows of which nothing is known."""
+        unknown = candidates.unknown(rows)
+        if len(unknown):
+            table = self.handle.cluster.nodes
+            candidates.learn(dry_run(filters, table, unknown, priority=pod.priority, budgets=self._budgets))
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _nominate(self, pod: PodInfo, candidates: Candidates, row: int) -> PostFilterResult:
+        cluster = self.handle.cluster
+        node_name = cluster.nodes.names[row]
+        return PostFilterResult(
+            SUCCESS,
+            nominated_node_name=node_name,
+            victims=candidates.victims_on(row),
+            outranked=tuple(info for info in cluster.nominated_to(node_name) if info.priority < pod.priority),
+        )
+
+    def _no_candidates(self, diagnosis: Diagnosis, candidates: Candidates | None, potential: Rows) -> PostFilterResult:
+        tally = [] if candidates is None else list(candidates.tally(potential))
+        errors = [status.message for status, _ in tally if status.code is Code.ERROR]
+        if errors:
+            text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+            return PostFilterResult(Status.error(f"preemption: {text}"))
+        if len(potential) < diagnosis.total:
+            tally.append((_NOT_HELPFUL, diagnosis.total - len(potential)))
+        return PostFilterResult(_refused(fit_error(diagnosis.total, tally)), nominated_node_name="")
+
+
+def _enough(violating: NDArray[np.bool_], wanted: int, *, exhausted: bool) -> NDArray[np.bool_] | None:
+    """Which of the candidates found so far the search ends with, bool; None when it has to go on.
+
+    It ends with so many as are wanted if one of them violates no budget; those that violate one are kept up to that
+    number too.
+    """
+    so_far = np.arange(1, len(violating) + 1)
+    violating_so_far = np.cumsum(violating)
+    ends = np.flatnonzero((so_far >= wanted) & (violating_so_far < so_far))
+    if not len(ends) and not exhausted:
+        return None
+    last = ends[0] + 1 if len(ends) else len(violating)
+    return (so_far <= last) & (~violating | (violating_so_far <= wanted))
+
+
+class _Search:
+    """What is known about preempting for one shape of pods, and how long it holds."""
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._depends_on: tuple[tuple[Answers, ...], int] = ((), -1)
+        self.candidates: Candidates
+
+    def refresh(self, handle: Handle, filters: Filters, budgets_version: int) -> None:
+        """Forget what does not hold any more."""
+        staleness = filters.staleness
+        depends_on = (filters.active, budgets_version)
+        stale = None
+        if staleness is not None and depends_on == self._depends_on:
+            stale = self._memory.stale_rows(handle.cluster, staleness | _SPOILING)
+        if stale is None:
+            self.candidates = Candidates(handle.cluster.nodes)
+        else:
+            self.candidates.forget(stale)
+        self._depends_on = depends_on
+        self._memory.note(handle.cluster)
+
+
+def _refused(text: str) -> Status:
+    return Status.unschedulable(f"preemption: {text}")
+
+
+def _is_being_preempted(info: PodInfo) -> bool:
+    """Whether a pod is being deleted because a scheduler preempted it."""
+    target = next((c for c in info.status.conditions if c.type == "DisruptionTarget"), None)
+    return (
+        info.terminating and target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
+    )
