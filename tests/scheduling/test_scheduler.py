@@ -185,6 +185,46 @@ def test_a_pod_deleted_and_created_again_under_its_name_is_another_pod() -> None
     in_virtual_time(story, node("n"))
 
 
+def test_a_pod_of_higher_priority_takes_the_place_of_a_lower_one() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.settles()
+        assert [key for key, _ in world.cluster.bindings] == ["default/high"]
+        assert [p.metadata.name for p in world.cluster.pods()] == ["high"]
+        preempted = next(event for event in world.cluster.events if event.reason == "Preempted")
+        assert (preempted.regarding.name, preempted.note) == ("low", "Preempted by pod uid-default-high on node n")
+
+    in_virtual_time(story, node("n", cpu="4"), pod("low", cpu="3", node="n", priority=1))
+
+
+def test_preemption_spares_what_need_not_go() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("high", cpu="2", priority=100))
+        await world.settles()
+        assert {p.metadata.name for p in world.cluster.pods()} == {"high", "important", "small"}
+
+    in_virtual_time(
+        story,
+        node("n", cpu="5"),
+        pod("important", cpu="2", node="n", priority=50),
+        pod("small", cpu="1", node="n", priority=40),
+        pod("batch", cpu="2", node="n", priority=1),
+    )
+
+
+def test_a_waiting_victim_is_told_to_try_again_and_not_deleted() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("low", cpu="3", priority=1))
+        await world.settles()
+        assert world.scheduler.waiting.get("uid-default-low") is not None
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.passes(0.5)
+        assert {p.metadata.name for p in world.cluster.pods()} == {"low", "high"}
+        assert world.scheduler.waiting.get("uid-default-low") is None
+
+    in_virtual_time(story, node("n", cpu="4"), plugins=[HoldForTwoSeconds], profiles=[enabled("Hold")])
+
+
 class HoldForTwoSeconds(PermitPlugin):
     """Asks every pod to wait; nobody ever allows it."""
 

@@ -13,8 +13,18 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubestow.api.core import PodCondition
+from kubestow.cluster.pods import PodInfo
 
-__all__ = ["Clock", "ClusterAPI", "EventRecord", "ObjectReference", "PodStatusPatch", "Resource", "Subscriber"]
+__all__ = [
+    "Clock",
+    "ClusterAPI",
+    "EventRecord",
+    "ObjectReference",
+    "PodStatusPatch",
+    "Resource",
+    "Subscriber",
+    "reference",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,11 @@ class ObjectReference:
     uid: str
     api_version: str = "v1"
     resource_version: str = ""
+
+
+def reference(info: PodInfo) -> ObjectReference:
+    """Names a pod that is held."""
+    return ObjectReference("Pod", info.namespace, info.name, info.uid, resource_version=info.metadata.resource_version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, permit, re
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
 from kubestow.scheduling.event_handlers import EventHandlers
+from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.hints import QueueingHints
-from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
+from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
 from kubestow.scheduling.resources import WATCHED
 from kubestow.scheduling.status_writer import StatusWriter
@@ -63,22 +64,23 @@ class _Unobserved:
 class _Handle:
     """What plugins see of the scheduler."""
 
-    def __init__(self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI, random: Random) -> None:
+    def __init__(
+        self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI, random: Random, evictions: Evictions
+    ) -> None:
         self.cluster = cluster
         self.random = random
-        #: Pods whose evictions are being carried out, by uid.
-        self.preempting: set[str] = set()
         self._gates = gates
         self._api = api
+        self._evictions = evictions
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        return uid in self.preempting
+        return self._evictions.is_preempting(uid)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._api.bind(_reference(pod), node_name)
+        await self._api.bind(reference(pod), node_name)
 
 
 class Scheduler:
@@ -98,7 +100,17 @@ class Scheduler:
         gates = gates or config.FeatureGates()
         configuration = config.apply_ignored_resources(configuration)
         self.cluster = Cluster()
-        handle = _Handle(self.cluster, gates, api, random)
+        self.waiting = WaitingPods()
+        self._statuses = StatusWriter(api)
+        self._evictions = Evictions(
+            api,
+            statuses=self._statuses,
+            waiting=self.waiting,
+            clock=clock,
+            known=lambda uid: self.handlers.known(uid),
+            activate=lambda uid: self.queue.activate([uid]),
+        )
+        handle = _Handle(self.cluster, gates, api, random, self._evictions)
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
@@ -122,7 +134,6 @@ class Scheduler:
             max_backoff=configuration.pod_max_backoff_seconds,
             on_change=self._wake.set,
         )
-        self.waiting = WaitingPods()
         self.handlers = EventHandlers(
             self.cluster,
             self.queue,
@@ -131,7 +142,6 @@ class Scheduler:
             on_synced=self.synced.set,
         )
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
-        self._statuses = StatusWriter(api)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
 
@@ -162,6 +172,7 @@ class Scheduler:
             waiting.reject("", "the scheduler is shutting down")
         if self._bindings:
             await asyncio.wait(self._bindings)
+        await self._evictions.drain()
         await self._statuses.drain()
 
     async def _schedule_forever(self) -> None:
@@ -249,6 +260,16 @@ class Scheduler:
             pending=decision.pending,
             nomination=nomination,
         )
+        self._make_room(queued.info, decision)
+
+    def _make_room(self, info: PodInfo, decision: Decision) -> None:
+        """Carry out what PostFilter decided."""
+        result = decision.nomination
+        if result is None or not result.status.ok or not result.nominated_node_name:
+            return
+        for outranked in result.outranked:
+            self.cluster.drop_nomination(outranked.uid)
+        self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
 
     def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
         """A placement failed at Reserve, Permit or in the binding cycle.
@@ -295,7 +316,7 @@ class Scheduler:
         if nomination == info.status.nominated_node_name:
             nomination = None
         if condition is not None or nomination is not None:
-            self._statuses.patch(_reference(info), PodStatusPatch(condition, nomination))
+            self._statuses.patch(reference(info), PodStatusPatch(condition, nomination))
 
     def _condition(self, info: PodInfo, reason: str, message: str) -> PodCondition | None:
         current = next((c for c in info.status.conditions if c.type == "PodScheduled"), None)
@@ -314,7 +335,7 @@ class Scheduler:
     def _record(self, info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> None:
         self._api.record(
             EventRecord(
-                regarding=_reference(info),
+                regarding=reference(info),
                 reason=reason,
                 action=action,
                 note=note,
@@ -346,7 +367,7 @@ class Scheduler:
         if not flight.ok and flight.code is not Code.SKIP:
             return flight
         if flight.ok or reserved.waits:
-            self._statuses.patch(_reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
+            self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
         status = await self._permitted(reserved)
         if not status.ok:
             return status
@@ -414,7 +435,3 @@ def _dated(condition: PodCondition, since: str | None) -> PodCondition:
         observed_generation=condition.observed_generation,
         last_transition_time=since,
     )
-
-
-def _reference(info: PodInfo) -> ObjectReference:
-    return ObjectReference("Pod", info.namespace, info.name, info.uid, resource_version=info.metadata.resource_version)

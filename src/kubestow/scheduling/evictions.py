@@ -1,0 +1,133 @@
+"""Evictions: what preemption decided, carried out in the background (reference 9.6).
+
+While a pod's victims are being evicted the pod is gated at PreEnqueue; the deletion of the last victim is the event
+that brings it back. All victims but the last are evicted together and the last only if that went well, so that the room
+is complete when the pod returns. A victim that only waits for permission is not deleted: it is told to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from kubestow.api.core import PodCondition
+from kubestow.cluster.pods import PodInfo
+from kubestow.errors import APIError
+from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.status_writer import StatusWriter
+from kubestow.scheduling.waiting import WaitingPods
+
+__all__ = ["Evictions"]
+
+_log = logging.getLogger(__name__)
+
+_PLUGIN = "DefaultPreemption"
+
+
+class Evictions:
+    """Evicts victims and clears the nominations of pods that were outranked.
+
+    ``known`` gives a pod's last state as the API server told it; ``activate`` brings a preemptor back to the queue when
+    its evictions failed.
+    """
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        *,
+        statuses: StatusWriter,
+        waiting: WaitingPods,
+        clock: Clock,
+        known: Callable[[str], PodInfo | None],
+        activate: Callable[[str], None],
+    ) -> None:
+        self._api = api
+        self._statuses = statuses
+        self._waiting = waiting
+        self._clock = clock
+        self._known = known
+        self._activate = activate
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Preemptors whose evictions are under way, each with its last victim once only that one is left.
+        self._preempting: dict[str, str | None] = {}
+
+    def is_preempting(self, uid: str) -> bool:
+        """Whether a pod's evictions are still being carried out."""
+        if uid not in self._preempting:
+            return False
+        last = self._preempting[uid]
+        if last is None:
+            return True
+        victim = self._known(last)
+        return victim is not None and not victim.terminating
+
+    def start(
+        self, preemptor: PodInfo, node_name: str, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]
+    ) -> None:
+        """Begin to make room for a pod. Victims that are being deleted already are left alone."""
+        live = [victim for victim in victims if not victim.terminating]
+        if not live:
+            return
+        self._preempting[preemptor.uid] = None
+        task = asyncio.create_task(self._make_room(preemptor, node_name, live, outranked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait until everything begun has been carried out."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _make_room(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]
+    ) -> None:
+        for pod in outranked:
+            self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
+        try:
+            *others, last = victims
+            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
+            self._preempting[preemptor.uid] = last.uid
+            await self._evict(last, preemptor, node_name)
+        except Exception as error:  # whatever it is, the pod must not stay gated
+            _log.warning("cannot make room for pod %s on node %s: %s", preemptor.key, node_name, error)
+            del self._preempting[preemptor.uid]
+            self._activate(preemptor.uid)
+        else:
+            del self._preempting[preemptor.uid]
+
+    async def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str) -> None:
+        waiting = self._waiting.get(victim.uid)
+        if waiting is not None and waiting.preempt(_PLUGIN, "preempted"):
+            self._record(victim, preemptor, node_name, " (in kube-scheduler memory).")
+            return
+        named = reference(victim)
+        try:
+            await self._api.patch_pod_status(named, PodStatusPatch(condition=self._disruption(preemptor)))
+            await self._api.delete_pod(named)
+        except APIError as error:
+            if error.code == 404:
+                return  # gone by itself
+            raise
+        self._record(victim, preemptor, node_name, "")
+
+    def _disruption(self, preemptor: PodInfo) -> PodCondition:
+        return PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason="PreemptionByScheduler",
+            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            last_transition_time=self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+
+    def _record(self, victim: PodInfo, preemptor: PodInfo, node_name: str, where: str) -> None:
+        self._api.record(
+            EventRecord(
+                regarding=reference(victim),
+                related=reference(preemptor),
+                reason="Preempted",
+                action="Preempting",
+                note=f"Preempted by pod {preemptor.uid} on node {node_name}{where}",
+                reporting_controller=preemptor.spec.scheduler_name,
+            )
+        )
