@@ -79,6 +79,8 @@ class Collection:
         self._wakers: list[Callable[[], None]] = []
         #: The newest version that the history has forgotten; it is complete for every later one.
         self.floor = 0
+        #: The version of the last change to this resource.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -142,6 +144,7 @@ class Collection:
                 self._unsorted = True
             self._objects[key] = event.object
         self._events.append(event)
+        self.version = event.version
         if len(self._events) >= 2 * self._capacity:
             self._forget()
         if self._wakers:
