@@ -168,6 +168,12 @@ class Cursor:
         #: The version of the last event taken.
         self.version = version
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there is anything to take: events, or the news that some were lost."""
+        collection = self._collection
+        return self._position < collection._dropped + len(collection._events)
+
     def take(self, limit: int | None = None) -> list[Event]:
         """The events since the last call, at most ``limit``. Raises Expired when some were dropped before they were read."""
         collection = self._collection
@@ -200,6 +206,10 @@ class Store:
         if found is None:
             found = self._collections[resource] = Collection(history=self._history)
         return found
+
+    def counts(self) -> dict[str, int]:
+        """The number of objects of each resource."""
+        return {resource: len(collection) for resource, collection in self._collections.items()}
 
     def put(self, resource: str, stored: Stored) -> Event:
         """Create or replace an object. ``stored.version`` must be :attr:`upcoming`."""
