@@ -246,7 +246,7 @@ class Kubelets:
         now = self._registry.now()
         status = pod["status"]
         status["phase"] = "Running"
-        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"):
             set_condition(status, {"type": type_, "status": "True"}, now)
         host = self._host_address(pod["spec"]["nodeName"])
         status["hostIP"], status["hostIPs"] = host, [{"ip": host}]

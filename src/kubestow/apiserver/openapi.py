@@ -8,6 +8,7 @@ the parameters it takes.
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,7 @@ Document = dict[str, Any]
 _REFERENCE = "#/components/schemas/"
 _META = frozenset({"ObjectMeta", "ListMeta", "OwnerReference", "ManagedFieldsEntry", "LabelSelector"})
 _META |= {"LabelSelectorRequirement", "Condition", "DeleteOptions", "Preconditions", "Status"}
+_WORD = re.compile(r"[A-Z][a-z]*\d*[a-z]*\d*")
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 _ACTIONS = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delete": "delete"}
@@ -186,12 +188,15 @@ def _gvk(kind: Kind) -> Document:
 
 
 def _schema_name(struct: Struct, kind: Kind | None = None) -> str:
+    """``io.k8s.api.core.v1.Event``; clients show what follows the last dot."""
     if struct.open:
-        owner = kind.resource if kind is not None else "object"
-        return f"{'.'.join(reversed(owner.partition('.')[2].split('.')))}.{kind.version}.{kind.name}" if kind else owner
+        if kind is None:
+            return "object"
+        return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.name}"
     if struct.name in _META:
         return f"io.k8s.apimachinery.pkg.apis.meta.v1.{struct.name}"
-    return f"io.k8s.api.{struct.model}"
+    scope = ".".join(part.lower() for part in _WORD.findall(struct.model.removesuffix(struct.name)))
+    return f"io.k8s.api.{scope}.{struct.name}"
 
 
 def _described(struct: Struct) -> str:

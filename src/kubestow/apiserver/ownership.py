@@ -114,7 +114,7 @@ def apply(live: Object | None, config: Object, struct: Struct, manager: Manager,
     if mine is not None:
         # What an applier no longer says, and nobody else owns, goes.
         for path in _leaves_first(mine.get("fieldsV1") or {}):
-            if not _contains(wanted, path) and not any(_owns_below(other.get("fieldsV1") or {}, path) for other in others):
+            if not any(_owns_below(fields, path) for fields in (wanted, *(other.get("fieldsV1") or {} for other in others))):
                 applied = _pruned(applied, path, struct)
     changes = _Changes()
     _compare_objects(live, applied, struct, changes)
