@@ -64,7 +64,9 @@ def pod(number: int) -> bytes:
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     containers = [{"name": "c", "image": "registry.k8s.io/pause:3.10.1", "resources": resources}]
     metadata = {"name": f"pod-{number:06d}", "labels": {"app": f"app-{number % 50}"}}
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+    return msgspec.json.encode(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+    )
 
 
 async def in_parallel(count: int, act: Callable[[int], Awaitable[None]]) -> None:
@@ -95,7 +97,12 @@ async def creates_and_binds(session: aiohttp.ClientSession, server: ServerProces
 
     async def bind(number: int) -> None:
         name = f"pod-{number:06d}"
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "n"}}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": "n"},
+        }
         data = msgspec.json.encode(binding)
         async with session.post(f"{path}/{name}/binding", data=data, headers=HEADERS) as response:
             assert response.status == 201, await response.text()
@@ -119,7 +126,9 @@ async def list_all(session: aiohttp.ClientSession, server: ServerProcess, pods: 
         print(f"{name:<28} {took:>9.2f} s    cpu {server.cpu() - cpu:.2f} s, {size / 1e6:.0f} MB")
 
 
-async def watches(session: aiohttp.ClientSession, server: ServerProcess, watchers: int, events: int, per_second: int) -> None:
+async def watches(
+    session: aiohttp.ClientSession, server: ServerProcess, watchers: int, events: int, per_second: int
+) -> None:
     """Patches one node ``events`` times at a steady rate; every watcher counts what reaches it."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}
     path = f"{server.url}/api/v1/nodes"

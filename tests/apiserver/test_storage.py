@@ -61,14 +61,14 @@ class StoreMachine(RuleBasedStateMachine):
         version = max(self.store.version - back, 0)
         expected = sorted(item for item in self.states[version].items() if item[0].startswith(prefix))
         try:
-            assert self.pods.list_at(version, prefix) == [stored for _, stored in expected]
+            assert self.pods.snapshot_at(version, prefix) == [stored for _, stored in expected]
         except Expired:
             assert version < self.pods.floor
 
     @invariant()
     def lists_are_the_newest_state(self) -> None:
-        assert {stored.key: stored for stored in self.pods.list()} == self._now()
-        assert [stored.key for stored in self.pods.list("b/")] == sorted(k for k in self._now() if k.startswith("b/"))
+        assert {stored.key: stored for stored in self.pods.snapshot()} == self._now()
+        assert [stored.key for stored in self.pods.snapshot("b/")] == sorted(k for k in self._now() if k.startswith("b/"))
 
     @rule(watcher=watchers)
     def seen_is_a_gapless_stretch_of_the_log(self, watcher: Watcher) -> None:

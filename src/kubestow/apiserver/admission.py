@@ -38,6 +38,8 @@ class Admission:
         if kind.storage == "pods":
             self._resolve_priority(kind, new)
             _add_tolerations(new["spec"])
+            if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
+                new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
         elif kind.storage == "persistentvolumeclaims":
             self._choose_storage_class(new["spec"])
 
@@ -127,5 +129,5 @@ class _Decoded:
     def by_name(self) -> dict[str, dict[str, Any]]:
         if self._version != self._collection.version:
             self._version = self._collection.version
-            self._objects = {stored.name: msgspec.json.decode(stored.data) for stored in self._collection.list()}
+            self._objects = {stored.name: msgspec.json.decode(stored.data) for stored in self._collection.snapshot()}
         return self._objects

@@ -105,7 +105,9 @@ class API:
         path = request.path.rstrip("/") or "/"
         if path.startswith("/openapi/v3"):
             return self._openapi.answer(request, path)
-        found = discovery.answer(request, path, self._registry.catalog) or health.answer(request, path, self._registry.store)
+        found = discovery.answer(request, path, self._registry.catalog) or health.answer(
+            request, path, self._registry.store
+        )
         if found is None:
             return Answer.text("404 page not found\n", 404)
         return found

@@ -105,7 +105,12 @@ def selector_text(selector: Object | None) -> str:
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for requirement in selector.get("matchExpressions") or ():
         key, operator, values = requirement["key"], requirement["operator"], ",".join(requirement.get("values") or ())
-        form = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key, "DoesNotExist": f"!{key}"}
+        form = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
         terms.append(form.get(operator, key))
     return _listed(terms)
 
@@ -158,7 +163,8 @@ def _pod(pod: Object, now: datetime) -> list[Any]:
     word, ready, total, restarts = pod_status(pod)
     gates = spec.get("readinessGates") or ()
     passed = sum(
-        any(c["type"] == gate["conditionType"] and c["status"] == "True" for c in status.get("conditions") or ()) for gate in gates
+        any(c["type"] == gate["conditionType"] and c["status"] == "True" for c in status.get("conditions") or ())
+        for gate in gates
     )
     return [
         _name(pod),
@@ -211,7 +217,11 @@ def _event(event: Object, now: datetime) -> list[Any]:
     series = event.get("series") or {}
     first = event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp") or event.get("eventTime")
     last = event.get("lastTimestamp") or event.get("deprecatedLastTimestamp") or series.get("lastObservedTime") or first
-    shown = f"{subject.get('kind', '').lower()}/{subject['name']}" if subject.get("name") else subject.get("kind", "").lower()
+    shown = (
+        f"{subject.get('kind', '').lower()}/{subject['name']}"
+        if subject.get("name")
+        else subject.get("kind", "").lower()
+    )
     return [
         age(last, now),
         event.get("type", ""),
@@ -240,7 +250,11 @@ def _deployment(new: Object, now: datetime) -> list[Any]:
 def _replica_set(new: Object, now: datetime) -> list[Any]:
     spec, status = new["spec"], new.get("status", {})
     selector = spec.get("selector")
-    shown = selector_text(selector) if selector is None or "matchLabels" in selector or "matchExpressions" in selector else _labels(selector)
+    shown = (
+        selector_text(selector)
+        if selector is None or "matchLabels" in selector or "matchExpressions" in selector
+        else _labels(selector)
+    )
     counts = [spec.get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
     return [_name(new), *counts, _born(new, now), *_template_cells(spec), shown]
 
@@ -253,7 +267,13 @@ def _stateful_set(new: Object, now: datetime) -> list[Any]:
 
 def _daemon_set(new: Object, now: datetime) -> list[Any]:
     spec, status = new["spec"], new.get("status", {})
-    fields = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
+    fields = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    )
     selector = _labels(spec.get("template", {}).get("spec", {}).get("nodeSelector"))
     counts = [status.get(field, 0) for field in fields]
     return [_name(new), *counts, selector, _born(new, now), *_template_cells(spec), selector_text(spec.get("selector"))]
@@ -265,14 +285,30 @@ def _job(new: Object, now: datetime) -> list[Any]:
     parallel = spec.get("parallelism", 1)
     goal = str(wanted) if wanted is not None else f"1 of {parallel}" if parallel > 1 else "1"
     conditions = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
-    word = "Complete" if "Complete" in conditions else "Failed" if "Failed" in conditions else "Suspended" if "Suspended" in conditions else "Running"
+    word = (
+        "Complete"
+        if "Complete" in conditions
+        else "Failed"
+        if "Failed" in conditions
+        else "Suspended"
+        if "Suspended" in conditions
+        else "Running"
+    )
     begun, ended = status.get("startTime"), status.get("completionTime")
     took = ""
     if begun:
         end = datetime.fromisoformat(ended) if ended else now
         took = duration((end - datetime.fromisoformat(begun)).total_seconds())
     progress = f"{status.get('succeeded', 0)}/{goal}"
-    return [_name(new), word, progress, took, _born(new, now), *_template_cells(spec), selector_text(spec.get("selector"))]
+    return [
+        _name(new),
+        word,
+        progress,
+        took,
+        _born(new, now),
+        *_template_cells(spec),
+        selector_text(spec.get("selector")),
+    ]
 
 
 def _cron_job(new: Object, now: datetime) -> list[Any]:
@@ -299,7 +335,9 @@ def _service(new: Object, now: datetime) -> list[Any]:
     else:
         external = _listed(outside)
     ports = _listed(
-        f"{port['port']}:{port['nodePort']}/{port.get('protocol')}" if port.get("nodePort") else f"{port['port']}/{port.get('protocol')}"
+        f"{port['port']}:{port['nodePort']}/{port.get('protocol')}"
+        if port.get("nodePort")
+        else f"{port['port']}/{port.get('protocol')}"
         for port in spec.get("ports") or ()
     )
     address = spec.get("clusterIP") or NONE
@@ -436,7 +474,8 @@ _TEMPLATE = ("!Containers", "!Images", "!Selector")
 LAYOUTS: dict[str, Layout] = {
     "configmaps": Layout(_columns("Name", "Data", "Age"), _data),
     "cronjobs.batch": Layout(
-        _columns("Name", "Schedule", "Timezone", "Suspend", ("Active", "integer"), "Last Schedule", "Age", *_TEMPLATE), _cron_job
+        _columns("Name", "Schedule", "Timezone", "Suspend", ("Active", "integer"), "Last Schedule", "Age", *_TEMPLATE),
+        _cron_job,
     ),
     "csinodes.storage.k8s.io": Layout(_columns("Name", ("Drivers", "integer"), "Age"), _node_drivers),
     "daemonsets.apps": Layout(
@@ -453,7 +492,16 @@ LAYOUTS: dict[str, Layout] = {
     "deviceclasses.resource.k8s.io": Layout(_columns("Name", "Age"), _simple()),
     "events": Layout(
         _columns(
-            "Last Seen", "Type", "Reason", "Object", "!Subobject", "!Source", "Message", "!First Seen", "!Count", "!Name"
+            "Last Seen",
+            "Type",
+            "Reason",
+            "Object",
+            "!Subobject",
+            "!Source",
+            "Message",
+            "!First Seen",
+            "!Count",
+            "!Name",
         ),
         _event,
     ),
@@ -509,27 +557,30 @@ LAYOUTS: dict[str, Layout] = {
         _columns("Name", "Min Available", "Max Unavailable", ("Allowed Disruptions", "integer"), "Age"), _budget
     ),
     "pods": Layout(
-        _columns("Name", "Ready", "Status", "Restarts", "Age", "!IP", "!Node", "!Nominated Node", "!Readiness Gates"), _pod
+        _columns("Name", "Ready", "Status", "Restarts", "Age", "!IP", "!Node", "!Nominated Node", "!Readiness Gates"),
+        _pod,
     ),
     "priorityclasses.scheduling.k8s.io": Layout(
-        _columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"), _priority_class
+        _columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"),
+        _priority_class,
     ),
     "replicasets.apps": Layout(
-        _columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE), _replica_set
+        _columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE),
+        _replica_set,
     ),
     "replicationcontrollers": Layout(
-        _columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE), _replica_set
+        _columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE),
+        _replica_set,
     ),
     "resourceclaims.resource.k8s.io": Layout(_columns("Name", "State", "Age"), _claim_state),
     "resourceclaimtemplates.resource.k8s.io": Layout(_columns("Name", "Age"), _simple()),
     "resourceslices.resource.k8s.io": Layout(_columns("Name", "Node", "Driver", "Pool", "Age"), _slice),
     "secrets": Layout(_columns("Name", "Type", "Data", "Age"), _secret),
     "serviceaccounts": Layout(_columns("Name", "Secrets", "Age"), _account),
-    "services": Layout(
-        _columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "!Selector"), _service
-    ),
+    "services": Layout(_columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "!Selector"), _service),
     "statefulsets.apps": Layout(_columns("Name", "Ready", "Age", "!Containers", "!Images"), _stateful_set),
     "storageclasses.storage.k8s.io": Layout(
-        _columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), _storage_class
+        _columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),
+        _storage_class,
     ),
 }

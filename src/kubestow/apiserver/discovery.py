@@ -44,7 +44,9 @@ def answer(request: Request, path: str, catalog: Catalog) -> Answer | None:
     groups = {group: versions for group, versions in catalog.groups().items() if group}
     if len(parts) == 1:
         if _wants_aggregated(request):
-            return _aggregated(request, [_group_discovery(group, versions, catalog) for group, versions in groups.items()])
+            return _aggregated(
+                request, [_group_discovery(group, versions, catalog) for group, versions in groups.items()]
+            )
         made = [_group(group, versions) for group, versions in groups.items()]
         return Answer.json({"kind": "APIGroupList", "apiVersion": "v1", "groups": made})
     group = parts[1]
@@ -139,7 +141,8 @@ def _group_discovery(group: str, versions: list[str], catalog: Catalog) -> Docum
         {
             "version": version,
             "resources": [
-                _resource_discovery(kind) for kind in sorted(catalog.served(group, version), key=lambda kind: kind.plural)
+                _resource_discovery(kind)
+                for kind in sorted(catalog.served(group, version), key=lambda kind: kind.plural)
             ],
             "freshness": "Current",
         }
@@ -168,5 +171,3 @@ def _resource_discovery(kind: Kind) -> Document:
     if below:
         entry["subresources"] = below
     return entry
-
-

@@ -89,9 +89,9 @@ class Kubelets:
         store = self._registry.store
         nodes, pods = store.collection("nodes"), store.collection("pods")
         node_cursor, pod_cursor = nodes.cursor(store.version), pods.cursor(store.version)
-        for stored in nodes.list():
+        for stored in nodes.snapshot():
             self._observe_node(stored)
-        for stored in pods.list():
+        for stored in pods.snapshot():
             self._observe_pod(stored)
         while True:
             for event in node_cursor.take():
@@ -161,7 +161,14 @@ class Kubelets:
             return False
         now = self._registry.now()
         made = [
-            {"type": type_, "status": "False", "lastHeartbeatTime": now, "lastTransitionTime": now, "reason": reason, "message": message}
+            {
+                "type": type_,
+                "status": "False",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+                "reason": reason,
+                "message": message,
+            }
             for type_, reason, message in _PRESSURES
             if type_ not in conditions
         ]
@@ -186,7 +193,7 @@ class Kubelets:
 
     def _observe_pods_of(self, node: str) -> None:
         """A node has come: whatever is bound to it already starts now."""
-        for stored in self._registry.store.collection("pods").list():
+        for stored in self._registry.store.collection("pods").snapshot():
             if stored.fields[0] == node:
                 self._observe_pod(stored)
 
@@ -254,7 +261,8 @@ class Kubelets:
         status["podIP"], status["podIPs"] = address, [{"ip": address}]
         status["startTime"] = now
         status["containerStatuses"] = [
-            _container_status(container, {"running": {"startedAt": now}}, running=True) for container in pod["spec"]["containers"]
+            _container_status(container, {"running": {"startedAt": now}}, running=True)
+            for container in pod["spec"]["containers"]
         ]
         self._registry.commit(self._pods, pod)
 

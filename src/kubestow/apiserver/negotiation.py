@@ -16,6 +16,8 @@ __all__ = ["Form", "Representation", "accepted", "decode"]
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _EVERY_OFFER = f"{_OFFERED}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 _JSON, _YAML = "application/json", "application/yaml"
+#: Collections inside one another that a YAML body may have.
+_MAX_DEPTH = 200
 
 
 class Form(Enum):
@@ -92,25 +94,38 @@ def _decode_json(body: bytes, expected: str) -> Any:
 
 def _decode_yaml(body: bytes, expected: str) -> Any:
     try:
+        _check_structure(body)
         value = yaml.load(body, Loader=_Loader)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, ValueError) as error:
+        # By way of JSON, keys become strings and what JSON cannot say is found out.
+        return {} if value is None else msgspec.json.decode(msgspec.json.encode(value))
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise _unrecognized(expected, f"yaml: {problem}", body) from None
-    return {} if value is None else value
+
+
+def _check_structure(body: bytes) -> None:
+    """Refuse what a small body could do great harm with: aliases that multiply, nesting without end."""
+    if body.count(b"[") + body.count(b"{") + body.count(b"- ") < _MAX_DEPTH and not (b"&" in body and b"*" in body):
+        return
+    depth = 0
+    for event in yaml.parse(body, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not supported")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise yaml.YAMLError("exceeded max depth")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: a timestamp is a string; anchors, which can blow up a small body, are refused."""
+    """YAML as Kubernetes reads it: a timestamp is a string."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not supported")
-        return super().compose_node(parent, index)
 
 
 def _unrecognized(expected: str, problem: str, body: bytes) -> statuses.Failure:

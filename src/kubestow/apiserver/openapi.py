@@ -56,7 +56,9 @@ class OpenAPI:
 
     @cached_property
     def _index(self) -> dict[str, Document]:
-        names = [_document_name(group, version) for group, versions in self._catalog.groups().items() for version in versions]
+        names = [
+            _document_name(group, version) for group, versions in self._catalog.groups().items() for version in versions
+        ]
         return {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={self._hash}"} for name in sorted(names)}
 
     @cached_property
@@ -104,7 +106,10 @@ class _Document:
     def _schema(self, struct: Struct, kind: Kind | None = None) -> Document:
         properties: Document = {}
         if kind is not None:
-            properties["apiVersion"] = {"type": "string", "description": "The version of this representation of an object."}
+            properties["apiVersion"] = {
+                "type": "string",
+                "description": "The version of this representation of an object.",
+            }
             properties["kind"] = {"type": "string", "description": "The resource this object represents."}
         for field in struct.fields.values():
             properties[field.name] = self._property(field)
@@ -116,14 +121,14 @@ class _Document:
         return schema
 
     def _property(self, field: Field) -> Document:
-        made = self._reference(field.type)
+        made = self._reference(field.type_)
         if "$ref" in made:
             made = {"allOf": [made], "default": {}}
         if field.description:
             made["description"] = field.description
-        if isinstance(field.type, ListOf):
+        if isinstance(field.type_, ListOf):
             made |= _list_extensions(field)
-        elif isinstance(field.type, MapOf) and field.atomic:
+        elif isinstance(field.type_, MapOf) and field.atomic:
             made["x-kubernetes-map-type"] = "atomic"
         return made
 
@@ -218,5 +223,3 @@ def _list_extensions(field: Field) -> Document:
         strategy = "merge,retainKeys" if merge.retain_keys else "merge"
         made |= {"x-kubernetes-patch-merge-key": merge.patch_key, "x-kubernetes-patch-strategy": strategy}
     return made
-
-

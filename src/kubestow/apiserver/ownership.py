@@ -47,7 +47,10 @@ class Manager:
     @classmethod
     def of(cls, entry: Object) -> Manager:
         return cls(
-            entry.get("manager", ""), entry.get("operation", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
         )
 
     def entry(self, fields: Fields, time: str) -> Object:
@@ -114,7 +117,9 @@ def apply(live: Object | None, config: Object, struct: Struct, manager: Manager,
     if mine is not None:
         # What an applier no longer says, and nobody else owns, goes.
         for path in _leaves_first(mine.get("fieldsV1") or {}):
-            if not any(_owns_below(fields, path) for fields in (wanted, *(other.get("fieldsV1") or {} for other in others))):
+            if not any(
+                _owns_below(fields, path) for fields in (wanted, *(other.get("fieldsV1") or {} for other in others))
+            ):
                 applied = _pruned(applied, path, struct)
     changes = _Changes()
     _compare_objects(live, applied, struct, changes)
@@ -169,7 +174,7 @@ def _shown(path: Path) -> str:
 def _child(struct: Type, key: str) -> tuple[Type, Field | None]:
     if isinstance(struct, Struct):
         found = struct.fields.get(key)
-        return (ANYTHING, None) if found is None else (found.type, found)
+        return (ANYTHING, None) if found is None else (found.type_, found)
     return (struct.item, None) if isinstance(struct, MapOf) else (ANYTHING, None)
 
 
@@ -205,31 +210,27 @@ def _key_step(item: Any, keys: tuple[str, ...]) -> str:
 
 
 def _created(new: Object, struct: Struct) -> Fields:
-    fields: Fields = {}
-    for key, value in new.items():
-        if key in _UNOWNED:
-            continue
-        type_, field_ = _child(struct, key)
-        if key == "metadata":
-            value = {name: part for name, part in value.items() if name not in _UNOWNED_METADATA}
-        if isinstance(value, dict) and isinstance(type_, Struct):
-            below = _below_required(value, type_)
-            if below:
-                fields[f"f:{key}"] = below
-        else:
-            fields[f"f:{key}"] = _added(value, type_, field_)
-    return fields
+    owned = {key: value for key, value in new.items() if key not in _UNOWNED}
+    owned["metadata"] = _owned_metadata(new["metadata"])
+    return _set_in_empty(owned, struct, top=True)
 
 
-def _below_required(value: Object, struct: Struct) -> Fields:
-    """What a creation owns of a struct that exists even when empty: required lists and structs are not themselves owned."""
+def _set_in_empty(value: Object, struct: Struct, *, top: bool = False) -> Fields:
+    """What is owned of a struct that was there when it was empty: what is in it now, but not what was in it then."""
     fields: Fields = {}
     for key, item in value.items():
         type_, field_ = _child(struct, key)
-        tree = _added(item, type_, field_)
-        if field_ is not None and field_.required and tree:
-            tree.pop(".", None)
-        fields[f"f:{key}"] = tree
+        present = field_ is not None and (field_.present or (top and key in ("metadata", "spec", "status")))
+        if not present:
+            fields[f"f:{key}"] = _added(item, type_, field_)
+        elif item and isinstance(type_, Struct) and _granular(item, type_, field_):
+            below = _set_in_empty(item, type_)
+            if below:
+                fields[f"f:{key}"] = below
+        elif item:
+            below = _added(item, type_, field_)
+            below.pop(".", None)
+            fields[f"f:{key}"] = below
     return fields
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.schema import Field, ListOf, MapOf, Struct, Type
-from kubestow.apiserver.schema.annotations import Merge
+from kubestow.apiserver.schema.conventions import Merge
 from kubestow.apiserver.schema.types import ANYTHING
 
 __all__ = ["json_patch", "merge_patch", "strategic_merge"]
@@ -225,4 +225,4 @@ def _child(struct: Type, key: str) -> Type:
     if isinstance(struct, MapOf):
         return struct.item
     field = _field(struct, key)
-    return field.type if field is not None else ANYTHING
+    return field.type_ if field is not None else ANYTHING

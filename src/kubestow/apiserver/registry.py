@@ -146,7 +146,10 @@ class Registry:
         stored = self.get(kind, namespace, name)
         old = kind.decode(stored)
         new = change(old)
+        settled = new["metadata"].get("managedFields") if owned else None
         self._restore(kind, new, old, stored, subresource)
+        if settled:
+            new["metadata"]["managedFields"] = settled
         kind.strategy.default(new)
         if new == old:
             return stored
@@ -179,6 +182,8 @@ class Registry:
                 identity[field] = before[field]
         identity["resourceVersion"] = before["resourceVersion"]
         if subresource == "status":
+            if "managedFields" in before:
+                identity["managedFields"] = before["managedFields"]
             status = new.get("status")
             for field in [field for field in new if field not in ("metadata", "status")]:
                 del new[field]

@@ -128,7 +128,11 @@ def _requirement(tokens: _Tokens) -> Requirement:
         return lambda labels: labels.get(key) != value
     if operator in ("in", "notin"):
         values = _values(tokens)
-        return (lambda labels: labels.get(key) in values) if operator == "in" else (lambda labels: labels.get(key) not in values)
+        return (
+            (lambda labels: labels.get(key) in values)
+            if operator == "in"
+            else (lambda labels: labels.get(key) not in values)
+        )
     if operator in ("<", ">"):
         return _comparison(key, operator, _value(tokens))
     raise InvalidSelector(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")

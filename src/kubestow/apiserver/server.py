@@ -92,7 +92,9 @@ class Server:
         except OSError as error:
             await runner.cleanup()
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"{self.host}:{self.port} is in use by another process; choose another --port") from None
+                raise AddressInUse(
+                    f"{self.host}:{self.port} is in use by another process; choose another --port"
+                ) from None
             raise
         self._runner = runner
         self.port = runner.addresses[0][1]

@@ -117,7 +117,9 @@ def already_exists(kind: Kind, name: str) -> Failure:
 
 
 def generate_name_conflict(kind: Kind, name: str) -> Failure:
-    message = f'{kind.resource} "{name}" already exists, the server was not able to generate a unique name for the object'
+    message = (
+        f'{kind.resource} "{name}" already exists, the server was not able to generate a unique name for the object'
+    )
     return Failure(409, "AlreadyExists", message, details=details(kind, name), retry_after=1)
 
 
@@ -157,9 +159,7 @@ def invalid(kind_name: str, name: str, causes: Sequence[Cause], *, group: str = 
         about["group"] = group
     about["kind"] = kind_name.partition(".")[0] if group else kind_name
     if causes:
-        about["causes"] = [
-            {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
-        ]
+        about["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
     subject = kind_name if not group or "." in kind_name else f"{kind_name}.{group}"
     return Failure(422, "Invalid", f'{subject} "{name}" is invalid: {problems}', details=about)
 

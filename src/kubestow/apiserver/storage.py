@@ -88,7 +88,7 @@ class Collection:
     def get(self, key: str) -> Stored | None:
         return self._objects.get(key)
 
-    def list(self, prefix: str = "") -> list[Stored]:
+    def snapshot(self, prefix: str = "") -> list[Stored]:
         """All objects whose key begins with ``prefix``, by key."""
         keys = self._sorted_keys()
         if prefix:
@@ -96,7 +96,7 @@ class Collection:
         objects = self._objects
         return [objects[key] for key in keys]
 
-    def list_at(self, version: int, prefix: str = "") -> list[Stored]:
+    def snapshot_at(self, version: int, prefix: str = "") -> list[Stored]:
         """The objects as they were at ``version``. Raises Expired when the history does not reach back that far."""
         if version < self.floor:
             raise Expired(version, self.floor)
@@ -105,8 +105,8 @@ class Collection:
             if event.object.key.startswith(prefix):
                 undone[event.object.key] = event.previous
         if not undone:
-            return self.list(prefix)
-        kept = [stored for stored in self.list(prefix) if stored.key not in undone]
+            return self.snapshot(prefix)
+        kept = [stored for stored in self.snapshot(prefix) if stored.key not in undone]
         kept.extend(stored for stored in undone.values() if stored is not None)
         kept.sort(key=lambda stored: stored.key)
         return kept

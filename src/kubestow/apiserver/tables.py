@@ -35,7 +35,7 @@ def table(
         elif include == "Object":
             row["object"] = msgspec.Raw(kind.encode(stored))
         rows.append(row)
-    definitions = [_definition(kind, column) for column in layout.columns] if columns else None
+    definitions = [_definition(column) for column in layout.columns] if columns else None
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -49,11 +49,11 @@ def _layout(kind: Kind) -> columns.Layout:
     return columns.LAYOUTS.get(kind.storage, columns.DEFAULT)
 
 
-def _definition(kind: Kind, column: columns.Column) -> Object:
+def _definition(column: columns.Column) -> Object:
     return {
         "name": column.name,
         "type": column.type,
-        "format": "name" if column.name == "Name" and column is _layout(kind).columns[0] else "",
+        "format": "name" if column.name == "Name" else "",
         "description": column.description,
         "priority": column.priority,
     }

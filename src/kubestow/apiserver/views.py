@@ -37,7 +37,9 @@ _METADATA = msgspec.json.Decoder(_Metadata)
 class View:
     """How objects of one kind are shown in one representation. ``include_object`` is the parameter for table rows."""
 
-    def __init__(self, kind: Kind, representation: Representation, *, include_object: str = "", now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, kind: Kind, representation: Representation, *, include_object: str = "", now: Callable[[], datetime]
+    ) -> None:
         self.kind, self.form, self._is_yaml = kind, representation.form, representation.is_yaml
         self._include, self._now = include_object or "Metadata", now
 
@@ -58,7 +60,9 @@ class View:
         if self.form is Form.TABLE:
             return self._answer(self._table(objects, list_metadata), 200, None)
         if self.form is Form.METADATA:
-            head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%s,"items":[' % metadata
+            head = (
+                b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%s,"items":[' % metadata
+            )
             parts = _joined(head, (self.object(stored) for stored in objects))
         else:
             named = (self.kind.name.encode(), self.kind.api_version.encode(), metadata)
@@ -94,12 +98,26 @@ class View:
 
     def _answer(self, body: bytes, status: int, headers: dict[str, str] | None) -> Answer:
         if self._is_yaml:
-            text = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+            text = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=2**20)
             return Answer(status, text.encode(), _YAML, headers or {})
         return Answer(status, body + b"\n", headers=headers or {})
 
 
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """YAML as Kubernetes writes it: no aliases, and what needs quotes has double ones."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    tag = "tag:yaml.org,2002:str"
+    plain = dumper.resolve(yaml.ScalarNode, text, (True, False)) == tag
+    style = "|" if "\n" in text else None if plain and text else '"'
+    return dumper.represent_scalar(tag, text, style=style)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def _joined(head: bytes, items: Iterator[bytes]) -> Iterator[bytes]:

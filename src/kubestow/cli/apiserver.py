@@ -18,9 +18,13 @@ __all__ = ["apiserver"]
 
 
 @click.command()
-@click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option(
+    "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--nodes", default=0, show_default=True, type=click.IntRange(0, 100_000), help="Simulated nodes to start with.")
+@click.option(
+    "--nodes", default=0, show_default=True, type=click.IntRange(0, 100_000), help="Simulated nodes to start with."
+)
 @click.option(
     "--simulate/--no-simulate", default=True, show_default=True, help="Whether nodes run the pods bound to them."
 )

@@ -24,14 +24,23 @@ _POD_FIELDS = (
     "status.nominatedNodeName",
 )
 _EVENT_FIELDS = (
-    *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
+    *(
+        f"involvedObject.{name}"
+        for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    ),
     "reason",
     "reportingComponent",
     "source",
     "type",
 )
 #: The same fields in the same order under their names in events.k8s.io.
-_NEW_EVENT_FIELDS = (*(f"regarding.{path.partition('.')[2]}" for path in _EVENT_FIELDS[:7]), "reason", "reportingController", "source", "type")
+_NEW_EVENT_FIELDS = (
+    *(f"regarding.{path.partition('.')[2]}" for path in _EVENT_FIELDS[:7]),
+    "reason",
+    "reportingController",
+    "source",
+    "type",
+)
 _POD_SUBRESOURCES = ("binding", "ephemeralcontainers", "eviction", "log", "resize")
 
 # group, version, kind, plural, namespaced

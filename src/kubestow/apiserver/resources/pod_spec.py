@@ -219,7 +219,9 @@ def _validate_volumes(volumes: Any, path: str) -> list[Cause]:
             causes.append(duplicate_value(f"{path}[{index}].name", name))
         names.add(name)
         if len(volume) > 2:
-            causes.append(Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", f"{path}[{index}]"))
+            causes.append(
+                Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", f"{path}[{index}]")
+            )
     return causes
 
 
@@ -228,7 +230,7 @@ def _validate_toleration(toleration: Object, path: str, causes: list[Cause]) -> 
     if key and (problem := metadata.qualified_name_problem(key)):
         causes.append(invalid_value(f"{path}.key", key, problem))
     if not key and operator != "Exists":
-        problem = "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
+        problem = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         causes.append(invalid_value(f"{path}.operator", operator, problem))
     if operator == "Exists" and toleration.get("value"):
         causes.append(
@@ -254,7 +256,9 @@ def _validate_spread(constraints: Any, path: str) -> list[Cause]:
         if not key:
             causes.append(required_value(f"{here}.topologyKey", "can not be empty"))
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            causes.append(unsupported_value(f"{here}.whenUnsatisfiable", action or "", ("DoNotSchedule", "ScheduleAnyway")))
+            causes.append(
+                unsupported_value(f"{here}.whenUnsatisfiable", action or "", ("DoNotSchedule", "ScheduleAnyway"))
+            )
         if (key, action) in seen:
             causes.append(duplicate_value(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         seen.add((str(key), str(action)))

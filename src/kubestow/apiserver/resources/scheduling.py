@@ -39,7 +39,11 @@ class PriorityClassStrategy(Strategy):
     def validate(self, new: Object) -> list[Cause]:
         name = new["metadata"]["name"]
         if name in SYSTEM_PRIORITY_CLASSES:
-            return [] if new["value"] == SYSTEM_PRIORITY_CLASSES[name][0] else [forbidden_value("metadata.name", _RESERVED)]
+            return (
+                []
+                if new["value"] == SYSTEM_PRIORITY_CLASSES[name][0]
+                else [forbidden_value("metadata.name", _RESERVED)]
+            )
         if name.startswith("system-"):
             return [forbidden_value("metadata.name", _RESERVED)]
         if new["value"] > HIGHEST_USER_PRIORITY:
@@ -49,7 +53,9 @@ class PriorityClassStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return [
-            forbidden_value(field, "may not be changed in an update.") if field == "value" else invalid_value(field, new[field], "field is immutable")
+            forbidden_value(field, "may not be changed in an update.")
+            if field == "value"
+            else invalid_value(field, new[field], "field is immutable")
             for field in ("value", "preemptionPolicy")
             if new.get(field) != old.get(field)
         ]

@@ -73,7 +73,9 @@ class RoleBindingStrategy(RoleStrategy):
         if "roleRef" in new:
             new["roleRef"].setdefault("apiGroup", "rbac.authorization.k8s.io")
         for subject in new.get("subjects") or ():
-            subject.setdefault("apiGroup", "" if subject.get("kind") == "ServiceAccount" else "rbac.authorization.k8s.io")
+            subject.setdefault(
+                "apiGroup", "" if subject.get("kind") == "ServiceAccount" else "rbac.authorization.k8s.io"
+            )
 
 
 class ReviewStrategy(Strategy):

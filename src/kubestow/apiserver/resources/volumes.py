@@ -41,7 +41,11 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new["spec"]
-        causes = [] if spec.get("accessModes") else [required_value("spec.accessModes", "at least 1 access mode is required")]
+        causes = (
+            []
+            if spec.get("accessModes")
+            else [required_value("spec.accessModes", "at least 1 access mode is required")]
+        )
         if not (spec["resources"].get("requests") or {}).get("storage"):
             causes.append(required_value("spec.resources[storage]"))
         return causes
@@ -54,7 +58,9 @@ class PersistentVolumeClaimStrategy(Strategy):
 
         if fixed(new["spec"]) == fixed(old["spec"]):
             return []
-        problem = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        problem = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
         return [forbidden_value("spec", problem)]
 
 

@@ -20,7 +20,8 @@ _TYPES = re.compile(r"openapi_types = (\{.*?\n    \})", re.DOTALL)
 _NAMES = re.compile(r"attribute_map = (\{.*?\n    \})", re.DOTALL)
 _REQUIRED = re.compile(r"Invalid value for `(\w+)`, must not be `None`")
 _DESCRIPTION = re.compile(
-    r'"""Gets the (\w+) of this \w+\.  # noqa: E501\n\n\s*((?:(?!:return:).)*?)\s*# noqa: E501\n\n\s*:return:', re.DOTALL
+    r'"""Gets the (\w+) of this \w+\.  # noqa: E501\n\n\s*((?:(?!:return:).)*?)\s*# noqa: E501\n\n\s*:return:',
+    re.DOTALL,
 )
 _VERSION_PREFIX = re.compile(r"^(?:[A-Z][a-z]+)?V\d+(?:alpha\d+|beta\d+)?(?=[A-Z])")
 

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Any, cast
 
-from kubestow.apiserver.schema import annotations
-from kubestow.apiserver.schema.annotations import Merge
+from kubestow.apiserver.schema import conventions
+from kubestow.apiserver.schema.conventions import Merge
 from kubestow.apiserver.schema.models import ModelField, fields_of, short_name
 from kubestow.apiserver.schema.quantities import canonical
 from kubestow.errors import InvalidQuantity
@@ -158,16 +158,21 @@ class StringMap(MapOf):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct. ``scalar`` is the Python type to compare with where that is all there is to check."""
+    """One field of a struct.
+
+    ``scalar`` is the Python type to compare with where that is all there is to check. ``present`` fields exist even in an
+    empty object, so setting them is a change and not an addition.
+    """
 
     name: str
-    type: Type
+    type_: Type
     required: bool
     description: str
     merge: Merge | None
     scalar: type | None
     omit_empty: bool
     atomic: bool
+    present: bool
 
 
 class Struct(Type):
@@ -177,7 +182,7 @@ class Struct(Type):
         self.model, self.open = model, open_
         self.name = short_name(model)
         self.go_name = f"v1.{self.name}"
-        self.atomic = self.name in annotations.ATOMIC_TYPES
+        self.atomic = self.name in conventions.ATOMIC_TYPES
 
     @cached_property
     def fields(self) -> dict[str, Field]:
@@ -191,10 +196,10 @@ class Struct(Type):
         emitted: list[tuple[str, Any, Struct | None]] = []
         for name, field in self.fields.items():
             key = f"{self.name}.{name}"
-            key = key if key in annotations.EMITTED else f"{self.model}.{name}"
-            if key in annotations.EMITTED:
-                filled = field.type if isinstance(field.type, Struct) else None
-                emitted.append((name, annotations.EMITTED[key], filled))
+            key = key if key in conventions.EMITTED else f"{self.model}.{name}"
+            if key in conventions.EMITTED:
+                filled = field.type_ if isinstance(field.type_, Struct) else None
+                emitted.append((name, conventions.EMITTED[key], filled))
         return emitted
 
     def read(self, value: Any, strangers: list[str]) -> dict[str, Any]:
@@ -216,10 +221,10 @@ class Struct(Type):
                 continue
             if field.scalar is not None:
                 if type(item) is not field.scalar:
-                    raise Mismatch(item, field.type.go_name).inside(self.name, key)
+                    raise Mismatch(item, field.type_.go_name).inside(self.name, key)
             else:
                 try:
-                    item = field.type.read(item, strangers)
+                    item = field.type_.read(item, strangers)
                 except Mismatch as mismatch:
                     raise mismatch.inside(self.name, key) from None
             if item or not field.omit_empty:
@@ -239,7 +244,7 @@ class Struct(Type):
             if field is None:
                 found += [] if self.open else [place]
             else:
-                found += _strangers(field.type, item, place)
+                found += _strangers(field.type_, item, place)
         return found
 
 
@@ -275,13 +280,14 @@ def _field(model: str, described: ModelField) -> Field:
     type_ = _type(described.type, place)
     return Field(
         name=name,
-        type=type_,
+        type_=type_,
         required=described.required,
         description=described.description,
-        merge=annotations.MERGES.get(place),
+        merge=conventions.MERGES.get(place),
         scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
         omit_empty=_omits_empty(described, type_),
-        atomic=type_.atomic and place not in annotations.GRANULAR,
+        atomic=type_.atomic and place not in conventions.GRANULAR,
+        present=described.required or place in conventions.EMITTED or f"{model}.{name}" in conventions.EMITTED,
     )
 
 
@@ -290,10 +296,10 @@ def _omits_empty(described: ModelField, type_: Type) -> bool:
     if isinstance(type_, Struct) or described.type == "object":
         return False
     if isinstance(type_, Scalar) and type_.python is bool:
-        return name in annotations.OMITTED_FALSE
+        return name in conventions.OMITTED_FALSE
     if isinstance(type_, Scalar) and type_.python in (int, float):
-        return name in annotations.OMITTED_ZERO
-    return not described.required and name not in annotations.POINTER_STRINGS
+        return name in conventions.OMITTED_ZERO
+    return not described.required and name not in conventions.POINTER_STRINGS
 
 
 def _type(text: str, place: str) -> Type:
@@ -302,13 +308,13 @@ def _type(text: str, place: str) -> Type:
     if text.startswith("dict("):
         item = _type(text[len("dict(str, ") : -1], place)
         if isinstance(item, Scalar) and item.python is str:
-            return StringMap(item, atomic=place in annotations.ATOMIC_MAPS)
+            return StringMap(item, atomic=place in conventions.ATOMIC_MAPS)
         return MapOf(item)
-    if place in annotations.QUANTITIES and text == "str":
+    if place in conventions.QUANTITIES and text == "str":
         return cast(Type, _QUANTITY)
     if text == "datetime":
-        return _MICRO_TIME if place in annotations.MICRO_TIMES else _SECOND_TIME
-    if text == "int" and place.rpartition(".")[2] in annotations.INT64:
+        return _MICRO_TIME if place in conventions.MICRO_TIMES else _SECOND_TIME
+    if text == "int" and place.rpartition(".")[2] in conventions.INT64:
         return _INT64
     return _SCALARS[text] if text in _SCALARS else struct_of(text)
 

@@ -33,7 +33,9 @@ def _create(call: Call, pods: Kind, name: str) -> Answer:
     if name and metadata.get("name", name) != name:
         raise statuses.bad_request("name in URL does not match name in Binding object")
     if metadata.get("namespace", call.target.namespace) != call.target.namespace:
-        raise statuses.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     if target.get("kind") not in (None, "", "Node"):
         kind = target["kind"]
         raise statuses.internal(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')

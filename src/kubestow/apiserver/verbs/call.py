@@ -82,7 +82,9 @@ class Call:
 
     def unreadable(self, problem: str) -> statuses.Failure:
         kind = self.kind
-        return statuses.bad_request(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}')
+        return statuses.bad_request(
+            f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
+        )
 
     def _wrong_type(self, said: Any, version: Any) -> statuses.Failure:
         kind = self.kind

@@ -14,6 +14,8 @@ from kubestow.apiserver.verbs.writing import read_deletion
 __all__ = ["create_eviction"]
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+#: Field manager of what the server itself writes about an eviction.
+_SERVER = Write("kube-apiserver")
 #: Seconds after which a client may ask again while the budget's controller has not looked yet.
 _RETRY = 10
 
@@ -49,8 +51,14 @@ def _announce(registry: Registry, pods: Kind, pod: Object) -> None:
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     }
-    set_condition(pod["status"], condition, registry.now())
-    registry.commit(pods, pod)
+
+    def mark(old: Object) -> Object:
+        new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
+        set_condition(new["status"], condition, registry.now())
+        return new
+
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    registry.update(pods, namespace, name, mark, subresource="status")
 
 
 def _spend(registry: Registry, pod: Stored, write: Write) -> None:
@@ -58,7 +66,7 @@ def _spend(registry: Registry, pod: Stored, write: Write) -> None:
     kind = registry.catalog["poddisruptionbudgets.policy"]
     matching = [
         budget
-        for stored in registry.store.collection(kind.storage).list(f"{pod.namespace}/")
+        for stored in registry.store.collection(kind.storage).snapshot(f"{pod.namespace}/")
         if _selects((budget := kind.decode(stored))["spec"].get("selector"), pod.labels)
     ]
     if not matching:
@@ -73,12 +81,18 @@ def _spend(registry: Registry, pod: Stored, write: Write) -> None:
         raise statuses.too_many_requests(_REFUSED, cause=cause, retry_after=_RETRY)
     if status["disruptionsAllowed"] <= 0:
         raise statuses.too_many_requests(_REFUSED, cause=_why(name, status))
-    now = registry.now()
-    status["disruptionsAllowed"] -= 1
-    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod.name: now}
-    if not status["disruptionsAllowed"]:
-        _mark_insufficient(status, budget["metadata"].get("generation", 0), now)
-    registry.commit(kind, budget, dry_run=write.dry_run)
+
+    def count(old: Object) -> Object:
+        new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
+        now, status = registry.now(), new["status"]
+        status["disruptionsAllowed"] -= 1
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod.name: now}
+        if not status["disruptionsAllowed"]:
+            _mark_insufficient(status, new["metadata"].get("generation", 0), now)
+        return new
+
+    manager = Write(_SERVER.manager, write.dry_run)
+    registry.update(kind, pod.namespace, name, count, manager, subresource="status")
 
 
 def _why(name: str, status: Object) -> str:

@@ -106,12 +106,12 @@ async def _snapshot(call: Call) -> tuple[list[Stored], int]:
     match = request.query.get("resourceVersionMatch", "")
     if version and (match == "Exact" or (limited and not match)):
         return _at(call, version, _TOO_OLD_LIST), version
-    return call.collection.list(call.prefix), store.version
+    return call.collection.snapshot(call.prefix), store.version
 
 
 def _at(call: Call, version: int, too_old: str, *, continue_: str = "") -> list[Stored]:
     try:
-        return call.collection.list_at(version, call.prefix)
+        return call.collection.snapshot_at(version, call.prefix)
     except Expired:
         raise statuses.expired(too_old, continue_=continue_) from None
 
@@ -142,7 +142,7 @@ class _Token(msgspec.Struct):
 def _continued(call: Call, token: _Token) -> tuple[list[Stored], int]:
     start = call.prefix + token.start.lstrip("/")
     if token.rv < 0:
-        objects, version = call.collection.list(call.prefix), call.registry.store.version
+        objects, version = call.collection.snapshot(call.prefix), call.registry.store.version
     else:
         fresh = _Token(rv=-1, start=token.start.lstrip("/")).encode()
         objects, version = _at(call, token.rv, _TOO_OLD_CONTINUE, continue_=fresh), token.rv

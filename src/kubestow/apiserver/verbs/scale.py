@@ -32,7 +32,9 @@ def patch_scale(call: Call) -> Answer:
     except msgspec.DecodeError as error:
         raise statuses.bad_request(f"error decoding patch: {error}") from None
     is_json_patch = "json-patch" in call.request.content_type
-    return _set(call, lambda old: patches.json_patch(old, content) if is_json_patch else patches.merge_patch(old, content))
+    return _set(
+        call, lambda old: patches.json_patch(old, content) if is_json_patch else patches.merge_patch(old, content)
+    )
 
 
 def _set(call: Call, change: Any) -> Answer:

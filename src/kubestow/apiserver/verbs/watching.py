@@ -28,8 +28,9 @@ __all__ = ["LineCache", "watch"]
 COALESCE = 0.005
 #: How often a quiet watcher that asked for bookmarks gets one, in seconds.
 BOOKMARK_INTERVAL = 60.0
-#: How long before the end of a watch with a timeout its last bookmark is sent, in seconds.
+#: How long before the end of a watch with a timeout its last bookmark is sent, in seconds; short watches get none.
 BOOKMARK_BEFORE_END = 2.0
+SHORT = 5.0
 #: Most events joined into one write.
 BATCH = 1000
 
@@ -118,12 +119,10 @@ class _Watcher:
         async for part in self._changes(cursor, version, bookmarks=bookmarks, end=end):
             yield part
 
-    async def _changes(
-        self, cursor: Cursor, told: int, *, bookmarks: bool, end: float | None
-    ) -> AsyncIterator[bytes]:
+    async def _changes(self, cursor: Cursor, told: int, *, bookmarks: bool, end: float | None) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         last_bookmark = loop.time()
-        before_end = None if end is None else end - BOOKMARK_BEFORE_END
+        before_end = None if end is None or end - last_bookmark < SHORT else end - BOOKMARK_BEFORE_END
         while True:
             try:
                 batch = cursor.take(BATCH)
@@ -172,7 +171,7 @@ class _Watcher:
 
     def _state(self) -> Iterator[bytes]:
         part: list[bytes] = []
-        for stored in self._selector.select(self._collection.list(self._prefix)):
+        for stored in self._selector.select(self._collection.snapshot(self._prefix)):
             # Not through the cache: the state is long, and only this watcher reads it now.
             part.append(_line("ADDED", self._body(stored)))
             if len(part) >= BATCH:
@@ -226,4 +225,3 @@ def _at_version(stored: Stored, version: int) -> Stored:
     body = msgspec.json.decode(stored.data)
     body["metadata"]["resourceVersion"] = str(version)
     return Stored(stored.key, -version, msgspec.json.encode(body), stored.labels, stored.fields)
-

@@ -33,7 +33,9 @@ def check_namespace(call: Call, new: Object) -> None:
     """Body and URL must agree on the namespace."""
     said = new["metadata"].get("namespace", "")
     if said and call.kind.namespaced and said != call.target.namespace:
-        raise statuses.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def replace(call: Call) -> Answer:
@@ -98,7 +100,9 @@ def _patch_body(call: Call) -> Any:
     if not isinstance(content, (dict, list)):
         raise statuses.bad_request("error decoding patch: the body is neither an object nor a list")
     if isinstance(content, list) and "json-patch" not in call.request.content_type:
-        raise statuses.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
+        raise statuses.bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        )
     return content
 
 
@@ -108,6 +112,10 @@ def _apply(call: Call) -> Answer:
         raise statuses.invalid("PatchOptions", "", [cause], group="meta.k8s.io")
     kind, target, registry = call.kind, call.target, call.registry
     config = negotiation.decode(call.request.body, "application/apply-patch+yaml", expected=kind.name)
+    if "kind" not in config or "apiVersion" not in config:
+        missing = "Kind" if "kind" not in config else "apiVersion"
+        shown = msgspec.json.encode(config).decode()
+        raise statuses.bad_request(f"failed to decode apply patch: Object '{missing}' is missing in '{shown}'")
     _, headers = call.read(config)
     config = {field: value for field, value in config.items() if field not in ("kind", "apiVersion")}
     metadata = config.setdefault("metadata", {})
@@ -156,7 +164,7 @@ def delete(call: Call) -> Answer:
 def delete_collection(call: Call) -> Answer:
     deletion, write = deletion_of(call), call.write
     version = call.registry.store.version
-    chosen = call.selector().select(call.collection.list(call.prefix))
+    chosen = call.selector().select(call.collection.snapshot(call.prefix))
     for stored in chosen:
         call.registry.delete(call.kind, stored.namespace, stored.name, deletion, write)
     return call.view.many(chosen, {"resourceVersion": str(version)})

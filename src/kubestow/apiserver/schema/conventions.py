@@ -70,7 +70,11 @@ _WITH_CONDITIONS = (
 )
 
 MERGES: dict[str, Merge] = {
-    **{f"{container}.{field}": merge for container in ("Container", "EphemeralContainer") for field, merge in _CONTAINER_LISTS.items()},
+    **{
+        f"{container}.{field}": merge
+        for container in ("Container", "EphemeralContainer")
+        for field, merge in _CONTAINER_LISTS.items()
+    },
     **{f"{status}.conditions": _TYPE for status in _WITH_CONDITIONS},
     "AllocatedDeviceStatus.conditions": Merge(keys=("type",)),
     "CSIDriverSpec.volumeLifecycleModes": Merge(is_set=True),
@@ -132,13 +136,19 @@ INT64 = frozenset({"generation", "observedGeneration", "tolerationSeconds", "ter
 
 #: Fields written even when nobody set them, with their zero value; a dict is written as ``{}`` and filled likewise.
 EMITTED: dict[str, object] = {
-    **{f"{kind}.spec": {} for kind in ("Node", "Namespace", "Pod", "Service", "PersistentVolume", "PersistentVolumeClaim")},
+    **{
+        f"{kind}.spec": {}
+        for kind in ("Node", "Namespace", "Pod", "Service", "PersistentVolume", "PersistentVolumeClaim")
+    },
     **{f"{kind}.spec": {} for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")},
     **{f"{kind}.spec": {} for kind in ("Lease", "PodDisruptionBudget", "ResourceClaim", "ReplicationController")},
     **{f"{kind}.status": {} for kind in ("Node", "Namespace", "Pod", "Service", "PersistentVolume", "ReplicaSet")},
-    **{f"{kind}.status": {} for kind in ("PersistentVolumeClaim", "ReplicationController", "Deployment", "StatefulSet")},
+    **{
+        f"{kind}.status": {} for kind in ("PersistentVolumeClaim", "ReplicationController", "Deployment", "StatefulSet")
+    },
     **{f"{kind}.status": {} for kind in ("DaemonSet", "Job", "CronJob", "ResourceClaim", "PodDisruptionBudget")},
     "Container.resources": {},
+    "CSINodeDriver.topologyKeys": None,
     "ContainerStatus.image": "",
     "ContainerStatus.imageID": "",
     "ContainerStatus.lastState": {},
@@ -186,6 +196,7 @@ EMITTED: dict[str, object] = {
     "PodDisruptionBudgetStatus.expectedPods": 0,
     "ReplicaSetStatus.replicas": 0,
     "ReplicationControllerStatus.replicas": 0,
+    "ResourceClaimSpec.devices": {},
     "ServiceStatus.loadBalancer": {},
     "StatefulSetSpec.updateStrategy": {},
     "StatefulSetStatus.availableReplicas": 0,
