@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from kubestow.apiserver import Server
+
 from .client import Client
 
 

@@ -37,15 +37,21 @@ from .client import PODS, Client, pod
         ("BREW", PODS, None, 405),
     ],
 )
-async def test_nonsense_is_refused_with_a_status(client: Client, method: str, path: str, body: object, status: int) -> None:
+async def test_nonsense_is_refused_with_a_status(
+    client: Client, method: str, path: str, body: object, status: int
+) -> None:
     refused = await client(method, path, body)
     assert refused.status == status, refused.content
     assert refused.json["kind"] == "Status" if refused.content_type == "application/json" else refused.status == 404
     assert (await client.get("/readyz")).content == b"ok"
 
 
-@pytest.mark.parametrize("kind", ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"])
-@pytest.mark.parametrize("body", [b"", b"{", b"1", b"[[]]", b'[{"op":"add"}]', b'{"spec":3}', b'{"spec":{"containers":[1]}}'])
+@pytest.mark.parametrize(
+    "kind", ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
+)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"1", b"[[]]", b'[{"op":"add"}]', b'{"spec":3}', b'{"spec":{"containers":[1]}}']
+)
 async def test_a_bad_patch_is_refused_with_a_status(client: Client, kind: str, body: bytes) -> None:
     await client.post(PODS, pod("p"))
     refused = await client.patch(f"{PODS}/p?fieldManager=m", body, kind)
@@ -69,7 +75,9 @@ async def test_an_unknown_field_is_named_in_a_warning_or_refused(client: Client)
     assert "Warning" not in ignored.headers
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b"- " * 100_000, b"{a: " * 5000, b"? " * 5000, b"1: x", b"!!set {a}", b"@"])
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b"- " * 100_000, b"{a: " * 5000, b"? " * 5000, b"1: x", b"!!set {a}", b"@"]
+)
 async def test_hostile_yaml_is_refused(client: Client, body: bytes) -> None:
     refused = await client("POST", PODS, body, content_type="application/yaml")
     assert refused.status in (400, 422)

@@ -67,7 +67,13 @@ async def test_list_items_leave_out_kind_and_version_single_objects_do_not(clien
 async def test_a_table_has_the_cells_kubectl_prints(client: Client) -> None:
     await client.post(NODES, node("n"))
     table = (await client.get(NODES, accept=TABLE)).json
-    assert [column["name"] for column in table["columnDefinitions"]][:5] == ["Name", "Status", "Roles", "Age", "Version"]
+    assert [column["name"] for column in table["columnDefinitions"]][:5] == [
+        "Name",
+        "Status",
+        "Roles",
+        "Age",
+        "Version",
+    ]
     assert table["rows"][0]["cells"][:4] == ["n", "Unknown", "<none>", "0s"]
 
 

@@ -68,7 +68,9 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def lists_are_the_newest_state(self) -> None:
         assert {stored.key: stored for stored in self.pods.snapshot()} == self._now()
-        assert [stored.key for stored in self.pods.snapshot("b/")] == sorted(k for k in self._now() if k.startswith("b/"))
+        assert [stored.key for stored in self.pods.snapshot("b/")] == sorted(
+            k for k in self._now() if k.startswith("b/")
+        )
 
     @rule(watcher=watchers)
     def seen_is_a_gapless_stretch_of_the_log(self, watcher: Watcher) -> None:

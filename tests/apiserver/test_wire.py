@@ -8,6 +8,7 @@ import pytest
 
 from kubestow.apiserver import Server
 from kubestow.apiserver.registry import Write
+
 from .wire import Exchange, Player, alike, folder, scenario
 
 pytestmark = pytest.mark.skipif(folder() is None, reason="the recordings (../shared/wire) are not there")
@@ -96,13 +97,20 @@ def create(server: Server, resource: str, new: dict[str, Any], namespace: str = 
     server.registry.create(kind, namespace, kind.struct.read(new, []), Write())
 
 
-def add_pod(server: Server, name: str, *, running: bool = False, labels: dict[str, str] | None = None, **spec: Any) -> None:
+def add_pod(
+    server: Server, name: str, *, running: bool = False, labels: dict[str, str] | None = None, **spec: Any
+) -> None:
     metadata = {"name": name, "labels": labels or {"app": name}}
     create(server, "pods", {"metadata": metadata, "spec": {"containers": [CONTAINER], **spec}}, "default")
     if running:
         pods = server.registry.catalog["pods"]
         server.registry.update(
-            pods, "default", name, lambda old: {**old, "metadata": dict(old["metadata"]), "status": RUNNING}, Write(), subresource="status"
+            pods,
+            "default",
+            name,
+            lambda old: {**old, "metadata": dict(old["metadata"]), "status": RUNNING},
+            Write(),
+            subresource="status",
         )
 
 
@@ -134,14 +142,18 @@ def prepare(server: Server, name: str) -> None:
         for node in ("node-a", "node-b", "node-c"):
             add_node(server, node)
         for index in range(6):
-            spec = {"nodeName": "node-a"} if index < 2 else {"schedulerName": "other"} if index == 5 else {}
+            spec: dict[str, Any] = (
+                {"nodeName": "node-a"} if index < 2 else {"schedulerName": "other"} if index == 5 else {}
+            )
             add_pod(server, f"p{index}", labels={"app": "web", "idx": str(index)}, **spec)
 
 
 def applies(exchange: Exchange) -> bool:
     """Not those of users without rights, nor watches that a client ended at a time of its own."""
     is_watch = "watch=" in exchange.path
-    return exchange.user in ("admin", "system:kube-scheduler") and (not is_watch or exchange.end == "server" or exchange.status != 200)
+    return exchange.user in ("admin", "system:kube-scheduler") and (
+        not is_watch or exchange.end == "server" or exchange.status != 200
+    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .client import NODES, PODS, Client, node, pod
@@ -21,7 +23,9 @@ async def test_a_priority_class_decides_the_priority(client: Client) -> None:
     await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 7})
     created = (await client.post(PODS, pod(priorityClassName="high"))).json
     assert created["spec"]["priority"] == 7
-    assert (await client.post(PODS, pod("q", priorityClassName="system-node-critical"))).json["spec"]["priority"] == 2000001000
+    assert (await client.post(PODS, pod("q", priorityClassName="system-node-critical"))).json["spec"][
+        "priority"
+    ] == 2000001000
 
 
 async def test_numbers_are_taken_as_quantities(client: Client) -> None:
@@ -41,7 +45,9 @@ async def test_numbers_are_taken_as_quantities(client: Client) -> None:
         ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z"}]}, "maxSkew: Invalid value"),
     ],
 )
-async def test_an_invalid_spec_is_refused_by_the_path_of_its_field(client: Client, spec: dict[str, object], place: str) -> None:
+async def test_an_invalid_spec_is_refused_by_the_path_of_its_field(
+    client: Client, spec: dict[str, Any], place: str
+) -> None:
     refused = await client.post(PODS, pod(**spec) | ({"spec": spec} if "containers" in spec else {}))
     assert refused.status == 422
     assert place in refused.message
@@ -50,9 +56,18 @@ async def test_an_invalid_spec_is_refused_by_the_path_of_its_field(client: Clien
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"spec": {"containers": "c"}}, "cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"),
-        ({"metadata": {"labels": {"a": 1}}}, "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"),
-        ({"spec": {"containers": [{"name": "c", "image": True}]}}, "Go struct field Container.spec.containers.image of type string"),
+        (
+            {"spec": {"containers": "c"}},
+            "cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            {"spec": {"containers": [{"name": "c", "image": True}]}},
+            "Go struct field Container.spec.containers.image of type string",
+        ),
     ],
 )
 async def test_a_wrong_type_is_refused_by_its_place(client: Client, change: dict[str, object], expected: str) -> None:

@@ -1,7 +1,7 @@
 """The recordings of a real kube-apiserver, and playing them against ours.
 
-A scenario is a file of exchanges. Requests name uids, versions and continue tokens of the recorded server; while playing, what our server
-answered in their place is learnt from each pair of answers and put into later requests.
+A scenario is a file of exchanges. Requests name uids, versions and continue tokens of the recorded server; while
+playing, what our server answered in their place is learnt from each pair of answers and put into later requests.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class Player:
         new = kinds[0].struct.read(recorded, [])
         metadata = new["metadata"]
         new = {field: value for field, value in new.items() if field not in ("kind", "apiVersion")}
-        if self.server.store.collection(kinds[0].storage).get(kinds[0].key(metadata.get("namespace", ""), metadata["name"])):
+        if self.server.store.collection(kinds[0].storage).get(
+            kinds[0].key(metadata.get("namespace", ""), metadata["name"])
+        ):
             return
         version_there = metadata.get("resourceVersion", "")
         registry.commit(kinds[0], new)

@@ -78,8 +78,8 @@ class Admission:
         value = chosen["value"] if chosen is not None else 0
         if spec.get("priority", value) != value:
             problem = (
-                f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
-                f" controller computed {value} from the given PriorityClass name"
+                f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority"
+                f" admission controller computed {value} from the given PriorityClass name"
             )
             raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
         policy = chosen["preemptionPolicy"] if chosen is not None else "PreemptLowerPriority"

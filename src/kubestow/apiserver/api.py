@@ -95,9 +95,8 @@ class API:
         return _verb(kind, target, request.method)(call)
 
     def _unserved(self, request: Request, target: Target) -> Result:
-        if not self._registry.catalog.served(target.group, target.version):
-            if target.group and target.group not in self._registry.catalog.groups():
-                return Answer.text("404 page not found\n", 404)
+        if target.group not in self._registry.catalog.groups():
+            return Answer.text("404 page not found\n", 404)
         raise statuses.no_such_resource()
 
     def _outside(self, request: Request) -> Result:

@@ -1,8 +1,8 @@
 """Simulated nodes: they run what is bound to them.
 
-Every Node object is taken to have a kubelet. It reports its node Ready, starts a pod shortly after it was bound, ends it
-after the duration its annotation gives, and lets it go when it is deleted. All of it is one task that reads
-the history of nodes and pods from the store as any watcher would and writes through the registry, in process.
+Every Node object is taken to have a kubelet. It reports its node Ready, starts a pod shortly after it was bound, ends
+it after the duration its annotation gives, and lets it go when it is deleted. All of it is one task that reads the
+history of nodes and pods from the store as any watcher would and writes through the registry, in process.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import yaml
@@ -122,7 +122,7 @@ def _check_structure(body: bytes) -> None:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it: a timestamp is a string."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers: ClassVar = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -131,9 +131,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 def _unrecognized(expected: str, problem: str, body: bytes) -> statuses.Failure:
     text = body.decode("utf-8", "replace")
     shown = "<empty>" if not text else text if len(text) <= 30 else f"{text[:30]} ..."
-    return statuses.bad_request(
-        f"the object provided is unrecognized (must be of type {expected}): couldn't get version/kind; {problem} ({shown})"
-    )
+    found = f"couldn't get version/kind; {problem} ({shown})"
+    return statuses.bad_request(f"the object provided is unrecognized (must be of type {expected}): {found}")
 
 
 def _json_name(value: object) -> str:

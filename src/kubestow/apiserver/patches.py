@@ -96,7 +96,11 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 def _remove(document: Any, path: list[str]) -> tuple[Any, Any]:
     parent, last = _get(document, path[:-1]), path[-1]
-    return document, parent.pop(_index(parent, last) if isinstance(parent, list) else last)
+    if isinstance(parent, list):
+        return document, parent.pop(_index(parent, last))
+    if not isinstance(parent, dict):
+        raise TypeError("neither an object nor a list")
+    return document, parent.pop(last)
 
 
 def _index(items: list[Any], part: str, *, end: bool = False) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -293,10 +292,7 @@ class Registry:
         held = kind.strategy.stored(new) if kind.strategy.converts else new
         shelf = self.catalog[kind.stored_in] if kind.stored_in else kind
         identity = metadata.ordered(held["metadata"])
-        body: dict[str, Any] = {"metadata": identity}
-        for field, value in held.items():
-            if field != "metadata":
-                body[field] = value
+        body = {"metadata": identity} | {field: value for field, value in held.items() if field != "metadata"}
         return Stored(
             kind.key(identity.get("namespace", ""), identity["name"]),
             version,
@@ -333,8 +329,8 @@ def _check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:
     about = {"name": name, "kind": kind.name}
     if deletion.uid and deletion.uid != identity["uid"]:
         message = (
-            f'Operation cannot be fulfilled on {kind.name} "{name}": the UID in the precondition ({deletion.uid}) does not'
-            f" match the UID in record ({identity['uid']}). The object might have been deleted and then recreated"
+            f'Operation cannot be fulfilled on {kind.name} "{name}": the UID in the precondition ({deletion.uid}) does'
+            f" not match the UID in record ({identity['uid']}). The object might have been deleted and then recreated"
         )
         raise statuses.Failure(409, "Conflict", message, details=about)
     if deletion.resource_version and deletion.resource_version != identity["resourceVersion"]:

@@ -18,7 +18,7 @@ __all__ = ["EVERYTHING", "Selector", "selector"]
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_SYMBOLS = frozenset("= == != ! ( ) , < >".split())
+_SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 
 Requirement = Callable[[dict[str, str]], bool]
 

@@ -85,10 +85,10 @@ class Server:
             max_field_size=65536,
             keepalive_timeout=300.0,
         )
-        runner = web.ServerRunner(server)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self.host, self.port, shutdown_timeout=0.1, backlog=1024).start()
+            await web.TCPSite(runner, self.host, self.port, backlog=1024).start()
         except OSError as error:
             await runner.cleanup()
             if error.errno == errno.EADDRINUSE:

@@ -2,8 +2,8 @@
 
 A write replaces one immutable :class:`Stored` and appends one :class:`Event` to the history of its resource. Lists are
 snapshots of references; a watch is a :class:`Cursor` over the shared history, so a watcher costs no queue, sees every
-event in order exactly once, and one that falls behind the bounded history learns so (:class:`Expired`) instead of holding
-memory. A list at an earlier version is today's objects with the later events undone.
+event in order exactly once, and one that falls behind the bounded history learns so (:class:`Expired`) instead of
+holding memory. A list at an earlier version is today's objects with the later events undone.
 
 Nothing here knows HTTP, JSON or Kubernetes kinds: an object is bytes plus the few values that selectors read.
 """
@@ -175,7 +175,7 @@ class Cursor:
         return self._position < collection._dropped + len(collection._events)
 
     def take(self, limit: int | None = None) -> list[Event]:
-        """The events since the last call, at most ``limit``. Raises Expired when some were dropped before they were read."""
+        """The events since the last call, at most ``limit``. Raises Expired when some were dropped unread."""
         collection = self._collection
         start = self._position - collection._dropped
         if start < 0:

@@ -98,7 +98,9 @@ class View:
 
     def _answer(self, body: bytes, status: int, headers: dict[str, str] | None) -> Answer:
         if self._is_yaml:
-            text = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=2**20)
+            text = yaml.dump(
+                msgspec.json.decode(body), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=2**20
+            )
             return Answer(status, text.encode(), _YAML, headers or {})
         return Answer(status, body + b"\n", headers=headers or {})
 

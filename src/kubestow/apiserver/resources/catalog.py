@@ -63,8 +63,8 @@ KINDS: tuple[Kind, ...] = (
         strategy=nodes.NodeStrategy(), storage_hash="XwShjMxG9Fs=",
     ),
     Kind(
-        "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "V1PersistentVolumeClaim", ("pvc",), status=True,
-        strategy=volumes.PersistentVolumeClaimStrategy(), storage_hash="QWTyNDq0dC4=",
+        "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "V1PersistentVolumeClaim", ("pvc",),
+        status=True, strategy=volumes.PersistentVolumeClaimStrategy(), storage_hash="QWTyNDq0dC4=",
     ),
     Kind(
         "", "v1", "PersistentVolume", "persistentvolumes", False, "V1PersistentVolume", ("pv",), status=True,
@@ -97,7 +97,8 @@ KINDS: tuple[Kind, ...] = (
         strategy=services.ServiceStrategy(), storage_hash="0/CO1lhkEBI=",
     ),
     Kind(
-        "apps", "v1", "ControllerRevision", "controllerrevisions", True, "V1ControllerRevision", storage_hash="85nkx63pcBU=",
+        "apps", "v1", "ControllerRevision", "controllerrevisions", True, "V1ControllerRevision",
+        storage_hash="85nkx63pcBU=",
     ),
     Kind(
         "apps", "v1", "DaemonSet", "daemonsets", True, "V1DaemonSet", ("ds",), _ALL, status=True,
@@ -119,7 +120,10 @@ KINDS: tuple[Kind, ...] = (
         "events.k8s.io", "v1", "Event", "events", True, "EventsV1Event", ("ev",), selectable=_NEW_EVENT_FIELDS,
         strategy=events.NewEventStrategy(), storage_hash="r2yiGXH7wu8=", stored_in="events",
     ),
-    Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, "V1SelfSubjectReview", verbs=_CREATE),
+    Kind(
+        "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, "V1SelfSubjectReview",
+        verbs=_CREATE,
+    ),
     Kind(
         "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False,
         "V1SelfSubjectAccessReview", verbs=_CREATE,
@@ -149,8 +153,8 @@ KINDS: tuple[Kind, ...] = (
         strategy=services.SpecStrategy(), storage_hash="YpfwF18m1G8=",
     ),
     Kind(
-        "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "V1PodDisruptionBudget", ("pdb",), status=True,
-        strategy=scheduling.PodDisruptionBudgetStrategy(), storage_hash="EVWiDmWqyJw=",
+        "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "V1PodDisruptionBudget", ("pdb",),
+        status=True, strategy=scheduling.PodDisruptionBudgetStrategy(), storage_hash="EVWiDmWqyJw=",
     ),
     Kind(
         _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, "V1ClusterRoleBinding",
@@ -232,7 +236,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _DEVICES, "v1", "ResourceSlice", "resourceslices", False, "V1ResourceSlice",
-        selectable=("spec.nodeName", "spec.driver"), strategy=scheduling.DeviceObjectStrategy(), storage_hash="KsC072WgaEY=",
+        selectable=("spec.nodeName", "spec.driver"), strategy=scheduling.DeviceObjectStrategy(),
+        storage_hash="KsC072WgaEY=",
     ),
 )  # fmt: skip
 

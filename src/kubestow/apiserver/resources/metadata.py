@@ -32,8 +32,8 @@ _LABEL_PROBLEM = (
     " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _LABEL_1035_PROBLEM = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and"
-    " end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
+    " and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is"
     " '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _NAME_PART_PROBLEM = (
@@ -42,15 +42,27 @@ _NAME_PART_PROBLEM = (
     " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _LABEL_VALUE_PROBLEM = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end"
-    " with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
+    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
     " '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 #: The order in which a server writes metadata.
-_ORDER = (
-    "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp"
-    " deletionGracePeriodSeconds labels annotations ownerReferences finalizers managedFields"
-).split()
+_ORDER = [
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+]
 
 
 def ordered(metadata: Object) -> Object:

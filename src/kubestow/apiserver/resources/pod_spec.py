@@ -176,9 +176,11 @@ def _validate_port(port: Object, path: str, causes: list[Cause]) -> None:
     number = port.get("containerPort")
     if not number:
         causes.append(required_value(f"{path}.containerPort"))
-    for field in ("containerPort", "hostPort"):
-        if port.get(field) and not 0 < port[field] < 65536:
-            causes.append(invalid_value(f"{path}.{field}", port[field], "must be between 1 and 65535, inclusive"))
+    causes += [
+        invalid_value(f"{path}.{field}", port[field], "must be between 1 and 65535, inclusive")
+        for field in ("containerPort", "hostPort")
+        if port.get(field) and not 0 < port[field] < 65536
+    ]
     if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
         causes.append(unsupported_value(f"{path}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP")))
 

@@ -18,7 +18,7 @@ _IMMUTABLE = (
 
 
 def set_condition(status: Object, condition: Object, now: str) -> bool:
-    """Add or replace the condition of this type; ``lastTransitionTime`` moves only with ``status``. Whether it changed."""
+    """Add or replace the condition of this type; its transition time moves only with its status. Whether it changed."""
     conditions: list[Object] = status.get("conditions") or []
     made: Object = {"type": condition["type"], "status": condition["status"], "lastProbeTime": None}
     made["lastTransitionTime"] = now

@@ -1,8 +1,8 @@
-"""The kinds that make pods: replica sets, deployments, stateful and daemon sets, jobs, cron jobs, and their defaults."""
+"""The kinds that make pods (replica sets, deployments, stateful and daemon sets, jobs, cron jobs): their defaults."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from kubestow.apiserver.resources import metadata, pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
@@ -24,7 +24,7 @@ class WorkloadStrategy(Strategy):
 
     has_generation = True
     #: Status of a new object, before any controller has looked.
-    initial_status: dict[str, Any] = {}
+    initial_status: ClassVar[dict[str, Any]] = {}
 
     def default(self, new: Object) -> None:
         spec = new["spec"]
@@ -71,14 +71,14 @@ def _template_labels(spec: Object) -> dict[str, str]:
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    initial_status = {"replicas": 0}
+    initial_status: ClassVar = {"replicas": 0}
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("replicas", 1)
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
-    initial_status = {"replicas": 0}
+    initial_status: ClassVar = {"replicas": 0}
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("replicas", 1)
@@ -103,7 +103,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    initial_status = {"replicas": 0, "availableReplicas": 0}
+    initial_status: ClassVar = {"replicas": 0, "availableReplicas": 0}
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("replicas", 1)
@@ -124,7 +124,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    initial_status = {
+    initial_status: ClassVar = {
         "currentNumberScheduled": 0,
         "numberMisscheduled": 0,
         "desiredNumberScheduled": 0,

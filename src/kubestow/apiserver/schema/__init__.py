@@ -1,4 +1,4 @@
-"""What the objects of a kind look like: fields and their types, zero values, merge keys, and the OpenAPI made of them."""
+"""What the objects of a kind look like: their fields, the types, zero values and merge keys of these."""
 
 from kubestow.apiserver.schema.types import Field, ListOf, MapOf, Mismatch, Struct, Type, struct_of
 

@@ -1,8 +1,8 @@
 """What the generated models do not say: merge keys, quantities, which zero values are written and which left out.
 
 Keys are ``Type.field`` with Go type names (``PodSpec.volumes``). The merge keys are those the API publishes in its
-OpenAPI (``x-kubernetes-patch-merge-key``, ``x-kubernetes-list-map-keys``); everything unnamed has the default: lists and
-scalars are replaced whole, structs and maps merge by key.
+OpenAPI (``x-kubernetes-patch-merge-key``, ``x-kubernetes-list-map-keys``); everything unnamed has the default: lists
+and scalars are replaced whole, structs and maps merge by key.
 """
 
 from __future__ import annotations
@@ -108,25 +108,63 @@ MERGES: dict[str, Merge] = {
 
 #: Types that server-side apply owns as one value.
 ATOMIC_TYPES = frozenset(
-    "ConfigMapKeySelector CrossVersionObjectReference EndpointAddress EndpointPort FileKeySelector LabelSelector"
-    " LocalObjectReference NodeSelector NodeSelectorTerm ObjectFieldSelector ObjectReference OwnerReference"
-    " ResourceFieldSelector ScopeSelector SecretKeySelector SecretReference TopologySelectorTerm"
-    " TypedLocalObjectReference".split()
+    [
+        "ConfigMapKeySelector",
+        "CrossVersionObjectReference",
+        "EndpointAddress",
+        "EndpointPort",
+        "FileKeySelector",
+        "LabelSelector",
+        "LocalObjectReference",
+        "NodeSelector",
+        "NodeSelectorTerm",
+        "ObjectFieldSelector",
+        "ObjectReference",
+        "OwnerReference",
+        "ResourceFieldSelector",
+        "ScopeSelector",
+        "SecretKeySelector",
+        "SecretReference",
+        "TopologySelectorTerm",
+        "TypedLocalObjectReference",
+    ]
 )
 #: Maps owned as one value, and fields of an atomic type that are not.
 ATOMIC_MAPS = frozenset({"PodSpec.nodeSelector", "ReplicationControllerSpec.selector", "ServiceSpec.selector"})
 GRANULAR = frozenset({"PersistentVolumeSpec.claimRef"})
 
 QUANTITIES = frozenset(
-    "CSIStorageCapacity.capacity CSIStorageCapacity.maximumVolumeSize CapacityRequirements.requests"
-    " ContainerStatus.allocatedResources Counter.value DeviceCapacity.value"
-    " DeviceRequestAllocationResult.consumedCapacity EmptyDirVolumeSource.sizeLimit LimitRangeItem.default"
-    " LimitRangeItem.defaultRequest LimitRangeItem.max LimitRangeItem.maxLimitRequestRatio LimitRangeItem.min"
-    " NodeStatus.allocatable NodeStatus.capacity Overhead.podFixed PersistentVolumeClaimStatus.allocatedResources"
-    " PersistentVolumeClaimStatus.capacity PersistentVolumeSpec.capacity PodSpec.overhead PodStatus.allocatedResources"
-    " ResourceFieldSelector.divisor ResourceQuotaSpec.hard ResourceQuotaStatus.hard ResourceQuotaStatus.used"
-    " ResourceRequirements.limits ResourceRequirements.requests VolumeResourceRequirements.limits"
-    " VolumeResourceRequirements.requests".split()
+    [
+        "CSIStorageCapacity.capacity",
+        "CSIStorageCapacity.maximumVolumeSize",
+        "CapacityRequirements.requests",
+        "ContainerStatus.allocatedResources",
+        "Counter.value",
+        "DeviceCapacity.value",
+        "DeviceRequestAllocationResult.consumedCapacity",
+        "EmptyDirVolumeSource.sizeLimit",
+        "LimitRangeItem.default",
+        "LimitRangeItem.defaultRequest",
+        "LimitRangeItem.max",
+        "LimitRangeItem.maxLimitRequestRatio",
+        "LimitRangeItem.min",
+        "NodeStatus.allocatable",
+        "NodeStatus.capacity",
+        "Overhead.podFixed",
+        "PersistentVolumeClaimStatus.allocatedResources",
+        "PersistentVolumeClaimStatus.capacity",
+        "PersistentVolumeSpec.capacity",
+        "PodSpec.overhead",
+        "PodStatus.allocatedResources",
+        "ResourceFieldSelector.divisor",
+        "ResourceQuotaSpec.hard",
+        "ResourceQuotaStatus.hard",
+        "ResourceQuotaStatus.used",
+        "ResourceRequirements.limits",
+        "ResourceRequirements.requests",
+        "VolumeResourceRequirements.limits",
+        "VolumeResourceRequirements.requests",
+    ]
 )
 #: Times kept to the microsecond; all others are kept to the second.
 MICRO_TIMES = frozenset(
@@ -180,10 +218,18 @@ EMITTED: dict[str, object] = {
     "NodeStatus.nodeInfo": {},
     **{
         f"NodeSystemInfo.{field}": ""
-        for field in (
-            "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion kubeletVersion kubeProxyVersion"
-            " operatingSystem architecture"
-        ).split()
+        for field in [
+            "machineID",
+            "systemUUID",
+            "bootID",
+            "kernelVersion",
+            "osImage",
+            "containerRuntimeVersion",
+            "kubeletVersion",
+            "kubeProxyVersion",
+            "operatingSystem",
+            "architecture",
+        ]
     },
     "PersistentVolumeClaimCondition.lastProbeTime": None,
     "PersistentVolumeClaimCondition.lastTransitionTime": None,
@@ -209,9 +255,32 @@ POINTER_STRINGS = frozenset(
 )
 #: Plain booleans and numbers, left out when false or zero. Others are pointers, for which false and zero say something.
 OMITTED_FALSE = frozenset(
-    "globalDefault hostIPC hostNetwork hostPID paused publishNotReadyAddresses readOnly stdin stdinOnce tty unschedulable".split()
+    [
+        "globalDefault",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "paused",
+        "publishNotReadyAddresses",
+        "readOnly",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "unschedulable",
+    ]
 )
 OMITTED_ZERO = frozenset(
-    "count deprecatedCount failureThreshold generation hostPort initialDelaySeconds minReadySeconds nodePort"
-    " observedGeneration periodSeconds timeoutSeconds".split()
+    [
+        "count",
+        "deprecatedCount",
+        "failureThreshold",
+        "generation",
+        "hostPort",
+        "initialDelaySeconds",
+        "minReadySeconds",
+        "nodePort",
+        "observedGeneration",
+        "periodSeconds",
+        "timeoutSeconds",
+    ]
 )

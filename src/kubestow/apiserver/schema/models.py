@@ -28,7 +28,7 @@ _VERSION_PREFIX = re.compile(r"^(?:[A-Z][a-z]+)?V\d+(?:alpha\d+|beta\d+)?(?=[A-Z
 
 @dataclass(frozen=True, slots=True)
 class ModelField:
-    """One field: its JSON ``name``, the generator's ``type`` (``str``, ``list[V1Container]``, ``dict(str, str)``, ...)."""
+    """One field: its JSON ``name`` and the generator's ``type``: ``str``, ``list[V1Container]``, ``dict(str, str)``."""
 
     name: str
     type: str

@@ -1,9 +1,9 @@
 """The types of fields, and reading a decoded JSON value as one of them.
 
 Reading does what a typed decoder does in one pass over the dicts: wrong types are refused with the place they stand
-in, unknown fields are dropped (and reported), nulls and zero values that mean nothing are left out, quantities and times get
-their canonical text, and fields that are always written are filled in. Types are made when first met, so a server
-knows only the types of the kinds its clients use.
+in, unknown fields are dropped (and reported), nulls and zero values that mean nothing are left out, quantities and
+times get their canonical text, and fields that are always written are filled in. Types are made when first met, so a
+server knows only the types of the kinds its clients use.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class StringMap(MapOf):
 class Field:
     """One field of a struct.
 
-    ``scalar`` is the Python type to compare with where that is all there is to check. ``present`` fields exist even in an
-    empty object, so setting them is a change and not an addition.
+    ``scalar`` is the Python type to compare with where that is all there is to check. ``present`` fields exist even in
+    an empty object, so setting them is a change and not an addition.
     """
 
     name: str

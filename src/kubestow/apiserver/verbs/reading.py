@@ -22,10 +22,10 @@ PATIENCE = 3.0
 
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
 _TOO_OLD_CONTINUE = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the"
-    " continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing"
-    " with the provided token results in an inconsistent list - objects that were created, modified, or deleted between"
-    " the time the first chunk was returned and now may show up in the list."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without"
+    " the continue parameter, or use the continue token in this response to retrieve the remainder of the results."
+    " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
+    " deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
@@ -117,7 +117,7 @@ def _at(call: Call, version: int, too_old: str, *, continue_: str = "") -> list[
 
 
 class _Token(msgspec.Struct):
-    """A continue token: the version of the whole list, and the key after which it goes on. -1: whatever is there now."""
+    """A continue token: the version of the whole list (-1: what is there now), the key after which it goes on."""
 
     rv: int
     start: str

@@ -60,10 +60,12 @@ def watch(call: Call, lines: LineCache) -> Stream:
     request = call.request
     start = parse_version(request.query.get("resourceVersion", ""))
     initial = _wants_initial_events(call, start)
-    timeout = request.number("timeoutSeconds")
     watcher = _Watcher(call, lines, call.selector())
     bookmarks = request.flag("allowWatchBookmarks")
-    return Stream(watcher.events(start, initial=initial, bookmarks=bookmarks, timeout=timeout), call.view.content_type)
+    return Stream(
+        watcher.events(start, initial=initial, bookmarks=bookmarks, lasts=request.number("timeoutSeconds")),
+        call.view.content_type,
+    )
 
 
 def _wants_initial_events(call: Call, start: int | None) -> bool:
@@ -96,11 +98,11 @@ class _Watcher:
         self._first_row = True
 
     async def events(
-        self, start: int | None, *, initial: bool, bookmarks: bool, timeout: int | None
+        self, start: int | None, *, initial: bool, bookmarks: bool, lasts: int | None
     ) -> AsyncIterator[bytes]:
-        """The parts of the answer, each one or more whole lines."""
+        """The parts of the answer, each one or more whole lines. The watch ``lasts`` so many seconds, or for ever."""
         loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
+        end = None if lasts is None else loop.time() + lasts
         synthetic = initial or not start
         version = self._store.version if synthetic else start or 0
         try:
