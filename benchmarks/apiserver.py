@@ -45,7 +45,7 @@ class ServerProcess:
 @contextmanager
 def serving(*arguments: str) -> Iterator[ServerProcess]:
     began = time.perf_counter()
-    command = [str(Path(sys.executable).with_name("kubestow")), "apiserver", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "kubestow", "apiserver", "--port", "0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     url = ""

@@ -10,22 +10,22 @@ import pytest
 
 from kubestow.apiserver import Server
 from kubestow.apiserver.kubelets import DURATION, SHUTDOWN, Kubelets, parse_duration
+from kubestow.testing import virtual_time
+from kubestow.testing.virtual_time import VirtualClock
 
 from .client import NODES, PODS, Client, node, pod
-from .virtual_time import VirtualLoop, run
 
 
 def simulated(story: Callable[[Client], Awaitable[None]]) -> None:
     """Run a story against a server whose nodes are simulated."""
-    loop = VirtualLoop()
-    server = Server(simulate=False, clock=loop.wall)
 
     async def main() -> None:
+        server = Server(simulate=False, clock=VirtualClock(asyncio.get_running_loop()).now)
         kubelets = asyncio.create_task(Kubelets(server.registry).run())
         await story(Client(server))
         kubelets.cancel()
 
-    run(loop, main())
+    virtual_time.run(main())
 
 
 async def bound(client: Client, name: str = "p", **annotations: str) -> None:
