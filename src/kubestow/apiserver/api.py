@@ -1,0 +1,131 @@
+"""From a request to its answer: finds the kind and the verb, and turns every refusal into a Status.
+
+This is the whole API without a network: give it a :class:`Request`, get an :class:`Answer` or a :class:`Stream`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+from kubestow.apiserver import discovery, health, statuses
+from kubestow.apiserver.messages import Answer, Request, Stream
+from kubestow.apiserver.openapi import OpenAPI
+from kubestow.apiserver.paths import Target, parse
+from kubestow.apiserver.registry import Registry
+from kubestow.apiserver.resources import Kind
+from kubestow.apiserver.verbs import Call, binding, eviction, logs, reading, reviews, scale, watching, writing
+
+__all__ = ["API"]
+
+_log = logging.getLogger(__name__)
+
+Result = Answer | Stream
+Verb = Callable[[Call], Result | Awaitable[Result]]
+
+_OBJECT: dict[str, tuple[str, Verb]] = {
+    "GET": ("get", reading.get),
+    "PUT": ("update", writing.replace),
+    "PATCH": ("patch", writing.patch),
+    "DELETE": ("delete", writing.delete),
+}
+_COLLECTION: dict[str, tuple[str, Verb]] = {
+    "GET": ("list", reading.list_),
+    "POST": ("create", writing.create),
+    "DELETE": ("deletecollection", writing.delete_collection),
+}
+_WHOLE_OBJECT: dict[str, Verb] = {"GET": reading.get, "PUT": writing.replace, "PATCH": writing.patch}
+_SCALE: dict[str, Verb] = {"GET": scale.get_scale, "PUT": scale.replace_scale, "PATCH": scale.patch_scale}
+#: (resource, subresource) -> method -> verb, for the subresources that only one resource has.
+_SUBRESOURCES: dict[tuple[str, str], dict[str, Verb]] = {
+    ("pods", "binding"): {"POST": binding.create_pod_binding},
+    ("pods", "eviction"): {"POST": eviction.create_eviction},
+    ("pods", "ephemeralcontainers"): _WHOLE_OBJECT,
+    ("pods", "resize"): _WHOLE_OBJECT,
+    ("pods", "log"): {"GET": logs.get_log},
+    ("namespaces", "finalize"): {"PUT": writing.finalize},
+}
+_QUESTIONS: dict[str, Verb] = {
+    "bindings": binding.create_binding,
+    "selfsubjectreviews.authentication.k8s.io": reviews.who_am_i,
+    "selfsubjectaccessreviews.authorization.k8s.io": reviews.may_i,
+    "selfsubjectrulesreviews.authorization.k8s.io": reviews.what_may_i,
+    "subjectaccessreviews.authorization.k8s.io": reviews.may_i,
+}
+
+
+class API:
+    """The API over one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._lines = watching.LineCache()
+        self._openapi = OpenAPI(registry.catalog)
+
+    async def handle(self, request: Request) -> Result:
+        """The answer to any request whatever; nothing is raised."""
+        try:
+            target = parse(request.path)
+            if target is None:
+                return self._outside(request)
+            result = self._dispatch(request, target)
+            return await result if inspect.isawaitable(result) else result
+        except statuses.Failure as failure:
+            return Answer.failure(failure)
+        except RecursionError:
+            return Answer.failure(statuses.bad_request("the body is nested too deeply"))
+        except Exception:
+            _log.exception("request failed: %s %s", request.method, request.path)
+            return Answer.failure(statuses.internal_error("the server failed to answer; its log says why"))
+
+    def _dispatch(self, request: Request, target: Target) -> Result | Awaitable[Result]:
+        kind = self._registry.catalog.find(target.group, target.version, target.resource)
+        if kind is None:
+            return self._unserved(request, target)
+        if kind.namespaced and target.name and not target.namespace:
+            raise statuses.no_such_resource()
+        call = Call(request, target, kind, self._registry)
+        if kind.resource in _QUESTIONS:
+            if request.method != "POST":
+                raise statuses.method_not_allowed()
+            return _QUESTIONS[kind.resource](call)
+        if request.method == "GET" and (target.watch or (not target.name and request.flag("watch"))):
+            return watching.watch(call, self._lines)
+        return _verb(kind, target, request.method)(call)
+
+    def _unserved(self, request: Request, target: Target) -> Result:
+        if target.group not in self._registry.catalog.groups():
+            return Answer.text("404 page not found\n", 404)
+        raise statuses.no_such_resource()
+
+    def _outside(self, request: Request) -> Result:
+        """Paths that name no resource: discovery, OpenAPI, version, health."""
+        path = request.path.rstrip("/") or "/"
+        if path.startswith("/openapi/v3"):
+            return self._openapi.answer(request, path)
+        found = discovery.answer(request, path, self._registry.catalog) or health.answer(
+            request, path, self._registry.store
+        )
+        if found is None:
+            return Answer.text("404 page not found\n", 404)
+        return found
+
+
+def _verb(kind: Kind, target: Target, method: str) -> Verb:
+    """Raises a 404 or 405 Failure."""
+    if target.subresource:
+        verbs = _SUBRESOURCES.get((kind.resource, target.subresource))
+        if target.subresource == "status" and kind.status:
+            verbs = _WHOLE_OBJECT
+        elif target.subresource == "scale" and kind.scale:
+            verbs = _SCALE
+        if verbs is None:
+            raise statuses.no_such_resource()
+        if method not in verbs:
+            raise statuses.method_not_allowed()
+        return verbs[method]
+    name, verb = (_OBJECT if target.name else _COLLECTION).get(method, ("", reading.get))
+    if name not in kind.verbs or (method == "POST" and kind.namespaced and not target.namespace):
+        raise statuses.method_not_allowed()
+    return verb

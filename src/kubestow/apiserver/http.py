@@ -1,0 +1,144 @@
+"""The API on sockets: aiohttp requests into our own, answers and streams out again.
+
+One handler takes every request; there are no routes. Bodies are limited while they are read, large answers are
+gzipped for clients that ask for it, and a watch whose client stopped reading is cut off after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+
+from aiohttp import ClientConnectionResetError, web
+
+from kubestow.apiserver import statuses
+from kubestow.apiserver.api import API
+from kubestow.apiserver.authentication import Authenticator
+from kubestow.apiserver.messages import Answer, Request, Stream
+
+__all__ = ["MAX_BODY", "Handler"]
+
+#: Largest request body, in bytes: etcd's limit, as a real server has it.
+MAX_BODY = 3 * 1024 * 1024
+#: Answers longer than this many bytes are gzipped on request.
+GZIP_FROM = 128 * 1024
+#: Seconds a watcher may leave its socket full before it is dropped.
+STALLED = 60.0
+
+_NO_CACHE = {"Cache-Control": "no-cache, private"}
+
+
+class Handler:
+    """The request handler of ``aiohttp.web.Server``."""
+
+    def __init__(self, api: API, authenticator: Authenticator) -> None:
+        self._api, self._authenticator = api, authenticator
+
+    async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        try:
+            request = await self._read(incoming)
+        except statuses.Failure as failure:
+            answer = Answer.failure(failure)
+            answer.headers["Connection"] = "close"
+            return _response(answer)
+        result = await self._api.handle(request)
+        if isinstance(result, Stream):
+            return await _stream(incoming, result)
+        if isinstance(result.body, bytes):
+            if len(result.body) > GZIP_FROM and _takes_gzip(incoming):
+                return await _send_parts(incoming, result, iter((result.body,)))
+            return _response(result)
+        return await _send_parts(incoming, result, result.body)
+
+    async def _read(self, incoming: web.BaseRequest) -> Request:
+        headers, url = incoming.headers, incoming.rel_url
+        user = self._authenticator.user(headers.get("Authorization", ""), url.raw_path)
+        body = await _body(incoming) if incoming.body_exists else b""
+        return Request(
+            method=incoming.method,
+            path=url.raw_path,
+            query=dict(url.query) if url.raw_query_string else {},
+            accept=",".join(headers.getall("Accept", ())),
+            content_type=headers.get("Content-Type", ""),
+            user_agent=headers.get("User-Agent", ""),
+            if_none_match=headers.get("If-None-Match", ""),
+            body=body,
+            user=user,
+            host=incoming.host,
+        )
+
+
+async def _body(incoming: web.BaseRequest) -> bytes:
+    """Raises a 413 Failure before more than the limit is held."""
+    if (incoming.content_length or 0) > MAX_BODY:
+        raise statuses.too_large(MAX_BODY)
+    parts: list[bytes] = []
+    size = 0
+    async for part in incoming.content.iter_any():
+        size += len(part)
+        if size > MAX_BODY:
+            raise statuses.too_large(MAX_BODY)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    headers = _NO_CACHE | answer.headers
+    if answer.content_type:
+        headers["Content-Type"] = answer.content_type
+    return headers
+
+
+def _response(answer: Answer) -> web.Response:
+    assert isinstance(answer.body, bytes)
+    return web.Response(status=answer.status, body=answer.body, headers=_headers(answer))
+
+
+def _takes_gzip(incoming: web.BaseRequest) -> bool:
+    return "gzip" in incoming.headers.get("Accept-Encoding", "")
+
+
+async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator[bytes]) -> web.StreamResponse:
+    """A long answer, part by part; other requests are served between two parts."""
+    first, second = next(parts, b""), next(parts, None)
+    if second is None and len(first) <= GZIP_FROM:
+        return _response(Answer(answer.status, first, answer.content_type, answer.headers))
+    response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+    gzip = zlib.compressobj(level=1, wbits=31) if _takes_gzip(incoming) else None
+    if gzip is not None:
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding"
+    try:
+        await response.prepare(incoming)
+        part: bytes | None = first
+        while part is not None:
+            # Compression runs beside the event loop: zlib lets go of the interpreter.
+            await response.write(await asyncio.to_thread(gzip.compress, part) if gzip is not None else part)
+            part, second = second, next(parts, None)
+            await asyncio.sleep(0)
+        if gzip is not None:
+            await response.write(gzip.flush())
+        await response.write_eof()
+    except (ConnectionResetError, ClientConnectionResetError):
+        pass  # The client went away; there is nobody left to tell.
+    return response
+
+
+async def _stream(incoming: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    headers = _NO_CACHE | {"Content-Type": stream.content_type}
+    response = web.StreamResponse(headers=headers)
+    response.enable_chunked_encoding()
+    try:
+        await response.prepare(incoming)
+        async for part in stream.events:
+            if part:
+                async with asyncio.timeout(STALLED):
+                    await response.write(part)
+        await response.write_eof()
+    except (ConnectionResetError, ClientConnectionResetError):
+        pass  # The client closed its watch, which is how watches end.
+    except TimeoutError:
+        if incoming.transport is not None:
+            incoming.transport.abort()
+    return response

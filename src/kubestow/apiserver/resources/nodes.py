@@ -1,0 +1,68 @@
+"""Nodes and namespaces: the two kinds that others live in."""
+
+from __future__ import annotations
+
+from kubestow.apiserver.resources import metadata
+from kubestow.apiserver.resources.kind import Object, Strategy
+from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, required_value, unsupported_value
+
+__all__ = ["NOT_READY", "NamespaceStrategy", "NodeStrategy"]
+
+#: Admission puts this on every new node; it goes when the node reports Ready.
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class NodeStrategy(Strategy):
+    def default(self, new: Object) -> None:
+        status = new["status"]
+        if status.get("capacity"):
+            allocatable = status.setdefault("allocatable", {})
+            for name, amount in status["capacity"].items():
+                allocatable.setdefault(name, amount)
+
+    def prepare_create(self, new: Object, now: str) -> None:
+        taints = new["spec"].get("taints") or []
+        if not any(taint.get("key") == NOT_READY["key"] and taint.get("effect") == "NoSchedule" for taint in taints):
+            new["spec"]["taints"] = [*taints, dict(NOT_READY)]
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        seen: set[tuple[str, str]] = set()
+        for index, taint in enumerate(new["spec"].get("taints") or ()):
+            path = f"spec.taints[{index}]"
+            key, effect = taint.get("key", ""), taint.get("effect", "")
+            if problem := metadata.qualified_name_problem(key):
+                causes.append(invalid_value(f"{path}.key", key, problem))
+            if problem := metadata.label_value_problem(taint.get("value", "")):
+                causes.append(invalid_value(f"{path}.value", taint["value"], problem))
+            if not effect:
+                causes.append(required_value(f"{path}.effect"))
+            elif effect not in _EFFECTS:
+                causes.append(unsupported_value(f"{path}.effect", effect, _EFFECTS))
+            if (key, effect) in seen:
+                causes.append(duplicate_value(path, taint))
+            seen.add((key, effect))
+        for field in ("capacity", "allocatable"):
+            for name, amount in (new["status"].get(field) or {}).items():
+                if amount.startswith("-"):
+                    problem = "must be greater than or equal to 0"
+                    causes.append(invalid_value(f"status.{field}.{name}", amount, problem))
+        return causes
+
+
+class NamespaceStrategy(Strategy):
+    delete_returns_object = True
+
+    def default(self, new: Object) -> None:
+        labels = new["metadata"].setdefault("labels", {})
+        if new["metadata"].get("name"):
+            labels["kubernetes.io/metadata.name"] = new["metadata"]["name"]
+
+    def prepare_create(self, new: Object, now: str) -> None:
+        new["spec"]["finalizers"] = ["kubernetes"]
+        new["status"] = {"phase": "Active"}
+
+    def validate_name(self, name: str) -> str:
+        return metadata.label_problem(name)

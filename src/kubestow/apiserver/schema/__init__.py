@@ -1,0 +1,5 @@
+"""What the objects of a kind look like: their fields, the types, zero values and merge keys of these."""
+
+from kubestow.apiserver.schema.types import Field, ListOf, MapOf, Mismatch, Struct, Type, struct_of
+
+__all__ = ["Field", "ListOf", "MapOf", "Mismatch", "Struct", "Type", "struct_of"]

@@ -1,0 +1,121 @@
+"""The embedded API server as one object: start it, use its URL, stop it.
+
+    async with Server(nodes=3) as server:
+        ...  # kubectl --server={server.url}
+
+Everything runs on the event loop that started it. In the same process ``server.registry`` writes without HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random, SystemRandom
+from typing import Self
+
+from aiohttp import web
+
+from kubestow.apiserver import cluster
+from kubestow.apiserver.api import API
+from kubestow.apiserver.authentication import Authenticator
+from kubestow.apiserver.http import Handler
+from kubestow.apiserver.kubelets import Kubelets
+from kubestow.apiserver.messages import User
+from kubestow.apiserver.registry import Registry
+from kubestow.apiserver.resources import Catalog
+from kubestow.apiserver.storage import Store
+from kubestow.errors import KubestowError
+
+__all__ = ["AddressInUse", "Server"]
+
+
+class AddressInUse(KubestowError):
+    """Another process listens where the server should."""
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class Server:
+    """``nodes`` simulated nodes are made at the start; with ``simulate`` off, nothing runs what is bound to any node.
+
+    ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
+    timestamps and uids repeatable.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        nodes: int = 0,
+        simulate: bool = True,
+        tokens: dict[str, User] | None = None,
+        clock: Callable[[], datetime] = _wall_clock,
+        random: Random | None = None,
+    ) -> None:
+        self.host, self.port = host, port
+        # Only the seed needs the system's randomness; after it, uids cost no system call.
+        seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
+        self.store = Store()
+        self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
+        self.api = API(self.registry)
+        self._handler = Handler(self.api, Authenticator(tokens))
+        self._simulate, self._node_count = simulate, nodes
+        self._runner: web.ServerRunner | None = None
+        self._kubelets: asyncio.Task[None] | None = None
+        cluster.found(self.registry)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises AddressInUse, or OSError for an address that cannot be had."""
+        server = web.Server(
+            self._handler,
+            handler_cancellation=True,
+            access_log=None,
+            max_line_size=65536,
+            max_field_size=65536,
+            keepalive_timeout=300.0,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self.host, self.port, backlog=1024).start()
+        except OSError as error:
+            await runner.cleanup()
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(
+                    f"{self.host}:{self.port} is in use by another process; choose another --port"
+                ) from None
+            raise
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        cluster.add_nodes(self.registry, self._node_count)
+        if self._simulate:
+            self._kubelets = asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes")
+
+    async def stop(self) -> None:
+        """Close every connection, watches too, and stop the simulated nodes."""
+        if self._kubelets is not None:
+            self._kubelets.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._kubelets
+            self._kubelets = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()

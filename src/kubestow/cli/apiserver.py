@@ -1,0 +1,104 @@
+"""``kubestow apiserver``: the embedded API server alone, until interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from kubestow.errors import InputError, KubestowError
+
+__all__ = ["apiserver"]
+
+
+@click.command()
+@click.option(
+    "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--nodes", default=0, show_default=True, type=click.IntRange(0, 100_000), help="Simulated nodes to start with."
+)
+@click.option(
+    "--simulate/--no-simulate", default=True, show_default=True, help="Whether nodes run the pods bound to them."
+)
+@click.option(
+    "--kubeconfig-out", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig for this server here."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Ask for a bearer token of this file (token,user,uid[,groups] a line).",
+)
+def apiserver(
+    port: int, bind_address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
+) -> None:
+    """Serve the embedded Kubernetes API, with simulated nodes."""
+    asyncio.run(_serve(port, bind_address, nodes, simulate, kubeconfig_out, token_file))
+
+
+async def _serve(
+    port: int, address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
+) -> None:
+    from kubestow.apiserver import Server
+    from kubestow.apiserver.authentication import read_tokens
+
+    tokens = read_tokens(token_file) if token_file is not None else None
+    server = Server(host=address, port=port, nodes=nodes, simulate=simulate, tokens=tokens)
+    try:
+        await server.start()
+    except OSError as error:
+        raise KubestowError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
+    try:
+        click.echo(f"serving the Kubernetes API on {server.url}")
+        if not _is_loopback(address):
+            guarded = "a token is asked for" if tokens else "anyone who reaches it may do anything"
+            click.echo(f"listening beyond this machine: {guarded}", err=True)
+        if kubeconfig_out is not None:
+            _write_kubeconfig(kubeconfig_out, server.url, next(iter(tokens)) if tokens else "")
+            click.echo(f"kubeconfig written; try: kubectl --kubeconfig={kubeconfig_out} get nodes")
+        click.echo("ready")
+        sys.stdout.flush()
+        await _interrupted()
+    finally:
+        await server.stop()
+
+
+async def _interrupted() -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _write_kubeconfig(path: Path, url: str, token: str) -> None:
+    """JSON is YAML too; every client reads it."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "kubestow", "cluster": {"server": url}}],
+        "users": [{"name": "admin", "user": {"token": token} if token else {}}],
+        "contexts": [{"name": "kubestow", "context": {"cluster": "kubestow", "user": "admin"}}],
+        "current-context": "kubestow",
+    }
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(config, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,22 @@
+"""A server in memory for each test, with nothing simulated, and a client of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from kubestow.apiserver import Server
+
+from .client import Client
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server(simulate=False, random=Random(7), clock=lambda: datetime(2026, 11, 20, 19, 20, tzinfo=UTC))
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
