@@ -117,6 +117,8 @@ class Display:
             f"([bold]{rate:,.0f} pods/s[/bold])",
             highlight=False,
         )
+        if outcome.evicted:
+            self._console.print(f"{outcome.evicted:,} pods were evicted to make room for others of higher priority")
         self._console.print(Group(_utilisation(summary.utilisation), _latency(summary)))
         if summary.pending:
             self._console.print(_pending(summary))

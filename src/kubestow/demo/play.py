@@ -72,12 +72,13 @@ class _Observer:
 class Outcome:
     """What came of a run: ``seconds`` from the first submission until the last pod was bound, and the summary.
 
-    ``settled`` is False when the time was up while pods were still moving.
+    ``evicted`` pods had to make room for others; ``settled`` is False when the time was up while pods were still moving.
     """
 
     summary: Summary
     seconds: float
     settled: bool
+    evicted: int
 
 
 async def play(workload: Workload, *, show: Callable[[Progress], None], limit: float, seed: int) -> Outcome:
@@ -108,7 +109,8 @@ async def play(workload: Workload, *, show: Callable[[Progress], None], limit: f
                 seconds, settled = await _run(scheduler, submission, progress, show, limit)
             nodes = await all_objects(transport, "/api/v1/nodes")
             pods = await all_objects(transport, "/api/v1/pods")
-    return Outcome(summarise(nodes, pods, progress.latencies), seconds, settled)
+    evicted = progress.submitted - len(pods)
+    return Outcome(summarise(nodes, pods, progress.latencies), seconds, settled, evicted)
 
 
 @asynccontextmanager
