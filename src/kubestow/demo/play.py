@@ -72,7 +72,7 @@ class _Observer:
 class Outcome:
     """What came of a run: ``seconds`` from the first submission until the last pod was bound, and the summary.
 
-    ``evicted`` pods had to make room for others; ``settled`` is False when the time was up while pods were still moving.
+    ``evicted`` pods made room for others; ``settled`` is False when the time was up while pods were still moving.
     """
 
     summary: Summary
