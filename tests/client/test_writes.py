@@ -8,9 +8,9 @@ import pytest
 
 from kubestow.api.core import PodCondition
 from kubestow.client.transport import Transport
-from kubestow.client.writes import PodWriter
+from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
 
 from .clocks import LeapingClock
 from .scripted_server import ScriptedServer, answer, disconnect, failure
@@ -42,6 +42,20 @@ async def test_a_binding_refused_is_not_sent_again(server: ScriptedServer, pods:
     with pytest.raises(APIError, match="already assigned"):
         await pods.bind(POD, "n1")
     assert len(server.asked) == 1
+
+
+async def test_an_object_is_patched_only_if_it_is_still_the_one_that_was_read(
+    server: ScriptedServer, transport: Transport
+) -> None:
+    server.answers("PATCH", "/api/v1/persistentvolumes/pv", answer(body={"metadata": {"resourceVersion": "8"}}))
+    volumes = Resource("/api/v1", "persistentvolumes", "PersistentVolume", object, namespaced=False)
+    subject = ObjectReference("PersistentVolume", "", "pv", "uid-pv", resource_version="7")
+    changes = {"metadata": {"annotations": {"a": "b"}}, "spec": {"claimRef": {"name": "c"}}}
+    assert await patch_object(transport, volumes, subject, changes) == "8"
+    (asked,) = server.asked
+    assert asked.headers["Content-Type"] == "application/merge-patch+json"
+    metadata = {"annotations": {"a": "b"}, "uid": "uid-pv", "resourceVersion": "7"}
+    assert asked.json == {"metadata": metadata, "spec": {"claimRef": {"name": "c"}}}
 
 
 async def test_a_status_patch_is_a_strategic_merge_with_the_uid(server: ScriptedServer, pods: PodWriter) -> None:

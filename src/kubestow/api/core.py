@@ -16,9 +16,14 @@ from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 from kubestow.api.quantity import Quantity
 
 __all__ = [
+    "AWSElasticBlockStore",
     "Affinity",
+    "AzureDisk",
+    "AzureFile",
+    "CinderVolume",
     "Container",
     "ContainerPort",
+    "GCEPersistentDisk",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -31,14 +36,17 @@ __all__ = [
     "PodCondition",
     "PodSpec",
     "PodStatus",
+    "PortworxVolume",
     "PreferredSchedulingTerm",
     "ReplicationController",
+    "ResourceList",
     "ResourceRequirements",
     "Service",
     "Taint",
     "Toleration",
     "TopologySpreadConstraint",
     "Volume",
+    "VsphereVolume",
     "WeightedPodAffinityTerm",
 ]
 
@@ -228,6 +236,12 @@ class AzureDisk(APIObject, frozen=True):
     disk_uri: str = field(default="", name="diskURI")
 
 
+class AzureFile(APIObject, frozen=True):
+    """A legacy inline volume."""
+
+    share_name: str = ""
+
+
 class CinderVolume(APIObject, frozen=True):
     """A legacy inline volume."""
 
@@ -269,6 +283,7 @@ class Volume(APIObject, frozen=True):
     iscsi: ISCSIVolume | None = None
     rbd: RBDVolume | None = None
     azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
     cinder: CinderVolume | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: PortworxVolume | None = None

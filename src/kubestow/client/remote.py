@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import Transport
-from kubestow.client.writes import PodWriter
+from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import InputError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 
@@ -96,6 +96,9 @@ class RemoteCluster:
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         await self._pods.patch_pod_status(pod, patch)
+
+    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        return await patch_object(self._transport, resource, obj, changes)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         await self._pods.delete_pod(pod)

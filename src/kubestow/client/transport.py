@@ -27,11 +27,12 @@ from kubestow.client.credentials import Credentials
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.errors import APIError, InputError, Unreachable
 
-__all__ = ["JSON", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "Transport"]
+__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "Transport"]
 
 _log = logging.getLogger(__name__)
 
 JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 USER_AGENT = f"kubestow/{__version__}"
 

@@ -7,18 +7,20 @@ field).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import msgspec
 
 from kubestow.api.core import PodCondition
+from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.client.pacing import Backoff, SleepingClock
-from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
+from kubestow.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
 
-__all__ = ["PodWriter"]
+__all__ = ["PodWriter", "patch_object"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -72,6 +74,22 @@ class PodWriter:
         except APIError as error:
             if error.code not in (404, 409):
                 raise
+
+
+async def patch_object(
+    transport: Transport, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]
+) -> str:
+    """Merge-PATCH an object once, if it is still the one that was read; its new resourceVersion is returned."""
+    metadata = {**changes.get("metadata", {}), "uid": obj.uid, "resourceVersion": obj.resource_version}
+    body = _encode({**changes, "metadata": {name: value for name, value in metadata.items() if value}})
+    namespace = f"/namespaces/{obj.namespace}" if resource.namespaced else ""
+    path = f"{resource.prefix}{namespace}/{resource.plural}/{obj.name}"
+    answer = await transport.request("PATCH", path, body, content_type=MERGE_PATCH)
+    return decode(_Versioned, answer).metadata.resource_version
+
+
+class _Versioned(APIObject, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 def _path(pod: ObjectReference) -> str:

@@ -60,6 +60,8 @@ class NodeTable:
         self.columns = Columns()
         #: Grows whenever rows are added, removed or moved.
         self.structure = 0
+        #: Grows whenever that happens or a node's labels change: what was worked out from labels is out of date.
+        self.labelling = 0
         self.names: list[str] = []
         self.objects: list[Node] = []
         self.rows: dict[str, int] = {}
@@ -97,6 +99,7 @@ class NodeTable:
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.columns.append_row()
         self.structure += 1
+        self.labelling += 1
         self._added += 1
         self.names.append(node.metadata.name)
         self.objects.append(node)
@@ -116,6 +119,7 @@ class NodeTable:
         self.images.remove(row, old.status.images)
         self.objects[row] = node
         self._describe(row, node, amounts)
+        self.labelling += old.metadata.labels != node.metadata.labels
         return difference(old, node)
 
     def remove(self, name: str) -> dict[str, PodInfo]:
@@ -125,6 +129,7 @@ class NodeTable:
         self.images.remove(row, self.objects[row].status.images)
         last = self.columns.remove_row(row)
         self.structure += 1
+        self.labelling += 1
         per_row: tuple[list[Any], ...] = (self.names, self.objects, self.pods)
         for values in per_row:
             values[row] = values[last]

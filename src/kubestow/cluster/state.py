@@ -19,6 +19,7 @@ from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes import NodeTable
 from kubestow.cluster.pods import PodInfo, Shape, Shapes
 from kubestow.cluster.views import Nodes
+from kubestow.cluster.volumes import Volumes
 from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "Placement"]
@@ -71,6 +72,8 @@ class Cluster:
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self._catalogs: dict[type, Catalog[Any]] = {}
+        #: Volumes in use on nodes, and volumes to be had.
+        self.volumes = Volumes(self.nodes, self)
         self._placements: dict[str, Placement] = {}
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}
@@ -114,6 +117,7 @@ class Cluster:
     def add_node(self, node: Node) -> None:
         """A node appeared; pods that were waiting for it come with it. Raises InvalidQuantity."""
         row = self.nodes.add(node)
+        self.volumes.node_came(row)
         for info in self._strays.pop(node.metadata.name, {}).values():
             self._put_on(row, info)
         for info in self.nominated_to(node.metadata.name):
@@ -202,10 +206,14 @@ class Cluster:
     def _put_on(self, row: int, info: PodInfo) -> None:
         self.nodes.add_pod(row, info)
         self.counters.count(row, info, +1)
+        if info.spec.volumes:
+            self.volumes.pod_came(self.nodes.names[row], info)
 
     def _take_off(self, row: int, info: PodInfo) -> None:
         self.nodes.remove_pod(row, info)
         self.counters.count(row, info, -1)
+        if info.spec.volumes:
+            self.volumes.pod_left(self.nodes.names[row], info)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 

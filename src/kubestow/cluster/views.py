@@ -197,7 +197,18 @@ class HypotheticalNodes(Nodes):
     @cached_property
     def changes(self) -> Sequence[Change]:
         """What is imagined of each row."""
-        return [Change(tuple(self._gone(i)), tuple(self._added(i))) for i in range(len(self))]
+        return [self.change(position) for position in range(len(self))]
+
+    def change(self, position: int) -> Change:
+        """What is imagined of the row at a position."""
+        return Change(tuple(self._gone(position)), tuple(self._added(position)))
+
+    def touched(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
+        """The positions of rows to which pods of some kind come, or which they leave, intp."""
+        touched = np.zeros(len(self), np.bool_)
+        for delta in self._deltas:
+            touched |= delta.sums_of(kind) != 0
+        return np.flatnonzero(touched)
 
     def select(self, positions: NDArray[Any]) -> HypotheticalNodes:
         """A view of some of these rows, with what is imagined of them."""
@@ -251,10 +262,8 @@ class HypotheticalNodes(Nodes):
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a host port would be in use, bool."""
         taken = super().port_taken(wanted)
-        touched = np.zeros(len(self), np.bool_)
-        for delta in self._deltas:
-            touched |= delta.sums_of(lambda info: any(p.conflicts_with(wanted) for p in info.shape.host_ports)) != 0
-        for position in np.flatnonzero(touched):
+        touched = self.touched(lambda info: any(port.conflicts_with(wanted) for port in info.shape.host_ports))
+        for position in touched:
             taken[position] = self._port_taken_at(int(position), wanted)
         return taken
 

@@ -17,15 +17,16 @@ cycle, which is always right.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
+from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
@@ -65,6 +66,8 @@ MAX_SCORE = 100
 
 Scores = NDArray[np.int64]
 
+T = TypeVar("T")
+
 
 class Handle(Protocol):
     """What a plugin may use of the scheduler it lives in, given to it when it is made."""
@@ -85,6 +88,15 @@ class Handle(Protocol):
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
+
+    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+        """Merge-patch an object of one of the cluster's catalogs, if it is still as it was read.
+
+        The new resourceVersion is returned. Raises APIError (a conflict when the object has changed) or Unreachable.
+        """
+
+    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+        """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
 
 
 class Plugin(ABC):

@@ -12,9 +12,13 @@ from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources_fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
+from kubestow.plugins.node_volume_limits import NodeVolumeLimits
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration
+from kubestow.plugins.volume_binding import VolumeBinding
+from kubestow.plugins.volume_restrictions import VolumeRestrictions
+from kubestow.plugins.volume_zone import VolumeZone
 
 __all__ = ["IN_TREE", "in_tree_registry"]
 
@@ -27,6 +31,10 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultPreemption,
@@ -36,10 +44,6 @@ IN_TREE: tuple[type[Plugin], ...] = (
 
 #: In-tree plugins of the reference that are not built yet: known by name, taking part in nothing.
 PLANNED = (
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
     "DynamicResources",

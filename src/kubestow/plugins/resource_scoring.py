@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.plugin import MAX_SCORE
 
-__all__ = ["Strategy", "Usage", "strategy"]
+__all__ = ["Strategy", "Usage", "UtilizationShape", "strategy"]
 
 Int64s = NDArray[np.int64]
 
@@ -70,19 +70,29 @@ def _weighted_mean(usage: Usage, scores: Int64s) -> Int64s:
 
 
 class _RequestedToCapacityRatio:
-    """A piecewise linear function of utilisation."""
+    """The shape's score of how much is used, averaged over resources."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
-        self._points = [(point.utilization, point.score * _SHAPE_SCALE) for point in shape]
+        self._shape = UtilizationShape(shape)
 
     def __call__(self, usage: Usage) -> Int64s:
-        scores: Int64s = np.where(usage.capacity > 0, self._score(_utilization(usage)), 0)
+        scores: Int64s = np.where(usage.capacity > 0, self._shape.scores(usage.used, usage.capacity), 0)
         total = np.add.reduce(scores * usage.weights)
         mean = total / np.maximum(np.add.reduce((scores > 0) * usage.weights), 1)
         rounded: Int64s = np.floor(mean + 0.5).astype(np.int64)  # half away from zero: scores are not negative
         return rounded
 
-    def _score(self, utilization: Int64s) -> Int64s:
+
+class UtilizationShape:
+    """A piecewise linear function from utilisation to a score of 0 to 100, flat beyond its ends."""
+
+    def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
+        self._points = [(point.utilization, point.score * _SHAPE_SCALE) for point in shape]
+
+    def scores(self, used: Int64s, capacity: Int64s) -> Int64s:
+        """The score of each pair of amounts, int64; without any capacity all of it is taken to be used."""
+        share = used * MAX_SCORE // np.maximum(capacity, 1)
+        utilization = np.where((used > capacity) | (capacity == 0), MAX_SCORE, share)
         points = self._points
         scores = np.full(utilization.shape, points[-1][1], np.int64)
         for (low, low_score), (high, high_score) in zip(points[-2::-1], points[:0:-1], strict=True):
@@ -91,8 +101,3 @@ class _RequestedToCapacityRatio:
             np.copyto(scores, low_score + slope, where=utilization <= high)
         np.copyto(scores, points[0][1], where=utilization <= points[0][0])
         return scores
-
-
-def _utilization(usage: Usage) -> Int64s:
-    share = usage.used * MAX_SCORE // np.maximum(usage.capacity, 1)
-    return np.where(usage.used > usage.capacity, MAX_SCORE, share)

@@ -48,12 +48,14 @@ class EventHandlers:
         scheduler_names: Collection[str],
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
+        on_news: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._scheduler_names = scheduler_names
         self._on_pod_deleted = on_pod_deleted
         self._on_synced = on_synced
+        self._on_news = on_news
         self._pods: dict[Key, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
         self._unsynced = {(resource.prefix, resource.plural) for resource in WATCHED}
@@ -75,6 +77,7 @@ class EventHandlers:
         self._unsynced.discard((resource.prefix, resource.plural))
         if not self._unsynced:
             self._on_synced()
+        self._on_news()
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """One watch event."""
@@ -82,6 +85,7 @@ class EventHandlers:
             self._gone(resource, (obj.metadata.namespace, obj.metadata.name))
         else:
             self._there(resource, obj)
+        self._on_news()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         """An object that does not decode is as good as not there, but is not silently lost."""

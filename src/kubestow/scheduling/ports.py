@@ -7,7 +7,7 @@ objects hold only what scheduling reads, so none is ever written back whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -106,6 +106,12 @@ class ClusterAPI(Protocol):
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """Strategic-merge PATCH of ``pods/status``; conflicts and outages are retried briefly (reference 1.8)."""
+
+    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        """Merge-PATCH an object, once, with its uid and resourceVersion as preconditions.
+
+        The resourceVersion it has then is returned.
+        """
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE a pod with its default grace period; one that is gone already is no error."""

@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from kubestow.scheduling.ports import Resource
 
 __all__ = ["CATALOGUED", "NAMESPACES", "NODES", "PODS", "WATCHED"]
+
+_STORAGE = "/apis/storage.k8s.io/v1"
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
@@ -20,6 +31,13 @@ CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),
     Resource("/api/v1", "replicationcontrollers", "ReplicationController", ReplicationController),
     Resource("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget),
+    Resource("/api/v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False),
+    Resource("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim),
+    Resource(_STORAGE, "storageclasses", "StorageClass", StorageClass, namespaced=False, optional=True),
+    Resource(_STORAGE, "csinodes", "CSINode", CSINode, namespaced=False, optional=True),
+    Resource(_STORAGE, "csidrivers", "CSIDriver", CSIDriver, namespaced=False, optional=True),
+    Resource(_STORAGE, "csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity, optional=True),
+    Resource(_STORAGE, "volumeattachments", "VolumeAttachment", VolumeAttachment, namespaced=False, optional=True),
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from kubestow import config
 from kubestow.api.core import PodCondition
+from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.framework.diagnosis import fit_error
@@ -26,9 +28,10 @@ from kubestow.scheduling.decision import Decider, Decision, RandomTie
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.hints import QueueingHints
-from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.news import News
+from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
-from kubestow.scheduling.resources import WATCHED
+from kubestow.scheduling.resources import CATALOGUED, WATCHED
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
@@ -40,6 +43,10 @@ _log = logging.getLogger(__name__)
 _TURN = 0.004
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
+
+_RESOURCES = {resource.type: resource for resource in CATALOGUED}
+
+T = TypeVar("T")
 
 
 class Observer(Protocol):
@@ -65,10 +72,18 @@ class _Handle:
     """What plugins see of the scheduler."""
 
     def __init__(
-        self, cluster: Cluster, gates: config.FeatureGates, api: ClusterAPI, random: Random, evictions: Evictions
+        self,
+        cluster: Cluster,
+        gates: config.FeatureGates,
+        api: ClusterAPI,
+        *,
+        random: Random,
+        evictions: Evictions,
+        news: News,
     ) -> None:
         self.cluster = cluster
         self.random = random
+        self._news = news
         self._gates = gates
         self._api = api
         self._evictions = evictions
@@ -81,6 +96,21 @@ class _Handle:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._api.bind(reference(pod), node_name)
+
+    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+        resource, metadata = _RESOURCES[type(obj)], obj.metadata
+        subject = ObjectReference(
+            resource.kind,
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            resource.prefix.removeprefix("/apis/").removeprefix("/api/"),
+            metadata.resource_version,
+        )
+        return await self._api.patch(resource, subject, changes)
+
+    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+        return await self._news.wait_for(answer, seconds)
 
 
 class Scheduler:
@@ -110,7 +140,8 @@ class Scheduler:
             known=lambda uid: self.handlers.known(uid),
             activate=lambda uid: self.queue.activate([uid]),
         )
-        handle = _Handle(self.cluster, gates, api, random, self._evictions)
+        news = News()
+        handle = _Handle(self.cluster, gates, api, random=random, evictions=self._evictions, news=news)
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
@@ -140,6 +171,7 @@ class Scheduler:
             scheduler_names=self.profiles.keys(),
             on_pod_deleted=self._assumed_pod_deleted,
             on_synced=self.synced.set,
+            on_news=news.happened,
         )
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._slots = asyncio.Semaphore(_BINDINGS)

@@ -7,11 +7,11 @@ is a :class:`Difference`; a case agrees when there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import structs
@@ -19,6 +19,7 @@ from msgspec import structs
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
+from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
@@ -30,8 +31,11 @@ from kubestow.scheduling.decision import Decider, Decision, FirstByName
 from kubestow.scheduling.resources import CATALOGUED
 from kubestow.simulator.recording import Case, Object
 from kubestow.simulator.refusals import names_same_fields
+from kubestow.simulator.volume_controller import bind_promised_volumes
 
 __all__ = ["Difference", "replay"]
+
+T = TypeVar("T")
 
 _STARTED_BEFORE = "2020-01-01T00:00:00Z"
 _FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
@@ -72,6 +76,12 @@ class _Handle:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")
+
+    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+        raise NotImplementedError("a replay binds volumes itself")
+
+    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+        raise NotImplementedError("a replay has no binding cycle")
 
 
 def replay(case: Case, registry: Registry) -> list[Difference]:
@@ -176,6 +186,9 @@ class _World:
         decision = self._decider.decide(info)
         figures = _figures(self.cluster, decision)
         if decision.node_name is not None:
+            for reserving in profile.reserve:
+                reserving.reserve(decision.state, info, decision.node_name)
+            bind_promised_volumes(self.cluster)
             self._bind(pod, decision.node_name)
         else:
             self._leave_pending(decision)

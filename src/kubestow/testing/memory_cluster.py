@@ -7,13 +7,14 @@ deletions, a list of the events that were recorded. For tests of the scheduler a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from kubestow.api.core import Node, Pod, PodCondition
+from kubestow.api.meta import convert
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
@@ -31,6 +32,8 @@ class MemoryCluster:
     events: list[EventRecord] = field(default_factory=list)
     #: Raised by the next binds, first to last, in place of binding.
     bind_failures: list[Exception] = field(default_factory=list)
+    #: The same for patches of objects.
+    patch_failures: list[Exception] = field(default_factory=list)
     _objects: dict[Resource, dict[Key, Any]] = field(default_factory=lambda: {resource: {} for resource in WATCHED})
     _subscribers: list[Subscriber] = field(default_factory=list)
     _version: int = 0
@@ -113,6 +116,19 @@ class MemoryCluster:
             status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
         self.put(msgspec.structs.replace(current, status=status))
 
+    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        """Merge a patch into an object that is still as it was read."""
+        await asyncio.sleep(0)
+        if self.patch_failures:
+            raise self.patch_failures.pop(0)
+        current = self._objects[resource].get((obj.namespace, obj.name))
+        if current is None:
+            raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
+        if current.metadata.resource_version != obj.resource_version:
+            raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
+        self.put(convert(resource.type, _merged(msgspec.to_builtins(current), changes)))
+        return str(self._version)
+
     async def delete_pod(self, pod: ObjectReference) -> None:
         """Delete a pod at once."""
         await asyncio.sleep(0)
@@ -140,3 +156,17 @@ class MemoryCluster:
     def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
         for subscriber in self._subscribers:
             subscriber.apply(resource, event_type, obj)
+
+
+def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON merge patch (RFC 7386) applied to an object."""
+    merged = dict(target)
+    for name, value in patch.items():
+        if isinstance(value, Mapping):
+            known = merged.get(name)
+            merged[name] = _merged(known if isinstance(known, Mapping) else {}, value)
+        elif value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = value
+    return merged

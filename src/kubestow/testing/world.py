@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
+from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
@@ -19,6 +20,8 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
 
 __all__ = ["World"]
+
+T = TypeVar("T")
 
 
 class World:
@@ -68,6 +71,14 @@ class World:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Nothing is bound outside this world."""
+
+    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+        """Nothing is written outside this world."""
+        return obj.metadata.resource_version
+
+    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+        """There is no time here to wait for news in."""
+        return answer()
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

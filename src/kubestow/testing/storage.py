@@ -1,0 +1,198 @@
+"""Builders of claims, volumes and what provides them, in a line each.
+
+volume("pv", claim="data", zone="a")
+claim("data", volume="pv")
+pod("a", spec=mounting("data"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubestow.api.meta import convert
+from kubestow.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+
+__all__ = [
+    "attachment",
+    "capacity",
+    "claim",
+    "csi_driver",
+    "csi_node",
+    "ephemeral_claim",
+    "mounting",
+    "storage_class",
+    "volume",
+]
+
+DRIVER = "csi.example.com"
+_ZONE = "topology.kubernetes.io/zone"
+
+Object = Mapping[str, Any]
+
+
+def mounting(*claims: str, ephemeral: Sequence[str] = (), inline: Sequence[Object] = ()) -> dict[str, Any]:
+    """The part of a pod's spec that mounts claims, ephemeral volumes and (as the API spells them) inline ones."""
+    volumes: list[dict[str, Any]] = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}} for number, name in enumerate(claims)
+    ]
+    volumes += [{"name": name, "ephemeral": {}} for name in ephemeral]
+    volumes += [{"name": f"inline-{number}", **source} for number, source in enumerate(inline)]
+    return {"volumes": volumes}
+
+
+def claim(
+    name: str = "data",
+    *,
+    namespace: str = "default",
+    volume: str = "",
+    size: str | None = "1Gi",
+    storage_class: str | None = "slow",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    phase: str = "",
+    selected_node: str = "",
+    owner: str = "",
+    selector: Object | None = None,
+    metadata: Object | None = None,
+    spec: Object | None = None,
+) -> PersistentVolumeClaim:
+    """A claim; with ``volume`` it is bound to it. ``owner`` is the uid of the pod it was made for."""
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
+    if selected_node:
+        annotations["volume.kubernetes.io/selected-node"] = selected_node
+    owners = [{"kind": "Pod", "name": "owner", "uid": owner, "controller": True}] if owner else []
+    return convert(
+        PersistentVolumeClaim,
+        {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"uid-{namespace}-{name}",
+                "resourceVersion": "1",
+                "annotations": annotations,
+                "ownerReferences": owners,
+                **(metadata or {}),
+            },
+            "spec": {
+                "accessModes": list(modes),
+                "resources": {"requests": {} if size is None else {"storage": size}},
+                "volumeName": volume,
+                "storageClassName": storage_class,
+                "selector": selector,
+                **(spec or {}),
+            },
+            "status": {"phase": phase or ("Bound" if volume else "Pending")},
+        },
+    )
+
+
+def ephemeral_claim(pod: str, volume_name: str, **same: Any) -> PersistentVolumeClaim:
+    """The claim that was made for a generic ephemeral volume of a pod."""
+    return claim(f"{pod}-{volume_name}", owner=f"uid-default-{pod}", **same)
+
+
+def volume(
+    name: str = "pv",
+    *,
+    size: str = "1Gi",
+    storage_class: str = "slow",
+    zone: str | None = None,
+    host: str | None = None,
+    claim: str = "",
+    claim_uid: str = "",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    phase: str = "Available",
+    source: Object | None = None,
+    labels: Mapping[str, str] | None = None,
+    metadata: Object | None = None,
+    spec: Object | None = None,
+) -> PersistentVolume:
+    """A volume of a CSI driver; ``zone`` and ``host`` say from where it can be reached, ``claim`` whose it is."""
+    wanted = {_ZONE: zone, "kubernetes.io/hostname": host}
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.items() if value]
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}} if expressions else None
+    reserved = {"namespace": "default", "name": claim, "uid": claim_uid} if claim else None
+    return convert(
+        PersistentVolume,
+        {
+            "metadata": {"name": name, "resourceVersion": "1", "labels": labels, **(metadata or {})},
+            "spec": {
+                "capacity": {"storage": size},
+                "accessModes": list(modes),
+                "storageClassName": storage_class,
+                "claimRef": reserved,
+                "nodeAffinity": affinity,
+                **(source if source is not None else {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{name}"}}),
+                **(spec or {}),
+            },
+            "status": {"phase": phase},
+        },
+    )
+
+
+def storage_class(
+    name: str = "slow",
+    *,
+    provisioner: str = "kubernetes.io/no-provisioner",
+    waits: bool | None = True,
+    zones: Sequence[str] = (),
+) -> StorageClass:
+    """A class; ``waits`` for the first consumer, binds at once, or does not say. ``zones`` are those it can serve."""
+    mode = {True: "WaitForFirstConsumer", False: "Immediate", None: None}[waits]
+    topologies = [{"matchLabelExpressions": [{"key": _ZONE, "values": list(zones)}]}] if zones else []
+    return convert(
+        StorageClass,
+        {
+            "metadata": {"name": name, "resourceVersion": "1"},
+            "provisioner": provisioner,
+            "volumeBindingMode": mode,
+            "allowedTopologies": topologies,
+        },
+    )
+
+
+def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -> CSINode:
+    """The drivers of a node with their limits; ``_`` in a driver's name stands for ``.``."""
+    drivers = [
+        {"name": driver.replace("_", "."), "allocatable": None if limit is None else {"count": limit}}
+        for driver, limit in limits.items()
+    ]
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(migrated)} if migrated else {}
+    return convert(CSINode, {"metadata": {"name": name, "annotations": annotations}, "spec": {"drivers": drivers}})
+
+
+def csi_driver(name: str = DRIVER, *, tracks_capacity: bool = False, must_be_installed: bool = False) -> CSIDriver:
+    """A CSI driver."""
+    spec = {"storageCapacity": tracks_capacity, "preventPodSchedulingIfMissing": must_be_installed}
+    return convert(CSIDriver, {"metadata": {"name": name}, "spec": spec})
+
+
+def capacity(
+    name: str, *, room: str | None, zone: str | None = None, largest: str | None = None, storage_class: str = "slow"
+) -> CSIStorageCapacity:
+    """How much room a class has, for the nodes of a zone or for all."""
+    topology: dict[str, Any] = {"matchLabels": {_ZONE: zone}} if zone else {}
+    return convert(
+        CSIStorageCapacity,
+        {
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "storageClassName": storage_class,
+            "nodeTopology": topology,
+            "capacity": room,
+            "maximumVolumeSize": largest,
+        },
+    )
+
+
+def attachment(name: str, *, node: str, volume: str, driver: str = DRIVER) -> VolumeAttachment:
+    """A volume attached to a node."""
+    spec = {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": volume}}
+    return convert(VolumeAttachment, {"metadata": {"name": name}, "spec": spec})
