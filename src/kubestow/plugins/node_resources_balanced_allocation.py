@@ -66,9 +66,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return np.full(len(nodes), _KEPT, np.int64)
         capacity = np.array([nodes.allocatable(name) for name in counted.names])
         used = np.array([nodes.requested(name) for name in counted.names])
-        before, after = _balance(np.array((used, used + counted.requests)) / np.maximum(capacity, 1), capacity > 0)
-        gain: NDArray[np.int64] = MAX_SCORE // 2 + after - before
-        return MAX_SCORE // 2 + gain // 2
+        fractions = np.array((used, used + counted.requests), np.float64)
+        fractions /= np.maximum(capacity, 1)
+        before, after = _balance(np.minimum(fractions, 1.0, out=fractions), capacity > 0)
+        score: NDArray[np.int64] = after - before
+        score += MAX_SCORE // 2
+        score //= 2
+        score += MAX_SCORE // 2
+        return score
 
     def _counted(self, pod: PodInfo) -> _Counted:
         requests = zip(self._resources, self._requests(pod), strict=True)
@@ -84,12 +89,15 @@ def _balance(fractions: Floats, present: NDArray[np.bool_]) -> NDArray[np.int64]
 
     ``fractions`` has shape (moments, resources, nodes), ``present`` (resources, nodes); the result (moments, nodes).
     """
-    fractions = np.minimum(fractions, 1.0)
     if len(present) == 2 and present.all():
-        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
+        deviation = fractions[:, 0] - fractions[:, 1]
+        np.abs(deviation, out=deviation)
+        deviation /= 2
     else:
         deviation = np.array([_deviation(moment, present) for moment in fractions])
-    return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= MAX_SCORE
+    return deviation.astype(np.int64)
 
 
 def _deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:

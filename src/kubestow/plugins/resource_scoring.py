@@ -51,13 +51,18 @@ def strategy(configured: ScoringStrategy) -> Strategy:
 
 
 def _least_allocated(usage: Usage) -> Int64s:
-    free: Int64s = np.maximum(usage.capacity - usage.used, 0)
-    return _weighted_mean(usage, free * MAX_SCORE // np.maximum(usage.capacity, 1))
+    return _weighted_mean(usage, _share(usage, np.maximum(usage.capacity - usage.used, 0)))
 
 
 def _most_allocated(usage: Usage) -> Int64s:
-    used: Int64s = np.minimum(usage.used, usage.capacity)
-    return _weighted_mean(usage, used * MAX_SCORE // np.maximum(usage.capacity, 1))
+    return _weighted_mean(usage, _share(usage, np.minimum(usage.used, usage.capacity)))
+
+
+def _share(usage: Usage, amounts: Int64s) -> Int64s:
+    """Amounts as percent of the capacity, in place; 0 of 0 is 0."""
+    amounts *= MAX_SCORE
+    amounts //= np.maximum(usage.capacity, 1)
+    return amounts
 
 
 def _weighted_mean(usage: Usage, scores: Int64s) -> Int64s:
@@ -65,7 +70,7 @@ def _weighted_mean(usage: Usage, scores: Int64s) -> Int64s:
     there = usage.capacity > 0
     total: Int64s = np.add.reduce(scores * usage.weights)
     if there.all():
-        return np.floor_divide(total, np.add.reduce(usage.weights))
+        return np.floor_divide(total, int(usage.weights.sum()))
     return np.floor_divide(total, np.maximum(np.add.reduce(there * usage.weights), 1))
 
 
