@@ -2,13 +2,15 @@
 
 What depends on other pods (topology spread, inter-pod affinity, volumes in use) asks for a counter once and then reads
 a column; every pod that comes or goes updates the counters that count it. Which those are depends only on the pod's
-shape, so it is worked out once per shape and the cost of an event does not grow with the number of pods.
+shape, so it is worked out once per shape and the cost of an event does not grow with the number of pods. A new counter
+is filled from the cluster's census, which is by shape as well, so it costs as much as there are pods to count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import Protocol
+from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +18,33 @@ from numpy.typing import NDArray
 from kubestow.cluster.columns import Columns
 from kubestow.cluster.pods import PodInfo, Shape
 
-__all__ = ["Counters", "PodCounter"]
+__all__ = ["Counters", "PodCounter", "Population"]
+
+#: Every shape there is, with its pods that are on nodes and the rows of those.
+Population = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
+
+
+class Follower(Protocol):
+    """Who wants to hear of every change of a counter."""
+
+    def add(self, row: int, amount: int) -> None:
+        """The sum of a row has changed by an amount."""
 
 
 class PodCounter:
     """Sums a weight over the pods of each node. Held by whoever reads it; it stops counting when nobody does.
 
     ``weigh`` gives a shape's weight (0: not counted). Pods that are being deleted are left out unless
-    ``terminating`` says otherwise.
+    ``terminating`` says otherwise. ``followers`` are told of changes for as long as somebody holds them.
     """
 
-    __slots__ = ("__weakref__", "_column", "terminating", "weigh")
+    __slots__ = ("__weakref__", "_column", "followers", "terminating", "weigh")
 
     def __init__(self, columns: Columns, weigh: Callable[[Shape], int], *, terminating: bool) -> None:
         self._column = columns.new(np.int64)
         self.weigh = weigh
         self.terminating = terminating
+        self.followers: WeakValueDictionary[Hashable, Follower] = WeakValueDictionary()
 
     @property
     def by_row(self) -> NDArray[np.int64]:
@@ -42,6 +55,17 @@ class PodCounter:
         """What one pod counts for."""
         return self.weigh(info.shape) if self.terminating or not info.terminating else 0
 
+    def add(self, row: int, amount: int) -> None:
+        """Change the sum of a row."""
+        self._column.values[row] += amount
+        for reference in self.followers.valuerefs():
+            follower = reference()
+            if follower is not None:
+                follower.add(row, amount)
+
+
+_Weights = tuple[tuple[ReferenceType[PodCounter], int], ...]
+
 
 class Counters:
     """The counters of a cluster, by key."""
@@ -49,37 +73,45 @@ class Counters:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_key: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
-        self._weights: WeakKeyDictionary[Shape, tuple[tuple[PodCounter, int], ...]] = WeakKeyDictionary()
+        self._weights: WeakKeyDictionary[Shape, _Weights] = WeakKeyDictionary()
 
     def get(
-        self,
-        key: Hashable,
-        weigh: Callable[[Shape], int],
-        pods_by_row: Iterable[Iterable[PodInfo]],
-        *,
-        terminating: bool = False,
+        self, key: Hashable, weigh: Callable[[Shape], int], population: Population, *, terminating: bool = False
     ) -> PodCounter:
-        """The counter of a key, made and filled from the pods there are when nobody holds one yet."""
+        """The counter of a key, made and filled from the population when nobody holds one yet."""
         counter = self._by_key.get(key)
         if counter is None:
             counter = PodCounter(self._columns, weigh, terminating=terminating)
-            for row, pods in enumerate(pods_by_row):
-                counter.by_row[row] = sum(counter.weight(info) for info in pods)
+            for shape, pods in population:
+                weight = weigh(shape)
+                if weight:
+                    for row, info in pods:
+                        if terminating or not info.terminating:
+                            counter.by_row[row] += weight
+            for shape, known in list(self._weights.items()):
+                weight = weigh(shape)
+                if weight:
+                    self._weights[shape] = (*known, (ref(counter), weight))
             self._by_key[key] = counter
-            self._weights.clear()  # also lets go of counters that nobody else holds
         return counter
 
     def count(self, row: int, info: PodInfo, sign: int) -> None:
         """Note that a pod came to (+1) or left (-1) a row."""
         if not self._by_key:
             return
-        for counter, weight in self._weights_of(info.shape):
-            if counter.terminating or not info.terminating:
-                counter.by_row[row] += sign * weight
+        abandoned = False
+        for reference, weight in self._weights_of(info.shape):
+            counter = reference()
+            if counter is None:
+                abandoned = True
+            elif counter.terminating or not info.terminating:
+                counter.add(row, sign * weight)
+        if abandoned:
+            self._weights[info.shape] = tuple(known for known in self._weights[info.shape] if known[0]() is not None)
 
-    def _weights_of(self, shape: Shape) -> tuple[tuple[PodCounter, int], ...]:
+    def _weights_of(self, shape: Shape) -> _Weights:
         known = self._weights.get(shape)
         if known is None:
-            weights = ((counter, counter.weigh(shape)) for counter in self._by_key.values())
+            weights = ((ref(counter), counter.weigh(shape)) for counter in self._by_key.values())
             known = self._weights[shape] = tuple((counter, weight) for counter, weight in weights if weight)
         return known

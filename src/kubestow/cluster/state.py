@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
+from kubestow.cluster.affinity import CarriedTerms
 from kubestow.cluster.catalog import Catalog, Described
-from kubestow.cluster.counters import Counters, PodCounter
+from kubestow.cluster.counters import Counters, PodCounter, Population
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes import NodeTable
@@ -68,8 +69,14 @@ class Cluster:
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
+        #: Grows with every change of the namespaces.
+        self.namespaces_version = 0
+        #: The distinct affinity and anti-affinity terms of all placed pods.
+        self.carried_terms = CarriedTerms()
         self._catalogs: dict[type, Catalog[Any]] = {}
         self._placements: dict[str, Placement] = {}
+        #: The same by shape.
+        self._census: dict[Shape, dict[str, Placement]] = {}
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}
         self._nominated_to: dict[str, dict[str, PodInfo]] = {}
@@ -97,8 +104,12 @@ class Cluster:
 
     def counter(self, key: Hashable, weigh: Callable[[Shape], int], *, terminating: bool = False) -> PodCounter:
         """A per-node counter of pods (see :mod:`kubestow.cluster.counters`)."""
-        pods_by_row = (pods.values() for pods in self.nodes.pods)
-        return self.counters.get(key, weigh, pods_by_row, terminating=terminating)
+        return self.counters.get(key, weigh, self._population(), terminating=terminating)
+
+    def _population(self) -> Population:
+        rows = self.nodes.rows
+        for shape, placements in self._census.items():
+            yield shape, ((rows[p.node_name], p.info) for p in placements.values() if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
         """The objects of a kind that is neither a pod, a node nor a namespace."""
@@ -172,6 +183,7 @@ class Cluster:
     def _place(self, placement: Placement, bits: int = _POD_ADDED) -> None:
         info = placement.info
         self._placements[info.uid] = placement
+        self._register(placement)
         self.drop_nomination(info.uid)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
@@ -183,6 +195,7 @@ class Cluster:
     def _unplace(self, placement: Placement) -> None:
         info = placement.info
         del self._placements[info.uid]
+        self._deregister(placement)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
             strays = self._strays[placement.node_name]
@@ -192,6 +205,22 @@ class Cluster:
             return
         self._take_off(row, info)
         self.journal.write(row, _POD_DELETED)
+
+    def _register(self, placement: Placement) -> None:
+        info = placement.info
+        copies = self._census.get(info.shape)
+        if copies is None:
+            copies = self._census[info.shape] = {}
+            self.carried_terms.add(info.shape.carried_terms)
+        copies[info.uid] = placement
+
+    def _deregister(self, placement: Placement) -> None:
+        info = placement.info
+        copies = self._census[info.shape]
+        del copies[info.uid]
+        if not copies:
+            del self._census[info.shape]
+            self.carried_terms.remove(info.shape.carried_terms)
 
     def _put_on(self, row: int, info: PodInfo) -> None:
         self.nodes.add_pod(row, info)
@@ -236,11 +265,13 @@ class Cluster:
         """A namespace is there, with these labels."""
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
+            self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.UPDATE).bits)
 
     def remove_namespace(self, name: str) -> None:
         """A namespace is gone."""
         if self.namespaces.pop(name, None) is not None:
+            self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from kubestow.framework.plugin import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.plugins.image_locality import ImageLocality
+from kubestow.plugins.inter_pod_affinity import InterPodAffinity
 from kubestow.plugins.node_affinity import NodeAffinity
+from kubestow.plugins.node_declared_features import NodeDeclaredFeatures
 from kubestow.plugins.node_name import NodeName
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources_fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
+from kubestow.plugins.pod_topology_spread import PodTopologySpread
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration
@@ -26,8 +29,11 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeResourcesBalancedAllocation,
     ImageLocality,
+    NodeDeclaredFeatures,
     DefaultBinder,
 )
 
@@ -38,11 +44,8 @@ PLANNED = (
     "NodeVolumeLimits",
     "VolumeBinding",
     "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
     "DynamicResources",
     "DefaultPreemption",
-    "NodeDeclaredFeatures",
     "GangScheduling",
     "TopologyPlacementGenerator",
     "PodGroupPodsCount",

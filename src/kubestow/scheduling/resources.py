@@ -6,6 +6,7 @@ its struct.
 
 from __future__ import annotations
 
+from kubestow.api.apps import ReplicaSet, StatefulSet
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
 from kubestow.scheduling.ports import Resource
 
@@ -18,6 +19,8 @@ NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespace
 CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),
     Resource("/api/v1", "replicationcontrollers", "ReplicationController", ReplicationController),
+    Resource("/apis/apps/v1", "replicasets", "ReplicaSet", ReplicaSet),
+    Resource("/apis/apps/v1", "statefulsets", "StatefulSet", StatefulSet),
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)
