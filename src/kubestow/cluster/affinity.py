@@ -8,12 +8,13 @@ how many pods carry one of them where is a counter (:mod:`kubestow.cluster.count
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
+from kubestow.cluster.groups import Groups, groups_meant
 from kubestow.errors import InvalidSelector
 
 __all__ = ["AffinityTerm", "CarriedTerm", "CarriedTerms", "PodAffinityTerms", "Role"]
@@ -36,6 +37,11 @@ class AffinityTerm:
         """Whether a pod with these labels, in this namespace, is one that the term speaks of."""
         named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return named and self.selector.matches(labels)
+
+    @property
+    def groups(self) -> Groups | None:
+        """Groups of which all pods that the term speaks of are in one; None when they may be any."""
+        return groups_meant(self.namespaces if self.namespace_selector.nothing else None, self.selector)
 
     def resolved(self, namespaces: Mapping[str, Mapping[str, str]]) -> AffinityTerm:
         """The term with the namespaces that its namespace selector selects written out.
@@ -140,35 +146,35 @@ class _Reader:
         )
 
 
-#: Stands for all namespaces where terms are looked up by the namespace they speak of.
-_ANY = ""
+_EVERYBODY = frozenset((None,))
 
 
 class CarriedTerms:
-    """The distinct terms of the pods in the cluster, by the namespaces that they can speak of."""
+    """The distinct terms of the pods in the cluster, by the groups of pods that they can speak of."""
 
     def __init__(self) -> None:
         self._carriers: Counter[CarriedTerm] = Counter()
-        self._by_namespace: dict[str, dict[CarriedTerm, None]] = {}
-        self._versions: Counter[str] = Counter()
+        self._by_group: dict[Hashable, dict[CarriedTerm, None]] = {}
+        self._versions: Counter[Hashable] = Counter()
+        #: Grows whenever there is a term more or less.
+        self.version = 0
 
-    def about(self, namespace: str) -> Iterator[CarriedTerm]:
-        """The terms that may match a pod of a namespace."""
-        yield from self._by_namespace.get(namespace, ())
-        yield from self._by_namespace.get(_ANY, ())
+    def about(self, groups: Groups) -> Iterator[CarriedTerm]:
+        """The terms that may speak of pods in these groups, each once."""
+        for group in groups | _EVERYBODY:
+            yield from self._by_group.get(group, ())
 
-    def version(self, namespace: str) -> int:
-        """Grows whenever :meth:`about` changes for a namespace."""
-        return self._versions[namespace] + self._versions[_ANY]
+    def version_about(self, groups: Groups) -> int:
+        """Grows whenever :meth:`about` changes for these groups."""
+        return sum(self._versions[group] for group in groups | _EVERYBODY)
 
     def add(self, terms: Iterable[CarriedTerm]) -> None:
-        """Some more pods carry these terms, each as one."""
+        """A further shape of pods carries these terms."""
         for term in terms:
             self._carriers[term] += 1
             if self._carriers[term] == 1:
-                for namespace in _spoken_of(term):
-                    self._by_namespace.setdefault(namespace, {})[term] = None
-                    self._versions[namespace] += 1
+                for group in self._changed(term):
+                    self._by_group.setdefault(group, {})[term] = None
 
     def remove(self, terms: Iterable[CarriedTerm]) -> None:
         """Undoes one :meth:`add`."""
@@ -176,10 +182,15 @@ class CarriedTerms:
             self._carriers[term] -= 1
             if not self._carriers[term]:
                 del self._carriers[term]
-                for namespace in _spoken_of(term):
-                    del self._by_namespace[namespace][term]
-                    self._versions[namespace] += 1
+                for group in self._changed(term):
+                    terms_about = self._by_group[group]
+                    del terms_about[term]
+                    if not terms_about:
+                        del self._by_group[group]
 
-
-def _spoken_of(carried: CarriedTerm) -> Iterable[str]:
-    return carried.term.namespaces if carried.term.namespace_selector.nothing else (_ANY,)
+    def _changed(self, carried: CarriedTerm) -> Groups:
+        groups = carried.term.groups
+        groups = _EVERYBODY if groups is None else groups
+        self._versions.update(groups)
+        self.version += 1
+        return groups

@@ -54,6 +54,7 @@ class DomainSums:
         "_label",
         "_mask",
         "_present",
+        "_present_revision",
         "_revision",
         "_table",
         "_total",
@@ -64,7 +65,7 @@ class DomainSums:
         self._counter = counter
         self._label = table.label(topology_key)
         self._eligible = eligible
-        self._revision = -1
+        self._revision = self._present_revision = -1
         self._mask: Mask | None = None
         self._by_domain: NDArray[np.int64] = np.zeros(1, np.int64)
         self._present: NDArray[np.intp] = np.zeros(0, np.intp)
@@ -85,6 +86,12 @@ class DomainSums:
     def present(self) -> NDArray[np.intp]:
         """The domains that have an eligible node, intp."""
         self._refresh()
+        if self._present_revision != self._revision:
+            there = np.zeros(len(self._by_domain), np.bool_)
+            there[self._label.ids if self._mask is None else self._label.ids[self._mask]] = True
+            there[MISSING] = False
+            self._present = np.flatnonzero(there)
+            self._present_revision = self._revision
         return self._present
 
     @property
@@ -95,7 +102,7 @@ class DomainSums:
 
     def minimum(self) -> int:
         """The smallest sum of the present domains, of which there must be one."""
-        sums, present = self.by_domain, self._present
+        sums, present = self.by_domain, self.present
         return int((sums[1:] if len(present) == len(sums) - 1 else sums[present]).min())
 
     def two_smallest(self) -> tuple[int, int, int]:
@@ -123,17 +130,13 @@ class DomainSums:
     def _refresh(self) -> None:
         if self._revision == self._table.revision:
             return
-        ids, values = self._label.ids, self._counter.by_row
-        self._mask = None
+        values = self._counter.by_row
+        counted = values != 0
         if self._eligible is not None:
             self._mask = self._eligible(Nodes(self._table, slice(0, len(self._table))))
-            ids, values = ids[self._mask], values[self._mask]
-        domains = len(self._label.values)
-        sums = np.zeros(domains, np.int64)
-        np.add.at(sums, ids, values)
-        there = np.zeros(domains, np.bool_)
-        there[ids] = True
-        there[MISSING] = False
-        self._by_domain, self._present = sums, np.flatnonzero(there)
-        self._total = int(sums[1:].sum())
+            counted &= self._mask
+        rows = np.flatnonzero(counted)
+        self._by_domain = np.zeros(len(self._label.values), np.int64)
+        np.add.at(self._by_domain, self._label.ids[rows], values[rows])
+        self._total = int(self._by_domain[1:].sum())
         self._revision = self._table.revision

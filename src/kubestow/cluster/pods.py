@@ -19,6 +19,7 @@ import msgspec
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.affinity import CarriedTerm, PodAffinityTerms
+from kubestow.cluster.groups import Groups, groups_of
 from kubestow.cluster.requests import Amounts, occupied, requests_by_spec, scored_requests
 
 __all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
@@ -80,6 +81,11 @@ class Shape:
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
         """The same by role, with the number of times that each is there."""
         return self.affinity_terms.carried()
+
+    @cached_property
+    def groups(self) -> Groups:
+        """What the pods can be looked up by among all others."""
+        return groups_of(self.namespace, self.labels, self.carried_terms)
 
 
 def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:

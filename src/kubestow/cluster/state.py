@@ -8,14 +8,15 @@ Every change is noted in the journal, which is how remembered answers learn that
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
 from kubestow.cluster.affinity import CarriedTerms
 from kubestow.cluster.catalog import Catalog, Described
+from kubestow.cluster.census import Census, Placement
 from kubestow.cluster.counters import Counters, PodCounter, Population
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.groups import Groups
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes import NodeTable
 from kubestow.cluster.pods import PodInfo, Shape, Shapes
@@ -51,15 +52,6 @@ _EVENT_RESOURCES = {
 }
 
 
-@dataclass(slots=True)
-class Placement:
-    """Where a pod is: a node's name (which may belong to no known node), and whether that is only assumed."""
-
-    info: PodInfo
-    node_name: str
-    assumed: bool
-
-
 class Cluster:
     """Nodes, the pods on them, nominations and namespaces."""
 
@@ -75,8 +67,7 @@ class Cluster:
         self.carried_terms = CarriedTerms()
         self._catalogs: dict[type, Catalog[Any]] = {}
         self._placements: dict[str, Placement] = {}
-        #: The same by shape.
-        self._census: dict[Shape, dict[str, Placement]] = {}
+        self._census = Census()
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}
         self._nominated_to: dict[str, dict[str, PodInfo]] = {}
@@ -102,14 +93,24 @@ class Cluster:
         """How many pods are on nodes, assumed ones included."""
         return len(self._placements)
 
-    def counter(self, key: Hashable, weigh: Callable[[Shape], int], *, terminating: bool = False) -> PodCounter:
-        """A per-node counter of pods (see :mod:`kubestow.cluster.counters`)."""
-        return self.counters.get(key, weigh, self._population(), terminating=terminating)
+    def counter(
+        self,
+        key: Hashable,
+        weigh: Callable[[Shape], int],
+        *,
+        groups: Groups | None = None,
+        terminating: bool = False,
+    ) -> PodCounter:
+        """A per-node counter of pods (see :mod:`kubestow.cluster.counters`).
 
-    def _population(self) -> Population:
+        ``groups`` are such that all pods that count are in one of them; None leaves that open.
+        """
+        return self.counters.get(key, weigh, self._population(groups), groups=groups, terminating=terminating)
+
+    def _population(self, groups: Groups | None) -> Population:
         rows = self.nodes.rows
-        for shape, placements in self._census.items():
-            yield shape, ((rows[p.node_name], p.info) for p in placements.values() if p.node_name in rows)
+        for shape, placements in self._census.of(groups):
+            yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
         """The objects of a kind that is neither a pod, a node nor a namespace."""
@@ -183,7 +184,8 @@ class Cluster:
     def _place(self, placement: Placement, bits: int = _POD_ADDED) -> None:
         info = placement.info
         self._placements[info.uid] = placement
-        self._register(placement)
+        if self._census.add(info.uid, placement):
+            self.carried_terms.add(info.shape.carried_terms)
         self.drop_nomination(info.uid)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
@@ -195,32 +197,18 @@ class Cluster:
     def _unplace(self, placement: Placement) -> None:
         info = placement.info
         del self._placements[info.uid]
-        self._deregister(placement)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
             strays = self._strays[placement.node_name]
             del strays[info.uid]
             if not strays:
                 del self._strays[placement.node_name]
-            return
-        self._take_off(row, info)
-        self.journal.write(row, _POD_DELETED)
-
-    def _register(self, placement: Placement) -> None:
-        info = placement.info
-        copies = self._census.get(info.shape)
-        if copies is None:
-            copies = self._census[info.shape] = {}
-            self.carried_terms.add(info.shape.carried_terms)
-        copies[info.uid] = placement
-
-    def _deregister(self, placement: Placement) -> None:
-        info = placement.info
-        copies = self._census[info.shape]
-        del copies[info.uid]
-        if not copies:
-            del self._census[info.shape]
+        else:
+            self._take_off(row, info)
+            self.journal.write(row, _POD_DELETED)
+        if self._census.remove(info.uid, placement):
             self.carried_terms.remove(info.shape.carried_terms)
+            self.counters.forget(info.shape)
 
     def _put_on(self, row: int, info: PodInfo) -> None:
         self.nodes.add_pod(row, info)

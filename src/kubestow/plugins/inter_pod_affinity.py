@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,15 @@ _REFUSALS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The company of pods of a shape, what it was made from, and the versions at which that was last looked at."""
+
+    company: PodCompany
+    stamp: tuple[int, int]
+    seen: tuple[int, int]
+
+
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Required terms, the pod's own and other pods' anti-affinity, filter; preferences of both sides score."""
 
@@ -41,7 +51,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._cluster = handle.cluster
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others_preferences = args.ignore_preferred_terms_of_existing_pods
-        self._memory: ShapeMemory[tuple[tuple[int, int], PodCompany]] = ShapeMemory()
+        self._memory: ShapeMemory[_Known] = ShapeMemory()
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         self.interests = (
             on(EventResource.POD, pod_events, spoils=Spoils.ALL, hint=_changes_company),
@@ -101,13 +111,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     # -- preparing -----------------------------------------------------------------------------------------------
 
     def _company(self, shape: Shape) -> PodCompany:
-        cluster = self._cluster
-        stamp = (cluster.namespaces_version, cluster.carried_terms.version(shape.namespace))
+        cluster, carried = self._cluster, self._cluster.carried_terms
         known = self._memory.get(shape)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        company = PodCompany(cluster, shape, hard_weight=self._hard_weight)
-        self._memory.put(shape, (stamp, company))
+        if known is not None and known.seen == (cluster.namespaces_version, carried.version):
+            return known.company
+        stamp = (cluster.namespaces_version, carried.version_about(shape.groups))
+        if known is None or known.stamp != stamp:
+            company = PodCompany(cluster, shape, hard_weight=self._hard_weight)
+        else:
+            company = known.company
+        self._memory.put(shape, _Known(company, stamp, (cluster.namespaces_version, carried.version)))
         return company
 
 

@@ -50,25 +50,27 @@ class PodCompany:
         self._shape = shape
         self._namespace_labels = cluster.namespaces.get(shape.namespace, {})
         terms, namespaces = shape.affinity_terms, cluster.namespaces
-        self._required: Terms = tuple(term.resolved(namespaces) for term in terms.required)
-        self._wants_itself = all(term.matches(shape.namespace, shape.labels) for term in self._required)
-        self._topologies: dict[str, _Topology] = {}
+        #: The required affinity terms, and whether such a pod is one that they all speak of.
+        self.required: Terms = tuple(term.resolved(namespaces) for term in terms.required)
+        self.wants_itself = all(term.matches(shape.namespace, shape.labels) for term in self.required)
+        #: What required terms, the pods' own and those of others, are about, by label.
+        self.topologies: dict[str, _Topology] = {}
         #: What speaks for (or, with a negative weight, against) the domains of pods, by label.
         self._leanings: dict[str, list[tuple[int, DomainSums]]] = {}
-        for term in self._required:
-            self._topology(term).wanted = self._spoken_of(self._required, term.topology_key)
+        for term in self.required:
+            self._topology(term).wanted = self._spoken_of(self.required, term.topology_key)
         for term in terms.required_anti:
             term = term.resolved(namespaces)
             self._topology(term).unwanted.append((term, self._spoken_of((term,), term.topology_key)))
         for weight, term in terms.preferred:
             self._lean(term, weight, self._spoken_of((term.resolved(namespaces),), term.topology_key))
-        for carried in cluster.carried_terms.about(shape.namespace):
+        for carried in cluster.carried_terms.about(shape.groups):
             self._heed(carried, hard_weight)
 
     def _heed(self, carried: CarriedTerm, hard_weight: int) -> None:
         """Take in a term that other pods carry."""
         term = carried.term
-        if not self._is_meant_by(term):
+        if not self.is_meant_by(term):
             return
         match carried.role:
             case Role.REQUIRED_ANTI:
@@ -78,23 +80,29 @@ class PodCompany:
             case Role.REQUIRED if hard_weight > 0:
                 self._lean(term, hard_weight, self._carriers(carried))
 
-    def _is_meant_by(self, term: AffinityTerm) -> bool:
+    def is_meant_by(self, term: AffinityTerm) -> bool:
+        """Whether a term that another pod carries speaks of these pods."""
         return term.matches(self._shape.namespace, self._shape.labels, self._namespace_labels)
 
     def _topology(self, term: AffinityTerm) -> _Topology:
-        return self._topologies.setdefault(term.topology_key, _Topology())
+        return self.topologies.setdefault(term.topology_key, _Topology())
 
     def _lean(self, term: AffinityTerm, weight: int, sums: DomainSums) -> None:
         self._leanings.setdefault(term.topology_key, []).append((weight, sums))
 
     def _spoken_of(self, terms: Terms, topology_key: str) -> DomainSums:
         key = ("spoken of", tuple((term.namespaces, term.namespace_selector, term.selector) for term in terms))
-        counter = self._cluster.counter(key, lambda other: int(_all_mean(terms, other)), terminating=True)
+        groups = next((groups for term in terms if (groups := term.groups) is not None), None)
+        counter = self._cluster.counter(
+            key, lambda other: int(_all_mean(terms, other)), groups=groups, terminating=True
+        )
         return domain_sums(self._cluster.nodes, counter, topology_key)
 
     def _carriers(self, carried: CarriedTerm) -> DomainSums:
         key = ("carriers", carried)
-        counter = self._cluster.counter(key, lambda other: other.carried_terms.get(carried, 0), terminating=True)
+        counter = self._cluster.counter(
+            key, lambda other: other.carried_terms[carried], groups=frozenset((carried,)), terminating=True
+        )
         return domain_sums(self._cluster.nodes, counter, carried.term.topology_key)
 
     # -- filtering -----------------------------------------------------------------------------------------------
@@ -104,18 +112,18 @@ class PodCompany:
         """Whether any node could be refused as things are."""
         return any(
             topology.wanted is not None or topology.unwanted or any(sums.total for sums in topology.hostile)
-            for topology in self._topologies.values()
+            for topology in self.topologies.values()
         )
 
     def keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0, SHUNNED, SHUNS or LACKS_COMPANY per row."""
         if isinstance(nodes, HypotheticalNodes):
             return _Imagined(self, nodes).keys().astype(np.int32)
-        nobody_yet = self._wants_itself and not any(
-            topology.wanted.total for topology in self._topologies.values() if topology.wanted is not None
+        nobody_yet = self.wants_itself and not any(
+            topology.wanted.total for topology in self.topologies.values() if topology.wanted is not None
         )
         keys = np.zeros(len(nodes), np.int8)
-        for label, topology in self._topologies.items():
+        for label, topology in self.topologies.items():
             by_domain = _keys_by_domain(topology, nobody_yet=nobody_yet)
             if by_domain is not None:
                 np.maximum(keys, by_domain.take(nodes.label(label)), out=keys)
@@ -193,19 +201,19 @@ class _Imagined:
     def _shunned(self) -> Mask:
         """Pods that are imagined to come may shun this one for reasons that nobody in the cluster had."""
         company, nodes = self._company, self._nodes
-        met: set[str] = set(company._topologies)
+        met: set[str] = set(company.topologies)
 
         @cache
         def hostility(shape: Shape) -> Counter[str]:
             terms = shape.affinity_terms.required_anti
-            labels = Counter(term.topology_key for term in terms if company._is_meant_by(term))
+            labels = Counter(term.topology_key for term in terms if company.is_meant_by(term))
             met.update(labels)
             return labels
 
         nodes.changed_by(lambda info: hostility(info.shape).total())  # meets every shape
         shunned = np.zeros(len(nodes), np.bool_)
         for label in met:
-            topology = company._topologies.get(label, _Topology())
+            topology = company.topologies.get(label, _Topology())
             counts = nodes.changed_by(lambda info, label=label: hostility(info.shape)[label])  # type: ignore[misc]
             for sums in topology.hostile:
                 counts = counts + self._at(sums)
@@ -214,25 +222,26 @@ class _Imagined:
 
     def _shuns(self) -> Mask:
         shuns = np.zeros(len(self._nodes), np.bool_)
-        for label, topology in self._company._topologies.items():
+        for label, topology in self._company.topologies.items():
             for term, sums in topology.unwanted:
                 shuns |= (self._at(sums) + self._change((term,)) > 0) & self._in_some(label)
         return shuns
 
     def _lacks_company(self) -> Mask:
         lacking = np.zeros(len(self._nodes), np.bool_)
-        if not self._company._required:
+        if not self._company.required:
             return lacking
-        change = self._change(self._company._required)
-        nobody_yet = np.full(len(self._nodes), self._company._wants_itself)
+        change = self._change(self._company.required)
+        nobody_yet = np.full(len(self._nodes), self._company.wants_itself)
         homeless = np.zeros(len(self._nodes), np.bool_)
-        for label, topology in self._company._topologies.items():
+        for label, topology in self._company.topologies.items():
             if topology.wanted is not None:
                 has = self._in_some(label)
                 homeless |= ~has
                 lacking |= self._at(topology.wanted) + change <= 0
                 nobody_yet &= topology.wanted.total + np.where(has, change, 0) == 0
-        return homeless | (lacking & ~nobody_yet)
+        refused: Mask = homeless | (lacking & ~nobody_yet)
+        return refused
 
     def _change(self, terms: Terms) -> NDArray[np.int64]:
         """How many more pods there would be that all of the terms speak of."""

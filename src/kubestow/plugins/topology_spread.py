@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.counters import PodCounter
 from kubestow.cluster.domains import DomainSums, domain_sums
+from kubestow.cluster.groups import groups_meant
 from kubestow.cluster.labels import MISSING
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
@@ -36,7 +38,8 @@ def _matching_pods(cluster: Cluster, shape: Shape, constraint: SpreadConstraint)
     namespace = shape.namespace
     return cluster.counter(
         ("spread", namespace, constraint.selector),
-        lambda other: int(other.namespace == namespace and constraint.counts(other.labels)),
+        lambda other: int(constraint.counts(other.labels)),
+        groups=groups_meant(frozenset((namespace,)), constraint.selector),
     )
 
 
@@ -70,7 +73,7 @@ class _Limit:
         """Each row has its own count in one domain, and hence its own minimum over all of them."""
         sums, ids = self._sums.by_domain, nodes.label(self._sums.topology_key)
         eligible = self._eligible(nodes)
-        counts = sums[ids] + np.where(eligible, nodes.changed_by(self._counted), 0)
+        counts = sums[ids] + np.where(eligible, self._change(nodes), 0)
         if self._too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
@@ -85,9 +88,17 @@ class _Limit:
     def _too_few_domains(self) -> bool:
         return len(self._sums.present) < max(1, self._constraint.min_domains)
 
-    def _counted(self, info: PodInfo) -> int:
+    def _change(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
         """QUIRK (reference 8.14): what is imagined counts terminating pods, and for empty selectors too."""
-        return int(info.namespace == self._namespace and self._constraint.selects(info.labels))
+
+        @cache
+        def weight(shape: Shape) -> int:
+            return int(shape.namespace == self._namespace and self._constraint.selects(shape.labels))
+
+        def amount(info: PodInfo) -> int:
+            return weight(info.shape)
+
+        return nodes.changed_by(amount)
 
 
 class HardSpread:
