@@ -7,13 +7,16 @@ last one moves into the hole in every column at once.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Column", "Columns"]
+__all__ = ["Column", "Columns", "InternedColumn"]
+
+T = TypeVar("T", bound=Hashable)
 
 _FIRST_CAPACITY = 64
 
@@ -71,3 +74,25 @@ class Columns:
             column._move(last, row)
             column._resize(last, self._capacity)
         return last
+
+
+class InternedColumn(Generic[T]):
+    """A column of values of which there are few distinct ones, such as lists of taints; held as their numbers."""
+
+    def __init__(self, columns: Columns, nothing: T) -> None:
+        self._values: list[T] = [nothing]
+        self._numbers: dict[T, int] = {nothing: 0}
+        self._column = columns.new(np.int32)
+
+    def set(self, row: int, value: T) -> None:
+        """Give a row its value."""
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self._values)
+            self._values.append(value)
+        self._column.values[row] = number
+
+    def map(self, of: Callable[[T], Any], dtype: DTypeLike, rows: slice | NDArray[np.intp]) -> NDArray[Any]:
+        """A function of the value for some rows; called once per distinct value."""
+        by_number: NDArray[Any] = np.fromiter((of(value) for value in self._values), dtype, len(self._values))
+        return np.take(by_number, self._column.values[rows])

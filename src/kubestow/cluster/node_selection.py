@@ -12,15 +12,29 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 from kubestow.cluster.views import Nodes
 from kubestow.errors import InvalidSelector
 
-__all__ = ["go_int64", "labels_match", "matches_any_term", "matches_term"]
+__all__ = ["go_int64", "labels_match", "matches_any_term", "matches_term", "required_terms", "selected_by"]
 
 Mask = NDArray[np.bool_]
 
 _NAME_FIELD = "metadata.name"
+
+
+def required_terms(spec: PodSpec) -> Sequence[NodeSelectorTerm] | None:
+    """The terms of a pod's required node affinity; None without one (an empty list is met by no node)."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return None if selector is None else selector.node_selector_terms
+
+
+def selected_by(nodes: Nodes, spec: PodSpec) -> Mask:
+    """Which nodes meet a pod's node selector and required node affinity, bool."""
+    selected = labels_match(nodes, spec.node_selector)
+    terms = required_terms(spec)
+    return selected if terms is None else selected & matches_any_term(nodes, terms)
 
 
 def labels_match(nodes: Nodes, labels: Mapping[str, str]) -> Mask:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.cluster.columns import Column, Columns
+from kubestow.cluster.columns import Column, Columns, InternedColumn
 from kubestow.cluster.events import Action
 from kubestow.cluster.images import Images
 from kubestow.cluster.labels import LabelColumn
@@ -24,6 +24,9 @@ from kubestow.cluster.pods import HostPort, PodInfo
 from kubestow.cluster.requests import PODS, Amounts, allocatable_amounts
 
 __all__ = ["NodeTable", "difference"]
+
+
+_REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 
 
 class _AmountColumns:
@@ -60,8 +63,8 @@ class NodeTable:
         self.columns = Columns()
         #: Grows whenever rows are added, removed or moved.
         self.structure = 0
-        #: Grows whenever that happens or a node's labels change: what was worked out from labels is out of date.
-        self.labelling = 0
+        #: Grows whenever :attr:`structure` does, and when the labels or taints of a node change.
+        self.revision = 0
         self.names: list[str] = []
         self.objects: list[Node] = []
         self.rows: dict[str, int] = {}
@@ -80,10 +83,9 @@ class NodeTable:
         self.unschedulable = self.columns.new(np.bool_)
         #: When the row was added: the order in which the reference lists nodes.
         self.sequence = self.columns.new(np.int64)
-        self.taint_ids = self.columns.new(np.int32)
-        self.taint_lists: list[tuple[Taint, ...]] = [()]
+        self.taints = InternedColumn[tuple[Taint, ...]](self.columns, ())
+        self.declared_features = InternedColumn[frozenset[str]](self.columns, frozenset())
         self.images = Images(self.columns)
-        self._taint_id: dict[tuple[Taint, ...], int] = {(): 0}
         self._labels: dict[str, LabelColumn] = {}
         self._ports: dict[HostPort, Column] = {}
         self._added = 0
@@ -99,7 +101,7 @@ class NodeTable:
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.columns.append_row()
         self.structure += 1
-        self.labelling += 1
+        self.revision += 1
         self._added += 1
         self.names.append(node.metadata.name)
         self.objects.append(node)
@@ -119,8 +121,10 @@ class NodeTable:
         self.images.remove(row, old.status.images)
         self.objects[row] = node
         self._describe(row, node, amounts)
-        self.labelling += old.metadata.labels != node.metadata.labels
-        return difference(old, node)
+        changed = difference(old, node)
+        if changed & _REVISING:
+            self.revision += 1
+        return changed
 
     def remove(self, name: str) -> dict[str, PodInfo]:
         """Take a node out; the pods that were on it are returned."""
@@ -129,7 +133,7 @@ class NodeTable:
         self.images.remove(row, self.objects[row].status.images)
         last = self.columns.remove_row(row)
         self.structure += 1
-        self.labelling += 1
+        self.revision += 1
         per_row: tuple[list[Any], ...] = (self.names, self.objects, self.pods)
         for values in per_row:
             values[row] = values[last]
@@ -144,17 +148,11 @@ class NodeTable:
         self.allowed_pods.values[row] = amounts.pop(PODS, 0)
         self.allocatable.set_row(row, amounts)
         self.unschedulable.values[row] = node.spec.unschedulable
-        self.taint_ids.values[row] = self._taints_id(tuple(node.spec.taints))
+        self.taints.set(row, tuple(node.spec.taints))
+        self.declared_features.set(row, frozenset(node.status.declared_features))
         for column in self._labels.values():
             column.set(row, node.metadata.labels.get(column.key))
         self.images.add(row, node.status.images)
-
-    def _taints_id(self, taints: tuple[Taint, ...]) -> int:
-        number = self._taint_id.get(taints)
-        if number is None:
-            number = self._taint_id[taints] = len(self.taint_lists)
-            self.taint_lists.append(taints)
-        return number
 
     # -- pods ----------------------------------------------------------------------------------------------------
 

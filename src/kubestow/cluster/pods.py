@@ -8,7 +8,7 @@ itself is a :class:`PodInfo`, the object plus its shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
-from kubestow.api.meta import ObjectMeta
+from kubestow.api.meta import ObjectMeta, OwnerReference
+from kubestow.cluster.affinity import CarriedTerm, PodAffinityTerms
+from kubestow.cluster.groups import Groups, groups_of
 from kubestow.cluster.requests import Amounts, occupied, requests_by_spec, scored_requests
 
 __all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
@@ -48,12 +50,14 @@ class Shape:
     ``key`` is the identity: two pods with equal keys are the same to every plugin that decides by shape.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "key", "labels", "namespace", "spec")
+    __slots__ = ("__dict__", "__weakref__", "controller", "key", "labels", "namespace", "spec")
 
     def __init__(self, key: bytes, pod: Pod) -> None:
         self.key = key
         self.namespace = pod.metadata.namespace
         self.labels = pod.metadata.labels
+        #: The owner that manages the pods; of it only kind, name and API version are the same for all copies.
+        self.controller: OwnerReference | None = pod.metadata.controller
         self.spec = pod.spec
         #: What the pod asks for: resource name -> millicores, bytes or count.
         self.requests: Amounts = requests_by_spec(pod)
@@ -69,10 +73,19 @@ class Shape:
         return tuple(sorted(set(_host_ports((*self.spec.containers, *sidecars)))))
 
     @cached_property
-    def has_affinity(self) -> bool:
-        """Whether the pod has any pod affinity or anti-affinity."""
-        affinity = self.spec.affinity
-        return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+    def affinity_terms(self) -> PodAffinityTerms:
+        """The terms of its pod affinity and anti-affinity."""
+        return PodAffinityTerms.of(self.namespace, self.spec.affinity)
+
+    @cached_property
+    def carried_terms(self) -> Mapping[CarriedTerm, int]:
+        """The same by role, with the number of times that each is there."""
+        return self.affinity_terms.carried()
+
+    @cached_property
+    def groups(self) -> Groups:
+        """What the pods can be looked up by among all others."""
+        return groups_of(self.namespace, self.labels, self.carried_terms)
 
 
 def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:

@@ -51,13 +51,13 @@ class Selections:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._labelling = -1
+        self._revision = -1
         self._by_key: OrderedDict[Hashable, Selection] = OrderedDict()
 
     @property
-    def labelling(self) -> int:
+    def revision(self) -> int:
         """The state of the labels that selections are about; see :class:`~kubestow.cluster.nodes.NodeTable`."""
-        return self._table.labelling
+        return self._table.revision
 
     @property
     def total(self) -> int:
@@ -66,9 +66,9 @@ class Selections:
 
     def get(self, key: Hashable, select: Callable[[Nodes], Mask]) -> Selection:
         """The selection of a key; ``select`` works it out, by the labels of the nodes it is given."""
-        if self._labelling != self._table.labelling:
+        if self._revision != self._table.revision:
             self._by_key.clear()
-            self._labelling = self._table.labelling
+            self._revision = self._table.revision
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = Selection(select(_Nameless(self._table, slice(0, len(self._table)))))

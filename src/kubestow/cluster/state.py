@@ -8,13 +8,15 @@ Every change is noted in the journal, which is how remembered answers learn that
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
+from kubestow.cluster.affinity import CarriedTerms
 from kubestow.cluster.catalog import Catalog, Described
-from kubestow.cluster.counters import Counters, PodCounter
+from kubestow.cluster.census import Census, Placement
+from kubestow.cluster.counters import Counters, PodCounter, Population
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.groups import Groups
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes import NodeTable
 from kubestow.cluster.pods import PodInfo, Shape, Shapes
@@ -53,15 +55,6 @@ _EVENT_RESOURCES = {
 }
 
 
-@dataclass(slots=True)
-class Placement:
-    """Where a pod is: a node's name (which may belong to no known node), and whether that is only assumed."""
-
-    info: PodInfo
-    node_name: str
-    assumed: bool
-
-
 class Cluster:
     """Nodes, the pods on them, nominations and namespaces."""
 
@@ -71,10 +64,15 @@ class Cluster:
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
+        #: Grows with every change of the namespaces.
+        self.namespaces_version = 0
+        #: The distinct affinity and anti-affinity terms of all placed pods.
+        self.carried_terms = CarriedTerms()
         self._catalogs: dict[type, Catalog[Any]] = {}
         #: Volumes in use on nodes, and volumes to be had.
         self.volumes = Volumes(self.nodes, self)
         self._placements: dict[str, Placement] = {}
+        self._census = Census()
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}
         self._nominated_to: dict[str, dict[str, PodInfo]] = {}
@@ -100,10 +98,24 @@ class Cluster:
         """How many pods are on nodes, assumed ones included."""
         return len(self._placements)
 
-    def counter(self, key: Hashable, weigh: Callable[[Shape], int], *, terminating: bool = False) -> PodCounter:
-        """A per-node counter of pods (see :mod:`kubestow.cluster.counters`)."""
-        pods_by_row = (pods.values() for pods in self.nodes.pods)
-        return self.counters.get(key, weigh, pods_by_row, terminating=terminating)
+    def counter(
+        self,
+        key: Hashable,
+        weigh: Callable[[Shape], int],
+        *,
+        groups: Groups | None = None,
+        terminating: bool = False,
+    ) -> PodCounter:
+        """A per-node counter of pods (see :mod:`kubestow.cluster.counters`).
+
+        ``groups`` are such that all pods that count are in one of them; None leaves that open.
+        """
+        return self.counters.get(key, weigh, self._population(groups), groups=groups, terminating=terminating)
+
+    def _population(self, groups: Groups | None) -> Population:
+        rows = self.nodes.rows
+        for shape, placements in self._census.of(groups):
+            yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
         """The objects of a kind that is neither a pod, a node nor a namespace."""
@@ -182,6 +194,8 @@ class Cluster:
     def _place(self, placement: Placement, bits: int = _POD_ADDED) -> None:
         info = placement.info
         self._placements[info.uid] = placement
+        if self._census.add(info.uid, placement):
+            self.carried_terms.add(info.shape.carried_terms)
         self.drop_nomination(info.uid)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
@@ -199,9 +213,12 @@ class Cluster:
             del strays[info.uid]
             if not strays:
                 del self._strays[placement.node_name]
-            return
-        self._take_off(row, info)
-        self.journal.write(row, _POD_DELETED)
+        else:
+            self._take_off(row, info)
+            self.journal.write(row, _POD_DELETED)
+        if self._census.remove(info.uid, placement):
+            self.carried_terms.remove(info.shape.carried_terms)
+            self.counters.forget(info.shape)
 
     def _put_on(self, row: int, info: PodInfo) -> None:
         self.nodes.add_pod(row, info)
@@ -259,11 +276,13 @@ class Cluster:
         """A namespace is there, with these labels."""
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
+            self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.UPDATE).bits)
 
     def remove_namespace(self, name: str) -> None:
         """A namespace is gone."""
         if self.namespaces.pop(name, None) is not None:
+            self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
 
 

@@ -44,7 +44,7 @@ class _Layout:
     capacities: NDArray[np.int64]
     rows: NDArray[np.intp]
     covered_by: NDArray[np.int64]
-    labelling: int
+    revision: int
     #: Answers by size, good until an amount changes.
     with_room: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class StorageCapacities:
 
     def _layout(self, storage_class: str) -> _Layout:
         layout = self._layouts.get(storage_class)
-        if layout is None or layout.labelling != self._selections.labelling:
+        if layout is None or layout.revision != self._selections.revision:
             layout = self._layouts[storage_class] = self._laid_out(storage_class)
         return layout
 
@@ -114,7 +114,7 @@ class StorageCapacities:
             capacities=np.array([_bytes(obj.capacity) for _, obj in objects], np.int64),
             rows=np.concatenate([*rows, np.empty(0, np.intp)]),
             covered_by=np.repeat(np.arange(len(objects)), sizes),
-            labelling=self._selections.labelling,
+            revision=self._selections.revision,
         )
 
     def _covered(self, topology: LabelSelector | None) -> NDArray[np.intp]:

@@ -149,10 +149,11 @@ class Nodes:
 
     def by_taints(self, of: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
         """A function of a node's list of taints for every row; called once per distinct list."""
-        table = self._table
-        lists = table.taint_lists
-        per_list: NDArray[Any] = np.fromiter((of(taints) for taints in lists), dtype, len(lists))
-        return np.take(per_list, table.taint_ids.values[self.rows])
+        return self._table.taints.map(of, dtype, self.rows)
+
+    def by_declared_features(self, of: Callable[[frozenset[str]], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of the features a node declares for every row; called once per distinct set."""
+        return self._table.declared_features.map(of, dtype, self.rows)
 
     def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
         """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""

@@ -119,7 +119,7 @@ class VolumeSupply:
     def _pool(self, want: Want) -> _Pool:
         pools = self._pools.setdefault(want.storage_class, {})
         pool = pools.get(want)
-        if pool is None or not pool.is_current(self._selections.labelling):
+        if pool is None or not pool.is_current(self._selections.revision):
             if len(pools) >= _WANTS:
                 pools.clear()
             suitable = [volume for volume in self._free.get(want.storage_class, {}).values() if _answers(volume, want)]
@@ -160,7 +160,7 @@ class _Pool:
     def __init__(self, volumes: list[PersistentVolume], reaches: list[Selection], selections: Selections) -> None:
         order = sorted(range(len(volumes)), key=lambda i: (_capacity(volumes[i]), volumes[i].metadata.name))
         self.volumes = [volumes[i] for i in order]
-        self._labelling = selections.labelling
+        self._revision = selections.revision
         self._total = selections.total
         self._position = {volume.metadata.name: place for place, volume in enumerate(self.volumes)}
         self._free = np.ones(len(order), np.bool_)
@@ -175,8 +175,8 @@ class _Pool:
         self._groups = np.repeat(np.arange(len(groups)), sizes)
         self._group_count = len(groups)
 
-    def is_current(self, labelling: int) -> bool:
-        return self._labelling == labelling
+    def is_current(self, revision: int) -> bool:
+        return self._revision == revision
 
     def take(self, volume: PersistentVolume) -> None:
         """A volume is no longer free."""

@@ -6,13 +6,16 @@ from kubestow.framework.plugin import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.plugins.default_preemption import DefaultPreemption
 from kubestow.plugins.image_locality import ImageLocality
+from kubestow.plugins.inter_pod_affinity import InterPodAffinity
 from kubestow.plugins.node_affinity import NodeAffinity
+from kubestow.plugins.node_declared_features import NodeDeclaredFeatures
 from kubestow.plugins.node_name import NodeName
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources_fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
 from kubestow.plugins.node_volume_limits import NodeVolumeLimits
+from kubestow.plugins.pod_topology_spread import PodTopologySpread
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration
@@ -35,19 +38,19 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeVolumeLimits,
     VolumeBinding,
     VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+    DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
-    DefaultPreemption,
+    NodeDeclaredFeatures,
     DefaultBinder,
 )
 
 
 #: In-tree plugins of the reference that are not built yet: known by name, taking part in nothing.
 PLANNED = (
-    "PodTopologySpread",
-    "InterPodAffinity",
     "DynamicResources",
-    "NodeDeclaredFeatures",
     "GangScheduling",
     "TopologyPlacementGenerator",
     "PodGroupPodsCount",

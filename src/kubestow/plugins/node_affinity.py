@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kubestow.api import core
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.node_selection import labels_match, matches_any_term, matches_term
+from kubestow.cluster.node_selection import matches_any_term, matches_term, required_terms, selected_by
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes, alone
 from kubestow.config.plugin_args import NodeAffinityArgs
@@ -90,7 +90,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
         """Narrows to the nodes that the terms name, when each term names some."""
-        terms = _required(_affinity(pod))
+        terms = required_terms(pod.spec)
         if terms is None and not pod.spec.node_selector and self._added_required is None:
             return Status.skip()
         if not terms:
@@ -105,7 +105,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """The profile's own requirement first, then the pod's."""
-        keys = np.where(self._selected(pod, nodes), 0, 2).astype(np.int32)
+        keys = np.where(selected_by(nodes, pod.spec), 0, 2).astype(np.int32)
         if self._added_required is not None:
             keys[~matches_any_term(nodes, self._added_required)] = 1
         return Verdict.of(keys, _STATUSES) if keys.any() else None
@@ -137,14 +137,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         preferences = (*self._added_preferred, *_preferred(_affinity(pod)))
         return [preferred for preferred in preferences if preferred.weight]
 
-    @staticmethod
-    def _selected(pod: PodInfo, nodes: Nodes) -> NDArray[np.bool_]:
-        selected = labels_match(nodes, pod.spec.node_selector)
-        terms = _required(_affinity(pod))
-        return selected if terms is None else selected & matches_any_term(nodes, terms)
-
     def _matches(self, pod: PodInfo, node: core.Node) -> bool:
-        return bool(self._selected(pod, alone(node))[0])
+        return bool(selected_by(alone(node), pod.spec)[0])
 
     def _began_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
         if self._added_required is not None and not matches_any_term(alone(new), self._added_required)[0]:

@@ -6,6 +6,7 @@ its struct.
 
 from __future__ import annotations
 
+from kubestow.api.apps import ReplicaSet, StatefulSet
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.storage import (
@@ -38,6 +39,8 @@ CATALOGUED = (
     Resource(_STORAGE, "csidrivers", "CSIDriver", CSIDriver, namespaced=False, optional=True),
     Resource(_STORAGE, "csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity, optional=True),
     Resource(_STORAGE, "volumeattachments", "VolumeAttachment", VolumeAttachment, namespaced=False, optional=True),
+    Resource("/apis/apps/v1", "replicasets", "ReplicaSet", ReplicaSet),
+    Resource("/apis/apps/v1", "statefulsets", "StatefulSet", StatefulSet),
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)

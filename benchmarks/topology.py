@@ -1,0 +1,196 @@
+"""Placing pods that spread over domains, or that care for each other's company, on 5,000 nodes.
+
+    python benchmarks/topology.py [--nodes 5000] [--pods 2000] [SCENARIO ...]
+
+Pods are those of the scheduler_perf workloads. Each is decided on with the default plugins, every node scored, and then
+assumed, so the figure is what the core alone can do: decisions per second, of wall clock and of processor time. Every
+scenario is measured beside a few and beside many pods that were placed before, because cost must not grow with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from random import Random
+from typing import Any
+
+from kubestow import config
+from kubestow.api.core import Node, Pod, Service
+from kubestow.api.meta import convert
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.framework.profile import build_profile
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision import Decider, RandomTie
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+Spec = dict[str, Any]
+
+
+class World:
+    """A cluster and its scheduler's core."""
+
+    def __init__(self, nodes: int) -> None:
+        gates = config.FeatureGates({})
+        self.cluster = Cluster()
+        self.feature_enabled = gates.enabled
+        self.random = Random(1)
+        profile = build_profile(config.default_configuration(gates).profiles[0], in_tree_registry(), self)
+        self._decider = Decider(self.cluster, {profile.scheduler_name: profile}, RandomTie(self.random))
+        self._pods = 0
+        for number in range(nodes):
+            self.cluster.add_node(convert(Node, _node(number)))
+        for name in ("sched-0", "sched-1", *(f"devops-{number}" for number in range(100))):
+            self.cluster.put_namespace(name, {"team": "devops"} if name.startswith("devops") else {})
+        service = {"metadata": {"name": "web", "namespace": "served"}, "spec": {"selector": {"app": "web"}}}
+        self.cluster.catalog(Service).put(convert(Service, service))
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Never called: pods are only assumed."""
+
+    def is_preempting(self, uid: str) -> bool:
+        """Nothing is evicted."""
+        return False
+
+    def pod(self, namespace: str, labels: dict[str, str], spec: Spec) -> PodInfo:
+        """A pod with the requests of all scheduler_perf templates."""
+        self._pods += 1
+        name = f"pod-{self._pods}"
+        requests = {"requests": {"cpu": "100m", "memory": "500Mi"}}
+        container = {"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": requests}
+        metadata = {"name": name, "uid": name, "namespace": namespace, "labels": labels}
+        whole = {"schedulerName": "default-scheduler", "containers": [container]} | spec
+        return self.cluster.shapes.info(convert(Pod, {"metadata": metadata, "spec": whole}))
+
+    def fill(self, pods: Iterator[PodInfo], count: int) -> None:
+        """Put pods on the nodes in turn, whether they would fit or not."""
+        names = self.cluster.nodes.names
+        for number, info in enumerate(islice(pods, count)):
+            self.cluster.assume(info, names[number % len(names)])
+
+    def place(self, pods: list[PodInfo]) -> int:
+        """Decide and assume one pod after another; how many found a node."""
+        placed = 0
+        for info in pods:
+            decision = self._decider.decide(info)
+            if decision.node_name is not None:
+                self.cluster.assume(info, decision.node_name)
+                placed += 1
+        return placed
+
+
+def _node(number: int) -> dict[str, Any]:
+    labels = {HOST: f"node-{number}", ZONE: f"zone-{number % 3}"}
+    status = {"allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"}}
+    return {"metadata": {"name": f"node-{number}", "labels": labels}, "status": status}
+
+
+def _spread(key: str, skew: int, action: str) -> Spec:
+    selector = {"matchLabels": {"color": "blue"}}
+    constraint = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def _term(color: str, key: str, **namespaces: Any) -> Spec:
+    return {"labelSelector": {"matchLabels": {"color": color}}, "topologyKey": key} | (
+        namespaces or {"namespaces": ["sched-1", "sched-0"]}
+    )
+
+
+def _required(kind: str, term: Spec) -> Spec:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _preferred(kind: str, term: Spec) -> Spec:
+    weighted = {"weight": 1, "podAffinityTerm": term}
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What pods are placed, and into the company of which others."""
+
+    labels: dict[str, str]
+    spec: Spec
+    namespaces: tuple[str, ...] = ("sched-1",)
+    #: Spec and labels of the pods that are there before; the same as the measured ones unless said otherwise.
+    beside: tuple[dict[str, str], Spec] | None = None
+    #: How many pods are there before: few, and many (fewer where each node can have only one).
+    few: int = 1000
+    many: int = 20000
+
+    def pods(self, world: World) -> Iterator[PodInfo]:
+        """The measured pods without end, namespace by namespace in turn."""
+        number = 0
+        while True:
+            yield world.pod(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
+            number += 1
+
+    def others(self, world: World) -> Iterator[PodInfo]:
+        """The pods that are there before."""
+        labels, spec = self.beside or (self.labels, self.spec)
+        while True:
+            yield world.pod(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
+
+
+_NAMESPACES = tuple(f"devops-{number}" for number in range(100))
+_DEVOPS = {"namespaceSelector": {"matchLabels": {"team": "devops"}}}
+_ANTI = _required("podAntiAffinity", _term("green", HOST))
+
+SCENARIOS = {
+    "plain": Scenario({}, {}),
+    "plain beside anti-affinity": Scenario({}, {}, beside=({"color": "green"}, _ANTI)),
+    "plain beside preferences": Scenario(
+        {}, {}, beside=({"color": "red"}, _preferred("podAffinity", _term("red", HOST)))
+    ),
+    "hard spread over zones": Scenario({"color": "blue"}, _spread(ZONE, 5, "DoNotSchedule")),
+    "hard spread over hosts": Scenario({"color": "blue"}, _spread(HOST, 1, "DoNotSchedule")),
+    "soft spread over zones": Scenario({"color": "blue"}, _spread(ZONE, 5, "ScheduleAnyway")),
+    "default spread of a service": Scenario({"app": "web"}, {}, namespaces=("served",)),
+    "required anti-affinity": Scenario({"color": "green"}, _ANTI, many=2500),
+    "required affinity": Scenario({"color": "blue"}, _required("podAffinity", _term("blue", ZONE))),
+    "preferred affinity": Scenario({"color": "red"}, _preferred("podAffinity", _term("red", HOST))),
+    "preferred anti-affinity": Scenario({"color": "yellow"}, _preferred("podAntiAffinity", _term("yellow", HOST))),
+    "anti-affinity over namespaces": Scenario(
+        {"color": "green"}, _required("podAntiAffinity", _term("green", HOST, **_DEVOPS)), _NAMESPACES, many=2500
+    ),
+    "preferred affinity over namespaces": Scenario(
+        {"color": "green"}, _preferred("podAffinity", _term("green", HOST, **_DEVOPS)), _NAMESPACES
+    ),
+}
+
+
+def measure(scenario: Scenario, *, nodes: int, pods: int, before: int) -> tuple[int, float, float]:
+    """How many pods found a node, and pods per second of wall clock and of processor time."""
+    world = World(nodes)
+    world.fill(scenario.others(world), before)
+    measured = list(islice(scenario.pods(world), pods + 20))
+    world.place(measured[:20])
+    gc.collect()
+    wall, processor = time.perf_counter(), time.process_time()
+    placed = world.place(measured[20:])
+    return placed, pods / (time.perf_counter() - wall), pods / (time.process_time() - processor)
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"all by default: {', '.join(SCENARIOS)}")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=2000)
+    options = parser.parse_args()
+    print(f"{'':36}{'before':>8}{'placed':>8}{'pods/s':>9}{'per CPU s':>11}")
+    for name in options.scenarios or SCENARIOS:
+        scenario = SCENARIOS[name]
+        for before in (scenario.few, scenario.many):
+            placed, wall, processor = measure(scenario, nodes=options.nodes, pods=options.pods, before=before)
+            print(f"{name:36}{before:8}{placed:8}{wall:9.0f}{processor:11.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

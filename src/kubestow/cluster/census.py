@@ -1,0 +1,64 @@
+"""The census: where every placed pod is, by shape, and the shapes by what their pods have in common.
+
+Whoever wants to count some pods that were not counted before asks for the shapes of their groups
+(:mod:`kubestow.cluster.groups`) and so never walks over pods that cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
+
+from kubestow.cluster.groups import Groups
+from kubestow.cluster.pods import PodInfo, Shape
+
+__all__ = ["Census", "Placement"]
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where a pod is: a node's name (which may belong to no known node), and whether that is only assumed."""
+
+    info: PodInfo
+    node_name: str
+    assumed: bool
+
+
+class Census:
+    """Placements by shape."""
+
+    def __init__(self) -> None:
+        self._by_shape: dict[Shape, dict[str, Placement]] = {}
+        self._shapes: dict[Hashable, dict[Shape, None]] = {}
+
+    def of(self, groups: Groups | None) -> Iterator[tuple[Shape, Collection[Placement]]]:
+        """The shapes that are in one of the groups, or all of them for None, with their placements."""
+        shapes = self._by_shape if groups is None else dict.fromkeys(s for g in groups for s in self._shapes.get(g, ()))
+        return ((shape, self._by_shape[shape].values()) for shape in shapes)
+
+    def add(self, uid: str, placement: Placement) -> bool:
+        """Take a placement in; whether it is the first of its shape."""
+        shape = placement.info.shape
+        copies = self._by_shape.get(shape)
+        if copies is not None:
+            copies[uid] = placement
+            return False
+        self._by_shape[shape] = {uid: placement}
+        for group in shape.groups:
+            self._shapes.setdefault(group, {})[shape] = None
+        return True
+
+    def remove(self, uid: str, placement: Placement) -> bool:
+        """Undo :meth:`add`; whether it was the last of its shape."""
+        shape = placement.info.shape
+        copies = self._by_shape[shape]
+        del copies[uid]
+        if copies:
+            return False
+        del self._by_shape[shape]
+        for group in shape.groups:
+            shapes = self._shapes[group]
+            del shapes[shape]
+            if not shapes:
+                del self._shapes[group]
+        return True
