@@ -34,7 +34,7 @@ from kubestow.framework.plugin import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
-__all__ = ["Answers", "Memory", "Role", "Staleness"]
+__all__ = ["Answers", "Memory", "Role", "Round", "Staleness"]
 
 T = TypeVar("T")
 
@@ -136,13 +136,46 @@ class Memory:
         self._position, self._structure = cluster.journal.position, cluster.nodes.structure
 
 
+class Round:
+    """When answers were last brought up to date together, so that those which nothing has happened to are passed over.
+
+    Most of what happens in a cluster concerns few plugins; this tells them apart by one look at the journal for all.
+    """
+
+    __slots__ = ("_position", "_structure")
+
+    def __init__(self) -> None:
+        self._position = self._structure = -1
+
+    def news(self, cluster: Cluster) -> int:
+        """The journal bits of everything that has happened since; every bit when that cannot be told."""
+        if self._structure != cluster.nodes.structure:
+            return _EVERYTHING
+        entries = cluster.journal.since(self._position)
+        if entries is None or len(entries) > _WORTH_A_LOOK:
+            return _EVERYTHING
+        news = 0
+        for _, bits in entries:
+            news |= bits
+        return news
+
+    def note(self, cluster: Cluster) -> None:
+        """All answers are up to date as of now."""
+        self._position, self._structure = cluster.journal.position, cluster.nodes.structure
+
+
+_EVERYTHING = -1
+_WORTH_A_LOOK = 64
+
+
 class Answers:
-    """One plugin's answers for one signature."""
+    """One plugin's answers for one signature. ``minds`` are the journal bits that may make them stale."""
 
     __slots__ = (
         "__weakref__",
         "_filter_memory",
         "_score_memory",
+        "minds",
         "outcome",
         "passes",
         "plugin",
@@ -171,6 +204,7 @@ class Answers:
         self.scores_nothing = False
         self.role = role
         self.remembered = remembered
+        self.minds = role.staleness.row_bits | role.staleness.all_bits if remembered else _EVERYTHING
         self._filter_memory = Memory()
         self._score_memory = Memory()
 
@@ -184,8 +218,8 @@ class Answers:
         """A scheduling cycle begins: nothing is remembered from the last one. For answers that must not be."""
         self._start_afresh()
 
-    def _start_afresh(self) -> None:
-        self.state = CycleState()  # a new one: cycles that are still binding keep the old
+    def _start_afresh(self, state: CycleState | None = None) -> None:
+        self.state = state or CycleState()  # a new one: cycles that are still binding keep the old
         self._filter_memory = Memory()
         self._score_memory = Memory()
 
@@ -195,10 +229,13 @@ class Answers:
         """Bring the PreFilter outcome up to date; the rows whose verdict is stale are returned, None for all."""
         stale = self._filter_memory.stale_rows(cluster, self.role.staleness)
         if stale is None:
-            self._start_afresh()
+            state = CycleState()
             plugin = self.role.pre_filter
+            answer = None
             if plugin is not None:
-                answer = call(plugin, "PreFilter", plugin.pre_filter, self.state, pod, cluster.all_nodes())
+                answer = call(plugin, "PreFilter", plugin.pre_filter, state, pod, cluster.all_nodes())
+            self._start_afresh(state)
+            if plugin is not None:
                 self.outcome = SUCCESS if answer is None else answer
                 self.skips_filter = isinstance(answer, Status) and answer.code is Code.SKIP
         return stale
@@ -208,16 +245,11 @@ class Answers:
         plugin = self.role.filter
         assert plugin is not None
         if stale is None:
-            self.verdict = self.passes = None
-            if not self.skips_filter:
-                self._ask_all(plugin, cluster, pod)
+            verdict = None if self.skips_filter else asked(plugin, self.state, pod, cluster.all_nodes())
+            self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
         elif stale and not self.skips_filter:
             self._ask_rows(plugin, cluster, pod, stale)
         self._filter_memory.note(cluster)
-
-    def _ask_all(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo) -> None:
-        self.verdict = asked(plugin, self.state, pod, cluster.all_nodes())
-        self.passes = None if self.verdict is None else self.verdict.passes
 
     def _ask_rows(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _rows(cluster, rows)
@@ -324,7 +356,8 @@ def _checked_scores(plugin: ScorePlugin, scores: Any, nodes: Nodes) -> NDArray[n
 
 def _in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
-    if scores.view(np.uint64).max(initial=0) > MAX_SCORE:  # as unsigned numbers negative ones are huge
+    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
+    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
         culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
         raise PluginError(
             plugin.name,

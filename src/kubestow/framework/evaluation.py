@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
-from kubestow.framework.answers import Answers, Role, asked
+from kubestow.framework.answers import Answers, Role, Round, asked
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
@@ -115,6 +115,29 @@ class _Narrowing:
         return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.by)}]")
 
 
+class _Stale:
+    """Which answers one scheduling cycle has to bring up to date: those that mind what is in the ``news``."""
+
+    __slots__ = ("_news", "_rows")
+
+    def __init__(self, news: int) -> None:
+        self._news = news
+        self._rows: dict[Answers, list[int] | None] = {}
+
+    def pre_filter(self, answers: Answers, cluster: Cluster, pod: PodInfo) -> None:
+        """Bring PreFilter's outcome up to date."""
+        if self._news & answers.minds:
+            self._rows[answers] = answers.refresh_pre_filter(cluster, pod)
+
+    def filter(self, answers: Answers, cluster: Cluster, pod: PodInfo) -> None:
+        """Bring the verdict up to date, once."""
+        if not self._news & answers.minds:
+            return
+        rows = self._rows[answers] if answers in self._rows else answers.refresh_pre_filter(cluster, pod)
+        answers.refresh_filter(cluster, pod, rows)
+        self._rows[answers] = []
+
+
 class Evaluation:
     """The plugins' answers for pods of one shape, put together."""
 
@@ -125,6 +148,7 @@ class Evaluation:
         self._filters = filters
         self._scores = scores
         self._answers = list({id(a): a for a in (*pre_filters, *filters, *(s for s, _ in scores))}.values())
+        self._filter_round, self._score_round = Round(), Round()
         self._forgetful = [answers for answers in self._answers if not answers.remembered]
 
     def state(self) -> CycleState:
@@ -137,7 +161,7 @@ class Evaluation:
         """Find the nodes that can take a pod (reference 5.3). Raises PluginError when a plugin breaks its contract."""
         for answers in self._forgetful:
             answers.begin()
-        stale: dict[Answers, list[int] | None] = {}
+        stale = _Stale(self._filter_round.news(cluster))
         narrowing = self._pre_filter(cluster, pod, stale)
         filters = Filters(cluster, pod, self._filters)
         if narrowing.refused is not None:
@@ -155,13 +179,13 @@ class Evaluation:
         found._narrowing = narrowing
         return found
 
-    def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: dict[Answers, list[int] | None]) -> _Narrowing:
+    def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: _Stale) -> _Narrowing:
         """Reference 4.3: a UAU ends it at once, a U is remembered while the others still run."""
         refused: Status | None = None
         names: frozenset[str] | None = None
         by: tuple[str, ...] = ()
         for answers in self._pre_filters:
-            stale[answers] = answers.refresh_pre_filter(cluster, pod)
+            stale.pre_filter(answers, cluster, pod)
             outcome = answers.outcome
             plugin = answers.plugin.name
             if isinstance(outcome, PreFilterResult):
@@ -184,7 +208,7 @@ class Evaluation:
         pod: PodInfo,
         filters: Filters,
         candidates: Mask,
-        stale: dict[Answers, list[int] | None],
+        stale: _Stale,
     ) -> Feasible:
         alive = candidates.copy()
         beside = filters.refusals_beside_promised(alive)
@@ -203,20 +227,19 @@ class Evaluation:
                 return Feasible(slice(0, 0), 0, filters, error)
             verdicts.append((answers.plugin.name, verdict, passes))
             alive &= passes
+        self._filter_round.note(cluster)
         count = int(np.count_nonzero(alive))
         rows = slice(0, count) if count == len(alive) else np.flatnonzero(alive)
         return Feasible(rows, count, filters, None, None, candidates, beside, verdicts)
 
     def _verdict(
-        self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: dict[Answers, list[int] | None]
+        self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: _Stale
     ) -> tuple[Verdict | None, Mask | None]:
         """A filter's verdict over all rows, from memory as far as that goes."""
         plugin = answers.role.filter
         assert plugin is not None
         if not plugin.costly:
-            rows = stale[answers] if answers in stale else answers.refresh_pre_filter(cluster, pod)
-            answers.refresh_filter(cluster, pod, rows)
-            stale[answers] = []
+            stale.filter(answers, cluster, pod)
             return answers.verdict, answers.passes
         if answers.skips_filter or not alive.any():
             return None, None
@@ -235,8 +258,9 @@ class Evaluation:
         Raises PluginError when a score is out of range.
         """
         nodes = Nodes(cluster.nodes, rows)
+        news = self._score_round.news(cluster)
         for answers, weight in self._scores:
-            scores = self._normalized(answers, cluster, pod, nodes)
+            scores = self._normalized(answers, cluster, pod, nodes, news)
             if scores is not None:
                 yield answers.plugin.name, np.broadcast_to(scores, len(nodes)) * weight
 
@@ -245,27 +269,32 @@ class Evaluation:
         nodes = Nodes(cluster.nodes, rows)
         constant = 0
         varying: list[NDArray[np.int64]] = []
+        news = self._score_round.news(cluster)
         for answers, weight in self._scores:
-            scores = self._normalized(answers, cluster, pod, nodes)
+            scores = self._normalized(answers, cluster, pod, nodes, news)
             if scores is None:
                 continue
             if len(scores) == 1:
                 constant += int(scores[0]) * weight
             else:
                 varying.append(scores if weight == 1 else scores * weight)
+        self._score_round.note(cluster)
         total = np.full(len(nodes), constant, np.int64)
         for scores in varying:
             total += scores
         return total
 
-    def _normalized(self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+    def _normalized(
+        self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes, news: int
+    ) -> NDArray[np.int64] | None:
         """A plugin's normalised scores, int64: one per node, or a single one that holds for all; None if it skips."""
         plugin = answers.role.score
         assert plugin is not None
         if plugin.scores_feasible_set:
             raw = answers.score_feasible(pod, nodes)
             return None if raw is None else answers.normalized(pod, raw, nodes)
-        answers.refresh_scores(cluster, pod)
+        if news & answers.minds:
+            answers.refresh_scores(cluster, pod)
         if answers.scores is None:
             return None
         if answers.scores_nothing:  # normalising treats equal scores alike
