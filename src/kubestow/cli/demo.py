@@ -45,7 +45,11 @@ def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, lim
         workload = openb.read(trace)
     else:
         workload = synthetic.draw(
-            nodes=synthetic.NODES if nodes is None else nodes, pods=synthetic.PODS if pods is None else pods, seed=seed
+            nodes=synthetic.NODES if nodes is None else nodes,
+            pods=synthetic.PODS if pods is None else pods,
+            seed=seed,
+            spread=True,
+            pod_affinity=True,
         )
     console = Console(highlight=False)
     if not console.is_terminal:

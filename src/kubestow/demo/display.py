@@ -118,7 +118,8 @@ class Display:
             highlight=False,
         )
         if outcome.evicted:
-            self._console.print(f"{outcome.evicted:,} pods were evicted to make room for others of higher priority")
+            gone = "1 pod was" if outcome.evicted == 1 else f"{outcome.evicted:,} pods were"
+            self._console.print(f"{gone} evicted to make room for others of higher priority")
         self._console.print(Group(_utilisation(summary.utilisation), _latency(summary)))
         if summary.pending:
             self._console.print(_pending(summary))
