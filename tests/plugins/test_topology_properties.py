@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -145,7 +145,7 @@ def populated(draw: st.DrawFn) -> tuple[list[Node], list[Pod], Pod, list[Pod]]:
 
 
 @given(populated(), st.sampled_from(("PodTopologySpread", "InterPodAffinity")), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_imagined_of_a_node_is_what_would_be_said_if_it_came_true(
     populated: tuple[list[Node], list[Pod], Pod, list[Pod]], name: str, data: st.DataObject
 ) -> None:
@@ -183,7 +183,7 @@ def _selects_everything(pod: Pod) -> bool:
 
 
 @given(populated(), st.sampled_from(("PodTopologySpread", "InterPodAffinity")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_view_of_one_row_says_what_the_whole_view_says_of_it(
     populated: tuple[list[Node], list[Pod], Pod, list[Pod]], name: str
 ) -> None:
