@@ -1,6 +1,6 @@
 """Placing pods that spread over domains, or that care for each other's company, on 5,000 nodes.
 
-    python benchmarks/topology.py [--nodes 5000] [--pods 2000] [SCENARIO ...]
+    .venv/bin/python benchmarks/topology.py [--nodes 5000] [--pods 2000] [SCENARIO ...]
 
 Pods are those of the scheduler_perf workloads. Each is decided on with the default plugins, every node scored, and then
 assumed, so the figure is what the core alone can do: decisions per second, of wall clock and of processor time. Every
@@ -18,54 +18,35 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from kubestow import config
-from kubestow.api.core import Node, Pod, Service
+from kubestow import testing
+from kubestow.api.core import Service
 from kubestow.api.meta import convert
 from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.framework.profile import build_profile
-from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decider, RandomTie
+from kubestow.testing import nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 Spec = dict[str, Any]
 
 
-class World:
-    """A cluster and its scheduler's core."""
+class World(testing.World):
+    """A cluster of scheduler_perf's default nodes in three zones."""
 
-    def __init__(self, nodes: int) -> None:
-        gates = config.FeatureGates({})
-        self.cluster = Cluster()
-        self.feature_enabled = gates.enabled
-        self.random = Random(1)
-        profile = build_profile(config.default_configuration(gates).profiles[0], in_tree_registry(), self)
-        self._decider = Decider(self.cluster, {profile.scheduler_name: profile}, RandomTie(self.random))
+    def __init__(self, size: int) -> None:
+        super().__init__(nodes(size, zones=3, memory="32Gi"))
+        self.decider = Decider(self.cluster, self.profiles, RandomTie(Random(1)))
         self._pods = 0
-        for number in range(nodes):
-            self.cluster.add_node(convert(Node, _node(number)))
         for name in ("sched-0", "sched-1", *(f"devops-{number}" for number in range(100))):
             self.cluster.put_namespace(name, {"team": "devops"} if name.startswith("devops") else {})
         service = {"metadata": {"name": "web", "namespace": "served"}, "spec": {"selector": {"app": "web"}}}
         self.cluster.catalog(Service).put(convert(Service, service))
 
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Never called: pods are only assumed."""
-
-    def is_preempting(self, uid: str) -> bool:
-        """Nothing is evicted."""
-        return False
-
-    def pod(self, namespace: str, labels: dict[str, str], spec: Spec) -> PodInfo:
+    def make(self, namespace: str, labels: dict[str, str], spec: Spec) -> PodInfo:
         """A pod with the requests of all scheduler_perf templates."""
         self._pods += 1
         name = f"pod-{self._pods}"
-        requests = {"requests": {"cpu": "100m", "memory": "500Mi"}}
-        container = {"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": requests}
-        metadata = {"name": name, "uid": name, "namespace": namespace, "labels": labels}
-        whole = {"schedulerName": "default-scheduler", "containers": [container]} | spec
-        return self.cluster.shapes.info(convert(Pod, {"metadata": metadata, "spec": whole}))
+        return self.info(pod(name, namespace=namespace, labels=labels, cpu="100m", memory="500Mi", spec=spec))
 
     def fill(self, pods: Iterator[PodInfo], count: int) -> None:
         """Put pods on the nodes in turn, whether they would fit or not."""
@@ -77,17 +58,11 @@ class World:
         """Decide and assume one pod after another; how many found a node."""
         placed = 0
         for info in pods:
-            decision = self._decider.decide(info)
+            decision = self.decider.decide(info)
             if decision.node_name is not None:
                 self.cluster.assume(info, decision.node_name)
                 placed += 1
         return placed
-
-
-def _node(number: int) -> dict[str, Any]:
-    labels = {HOST: f"node-{number}", ZONE: f"zone-{number % 3}"}
-    status = {"allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"}}
-    return {"metadata": {"name": f"node-{number}", "labels": labels}, "status": status}
 
 
 def _spread(key: str, skew: int, action: str) -> Spec:
@@ -128,14 +103,14 @@ class Scenario:
         """The measured pods without end, namespace by namespace in turn."""
         number = 0
         while True:
-            yield world.pod(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
+            yield world.make(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
             number += 1
 
     def others(self, world: World) -> Iterator[PodInfo]:
         """The pods that are there before."""
         labels, spec = self.beside or (self.labels, self.spec)
         while True:
-            yield world.pod(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
+            yield world.make(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
 
 
 _NAMESPACES = tuple(f"devops-{number}" for number in range(100))
@@ -165,9 +140,9 @@ SCENARIOS = {
 }
 
 
-def measure(scenario: Scenario, *, nodes: int, pods: int, before: int) -> tuple[int, float, float]:
+def measure(scenario: Scenario, *, size: int, pods: int, before: int) -> tuple[int, float, float]:
     """How many pods found a node, and pods per second of wall clock and of processor time."""
-    world = World(nodes)
+    world = World(size)
     world.fill(scenario.others(world), before)
     measured = list(islice(scenario.pods(world), pods + 20))
     world.place(measured[:20])
@@ -188,7 +163,7 @@ def main() -> None:
     for name in options.scenarios or SCENARIOS:
         scenario = SCENARIOS[name]
         for before in (scenario.few, scenario.many):
-            placed, wall, processor = measure(scenario, nodes=options.nodes, pods=options.pods, before=before)
+            placed, wall, processor = measure(scenario, size=options.nodes, pods=options.pods, before=before)
             print(f"{name:36}{before:8}{placed:8}{wall:9.0f}{processor:11.0f}", flush=True)
 
 
