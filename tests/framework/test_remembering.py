@@ -5,13 +5,19 @@ This is the test that guards the cache of answers.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubestow.api.core import Pod
+from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
+from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision import Decision
 from kubestow.testing import World, node, pod
 
@@ -135,3 +141,31 @@ def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
             alone = filters.refusals(one)
             of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
             assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
+
+
+class Fickle(FilterPlugin, PreFilterPlugin, ScorePlugin):
+    """Asks the world outside: nothing of what it says may be remembered."""
+
+    name = "Fickle"
+    asked: ClassVar[list[str]] = []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        self.asked.append("PreFilter")
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        self.asked.append("Filter")
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        self.asked.append("Score")
+        return np.zeros(len(nodes), np.int64)
+
+
+def test_a_plugin_without_a_signature_is_asked_in_every_cycle_though_nothing_happened() -> None:
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Fickle"}]}}}
+    world = World([node("n"), node("m")], profile=enabled, plugins=[Fickle])
+    for _ in range(2):
+        Fickle.asked.clear()
+        world.decide(pod("p"))
+        assert Fickle.asked == ["PreFilter", "Filter", "Score"]

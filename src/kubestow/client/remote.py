@@ -15,6 +15,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+from kubestow.client.claims import ClaimWriter
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
 from kubestow.client.pacing import RateLimit, SleepingClock
@@ -53,6 +54,7 @@ class RemoteCluster:
         self._transport = Transport(credentials, clock=clock, limit=limits[0])
         self._event_transport = Transport(credentials, clock=clock, limit=limits[1])
         self._pods = PodWriter(self._transport, clock=clock, random=random)
+        self.resource_claims = ClaimWriter(self._transport)
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
         self._open = AsyncExitStack()

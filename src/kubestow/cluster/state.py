@@ -11,9 +11,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
+from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.affinity import CarriedTerms
 from kubestow.cluster.catalog import Catalog, Described
 from kubestow.cluster.census import Census, Placement
+from kubestow.cluster.claims import ClaimLedger
 from kubestow.cluster.counters import Counters, PodCounter, Population
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.groups import Groups
@@ -71,6 +73,8 @@ class Cluster:
         self._catalogs: dict[type, Catalog[Any]] = {}
         #: Volumes in use on nodes, and volumes to be had.
         self.volumes = Volumes(self.nodes, self)
+        #: Claims on devices, and who has them.
+        self.claims = ClaimLedger(self.catalog(ResourceClaim))
         self._placements: dict[str, Placement] = {}
         self._census = Census()
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.

@@ -154,7 +154,7 @@ class Round:
         entries = cluster.journal.since(self._position)
         if entries is None or len(entries) > _WORTH_A_LOOK:
             return _EVERYTHING
-        news = 0
+        news = _NEXT_CYCLE
         for _, bits in entries:
             news |= bits
         return news
@@ -164,6 +164,9 @@ class Round:
         self._position, self._structure = cluster.journal.position, cluster.nodes.structure
 
 
+#: Beyond the journal's bits: what has happened cannot be told, which all answers mind; and another cycle has begun,
+#: which those mind that are not to be remembered.
+_UNTOLD, _NEXT_CYCLE = 1 << 64, 1 << 65
 _EVERYTHING = -1
 _WORTH_A_LOOK = 64
 
@@ -204,7 +207,7 @@ class Answers:
         self.scores_nothing = False
         self.role = role
         self.remembered = remembered
-        self.minds = role.staleness.row_bits | role.staleness.all_bits if remembered else _EVERYTHING
+        self.minds = role.staleness.row_bits | role.staleness.all_bits | _UNTOLD if remembered else _EVERYTHING
         self._filter_memory = Memory()
         self._score_memory = Memory()
 

@@ -150,10 +150,13 @@ class Evaluation:
         self._answers = list({id(a): a for a in (*pre_filters, *filters, *(s for s, _ in scores))}.values())
         self._filter_round, self._score_round = Round(), Round()
         self._forgetful = [answers for answers in self._answers if not answers.remembered]
+        #: How many of the PreFilters ran in the last cycle: a refusal leaves out the plugins after it.
+        self._reached = 0
 
     def state(self) -> CycleState:
-        """A cycle state that reads what the plugins prepared and keeps what they write later."""
-        return CycleState(*(answers.state for answers in self._answers))
+        """A cycle state that reads what the plugins prepared in this cycle and keeps what they write later."""
+        unreached = self._pre_filters[self._reached :]
+        return CycleState(*(answers.state for answers in self._answers if answers not in unreached))
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
@@ -184,8 +187,9 @@ class Evaluation:
         refused: Status | None = None
         names: frozenset[str] | None = None
         by: tuple[str, ...] = ()
-        for answers in self._pre_filters:
+        for position, answers in enumerate(self._pre_filters, 1):
             stale.pre_filter(answers, cluster, pod)
+            self._reached = position
             outcome = answers.outcome
             plugin = answers.plugin.name
             if isinstance(outcome, PreFilterResult):

@@ -17,8 +17,9 @@ cycle, which is always right.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -32,6 +33,7 @@ from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import EVERYTHING, Interest
+from kubestow.framework.resource_claims import ResourceClaimWriter
 from kubestow.framework.status import SUCCESS, Status, Verdict
 
 if TYPE_CHECKING:
@@ -97,6 +99,19 @@ class Handle(Protocol):
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
+
+    @property
+    def resource_claims(self) -> ResourceClaimWriter:
+        """Writes to the API's claims on devices."""
+
+    def now(self) -> datetime:
+        """The present moment, in UTC."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done in the background; what it raises is logged."""
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+        """Write a Normal event about a pod some time soon."""
 
 
 class Plugin(ABC):
@@ -205,13 +220,16 @@ class PostFilterResult:
 
     ``victims`` are the pods to be evicted from that node, the most important first (among them may be pods that are
     being deleted already, or that wait on Permit and need not be deleted). ``outranked`` are the pods that had been
-    promised that node and lose their nomination.
+    promised that node and lose their nomination. ``action`` is what else has to be done in the API, such as taking back
+    a claim's devices: whoever acts on decisions runs it, whoever only asks does not. What it raises (APIError,
+    Unreachable) is logged; the pod is tried again anyway.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: tuple[PodInfo, ...] = ()
     outranked: tuple[PodInfo, ...] = ()
+    action: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 class PostFilterPlugin(Plugin):

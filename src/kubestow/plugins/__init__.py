@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubestow.framework.plugin import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.plugins.default_preemption import DefaultPreemption
+from kubestow.plugins.dynamic_resources import DynamicResources
 from kubestow.plugins.image_locality import ImageLocality
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
 from kubestow.plugins.node_affinity import NodeAffinity
@@ -38,6 +39,7 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeVolumeLimits,
     VolumeBinding,
     VolumeZone,
+    DynamicResources,
     PodTopologySpread,
     InterPodAffinity,
     DefaultPreemption,
@@ -50,7 +52,6 @@ IN_TREE: tuple[type[Plugin], ...] = (
 
 #: In-tree plugins of the reference that are not built yet: known by name, taking part in nothing.
 PLANNED = (
-    "DynamicResources",
     "GangScheduling",
     "TopologyPlacementGenerator",
     "PodGroupPodsCount",

@@ -17,6 +17,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
 from kubestow.framework.plugin import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
+from kubestow.plugins.dra.device_counts import DeviceCounts
+from kubestow.plugins.dra.extended_resources import is_backed_by_name
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
@@ -47,9 +49,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = [spec.name for spec in args.resources]
+        self._devices = DeviceCounts(handle)
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        """What the pod requests of the resources that count."""
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """What the pod requests of the resources that count; how many devices are taken changes with every claim."""
+        if any(pod.shape.requests.get(name, 0) and is_backed_by_name(name) for name in self._resources):
+            return None
         return tuple(pod.shape.requests.get(name, 0) for name in self._resources)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -64,8 +69,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         counted = state.get(_Counted) or self._counted(pod)
         if not counted.names:
             return np.full(len(nodes), _KEPT, np.int64)
-        capacity = np.array([nodes.allocatable(name) for name in counted.names])
-        used = np.array([nodes.requested(name) for name in counted.names])
+        capacity, used = map(np.array, zip(*(self._devices.usage(name, nodes) for name in counted.names), strict=True))
         fractions = np.array((used, used + counted.requests), np.float64)
         fractions /= np.maximum(capacity, 1)
         before, after = _balance(np.minimum(fractions, 1.0, out=fractions), capacity > 0)

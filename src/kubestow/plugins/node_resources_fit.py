@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
+from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.requests import (
@@ -22,9 +23,11 @@ from kubestow.cluster.requests import (
 from kubestow.cluster.views import Nodes
 from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
+from kubestow.framework.interest import Spoils, on
 from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Code, Status, Verdict
+from kubestow.plugins.dra.device_counts import DeviceCounts
+from kubestow.plugins.dra.extended_resources import IMPLICIT_PREFIX, is_backed_by_name
 from kubestow.plugins.resource_scoring import Usage, strategy
 
 __all__ = ["NodeResourcesFit"]
@@ -48,15 +51,20 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._strategy = strategy(args.scoring_strategy)
         self._scored = args.scoring_strategy.resources
+        self._devices = DeviceCounts(handle)
         self.interests = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, wakes=False),
             on(EventResource.POD, Action.DELETE, hint=_left_a_node),
             on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=self._shrank),
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, hint=self._has_more),
+            on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, spoils=Spoils.ALL, hint=_class_stands_for),
         )
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        """What the pod requests, and what it is scored by."""
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """What the pod requests, and what it is scored by; what devices score changes with every claim."""
+        requests = pod.shape.requests
+        if any(requests.get(spec.name, 0) and is_backed_by_name(spec.name) for spec in self._scored):
+            return None
         return tuple(sorted(pod.shape.requests.items())), pod.shape.scored_requests
 
     # -- filter --------------------------------------------------------------------------------------------------
@@ -74,9 +82,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for name, amount in wanted.amounts:
             allocatable = nodes.allocatable(name)
             short = allocatable - nodes.requested(name) < amount
+            if self._devices.is_backed(name):
+                short &= allocatable > 0  # elsewhere devices stand for it, which DynamicResources looks for
             if short.any():
                 keys |= short * np.int32(bit)
-                keys |= (allocatable < amount) * np.int32(_NEVER)
+                keys |= (short & (allocatable < amount)) * np.int32(_NEVER)
             bit <<= bit < 1 << _MOST_RESOURCES
         return Verdict(keys, wanted.legend)
 
@@ -100,10 +110,17 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         counted = state.get(_Counted) or self._counted(pod)
         if not counted.names:
             return np.zeros(len(nodes), np.int64)
-        capacity = np.array([nodes.allocatable(name) for name in counted.names])
-        used = np.array([_used(nodes, name) for name in counted.names])
+        capacity, used = map(np.array, zip(*(self._usage(nodes, name) for name in counted.names), strict=True))
         used += counted.requests
         return self._strategy(Usage(capacity, used, counted.weights))
+
+    def _usage(self, nodes: Nodes, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What there is and what is in use already: with defaults for CPU and memory, as requested for the others."""
+        if name == CPU:
+            return nodes.allocatable(name), nodes.nonzero_cpu
+        if name == MEMORY:
+            return nodes.allocatable(name), nodes.nonzero_memory
+        return self._devices.usage(name, nodes)
 
     def _counted(self, pod: PodInfo) -> _Counted:
         specs = [spec for spec in self._scored if not _is_unrequested_scalar(pod, spec.name)]
@@ -128,9 +145,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _has_more(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         has = allocatable_amounts(new.status.allocatable)
-        if has.get(PODS, 0) < 1 or any(has.get(name, 0) < amount for name, amount in self._wanted(pod.shape.requests)):
+        wanted = self._wanted(pod.shape.requests)
+        delegated = {name for name, _ in wanted if not has.get(name, 0) and self._devices.is_backed(name)}
+        if has.get(PODS, 0) < 1 or any(has.get(name, 0) < amount for name, amount in wanted if name not in delegated):
             return False
-        if old is None:
+        if old is None or delegated:
             return True
         had = allocatable_amounts(old.status.allocatable)
         grown = [name for name, amount in has.items() if amount > had.get(name, 0)]
@@ -154,13 +173,6 @@ class _Counted:
     weights: NDArray[np.int64]
 
 
-def _used(nodes: Nodes, name: str) -> NDArray[np.int64]:
-    """What is in use already: with defaults for CPU and memory, as requested for the others."""
-    if name == CPU:
-        return nodes.nonzero_cpu
-    return nodes.nonzero_memory if name == MEMORY else nodes.requested(name)
-
-
 class _Legend:
     """Reads the bits of a key back as a status."""
 
@@ -182,3 +194,12 @@ def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:
 
 def _left_a_node(pod: PodInfo, old: PodInfo, new: None) -> bool:
     return bool(old.spec.node_name or old.status.nominated_node_name)
+
+
+def _class_stands_for(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """Whether a class newly stands for something that the pod requests."""
+    name = new.spec.extended_resource_name
+    if old is not None:
+        return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
+    names = (IMPLICIT_PREFIX + new.metadata.name, name or "")
+    return any(pod.shape.requests.get(stood_for, 0) for stood_for in names)

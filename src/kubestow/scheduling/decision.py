@@ -8,10 +8,10 @@ unless ``percentageOfNodesToScore`` asks for less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,8 @@ class Decision:
 
     With a ``node_name`` the pod fits there. Without one, ``status`` says how it ended, ``message`` is the text for the
     pod's condition, ``rejectors`` and ``pending`` name the plugins whose change of mind to wait for, and ``nomination``
-    is what PostFilter made of it. ``found`` and ``evaluation`` hold the figures behind it, until the next decision.
+    and ``actions`` are what PostFilter made of it. ``found`` and ``evaluation`` hold the figures behind it, until the
+    next decision.
     """
 
     pod: PodInfo
@@ -83,6 +84,8 @@ class Decision:
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     nomination: PostFilterResult | None = None
+    #: What PostFilter plugins want done in the API, beside the nomination.
+    actions: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
     evaluation: Evaluation | None = None
 
 
@@ -129,16 +132,17 @@ class Decider:
         state = evaluation.state()
         diagnosis = found.diagnose()
         message = diagnosis.message()
-        nomination, said = _post_filter(profile, state, pod, diagnosis, found.filters)
+        room = _post_filter(profile, state, pod, diagnosis, found.filters)
         return Decision(
             pod,
             state,
             status=Status.unschedulable(message),
-            message=f"{message} {said}" if said else message,
+            message=f"{message} {room.message}" if room.message else message,
             found=found,
             rejectors=frozenset(diagnosis.rejectors),
             pending=frozenset(diagnosis.pending),
-            nomination=nomination,
+            nomination=room.nomination,
+            actions=tuple(room.actions),
             evaluation=evaluation,
         )
 
@@ -171,22 +175,33 @@ class Decider:
         return np.sort(walk[:wanted]), wanted
 
 
-def _post_filter(
-    profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
-) -> tuple[PostFilterResult | None, str]:
-    """Ask the PostFilter plugins in turn: the nomination, if one spoke of it, and what is to be said."""
-    result: PostFilterResult | None = None
+@dataclass(slots=True)
+class _Room:
+    """What PostFilter plugins did to make room, and what they say when there is none."""
+
+    nomination: PostFilterResult | None = None
+    actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    message: str = ""
+
+
+def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> _Room:
+    """Ask the PostFilter plugins in turn: a success ends it, and so does anything but "unschedulable"."""
+    room = _Room()
     reasons: list[str] = []
     for plugin in profile.post_filter:
         answer = call(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
-        if answer.nominated_node_name is not None:
-            result = answer
+        if answer.nominated_node_name is not None or answer.status.ok:
+            room.nomination = answer
+        if answer.action is not None:
+            room.actions.append(answer.action)
         if answer.status.ok:
-            return answer, ""
+            return room
         if answer.status.code is not Code.UNSCHEDULABLE:
-            return result, answer.status.message
+            room.message = answer.status.message
+            return room
         reasons += answer.status.reasons
-    return result, ", ".join(reasons)
+    room.message = ", ".join(reasons)
+    return room
 
 
 def _failed(pod: PodInfo, evaluation: Evaluation, message: str) -> Decision:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods import PodInfo
+from kubestow.framework.resource_claims import ResourceClaimWriter
 
 __all__ = [
     "Clock",
@@ -115,6 +116,10 @@ class ClusterAPI(Protocol):
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE a pod with its default grace period; one that is gone already is no error."""
+
+    @property
+    def resource_claims(self) -> ResourceClaimWriter:
+        """Writes to claims on devices."""
 
     def record(self, event: EventRecord) -> None:
         """Write an event some time soon. Never blocks; may drop events when too many are waiting."""

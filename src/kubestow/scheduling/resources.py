@@ -9,6 +9,7 @@ from __future__ import annotations
 from kubestow.api.apps import ReplicaSet, StatefulSet
 from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.api.storage import (
     CSIDriver,
     CSINode,
@@ -28,6 +29,8 @@ PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Suc
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
 NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespaced=False)
 
+_DEVICES = "/apis/resource.k8s.io/v1"
+
 CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),
     Resource("/api/v1", "replicationcontrollers", "ReplicationController", ReplicationController),
@@ -41,6 +44,9 @@ CATALOGUED = (
     Resource(_STORAGE, "volumeattachments", "VolumeAttachment", VolumeAttachment, namespaced=False, optional=True),
     Resource("/apis/apps/v1", "replicasets", "ReplicaSet", ReplicaSet),
     Resource("/apis/apps/v1", "statefulsets", "StatefulSet", StatefulSet),
+    Resource(_DEVICES, "deviceclasses", "DeviceClass", DeviceClass, namespaced=False, optional=True),
+    Resource(_DEVICES, "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False, optional=True),
+    Resource(_DEVICES, "resourceclaims", "ResourceClaim", ResourceClaim, optional=True),
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from kubestow.api.core import PodCondition
 from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
+from kubestow.errors import APIError, Unreachable
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Code, Status
@@ -77,12 +79,16 @@ class _Handle:
         gates: config.FeatureGates,
         api: ClusterAPI,
         *,
+        clock: Clock,
         random: Random,
         evictions: Evictions,
         news: News,
     ) -> None:
         self.cluster = cluster
         self.random = random
+        self.resource_claims = api.resource_claims
+        self.background: set[asyncio.Task[None]] = set()
+        self._clock = clock
         self._news = news
         self._gates = gates
         self._api = api
@@ -111,6 +117,26 @@ class _Handle:
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_logged(work))
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+        self._api.record(_event(pod, reason, action, note))
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (APIError, Unreachable) as error:
+        _log.warning("%s", error)
+    except Exception:
+        _log.exception("work of a plugin failed")
 
 
 class Scheduler:
@@ -141,7 +167,9 @@ class Scheduler:
             activate=lambda uid: self.queue.activate([uid]),
         )
         news = News()
-        handle = _Handle(self.cluster, gates, api, random=random, evictions=self._evictions, news=news)
+        self._handle = handle = _Handle(
+            self.cluster, gates, api, clock=clock, random=random, evictions=self._evictions, news=news
+        )
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
@@ -204,6 +232,8 @@ class Scheduler:
             waiting.reject("", "the scheduler is shutting down")
         if self._bindings:
             await asyncio.wait(self._bindings)
+        if self._handle.background:
+            await asyncio.wait(self._handle.background)
         await self._evictions.drain()
         await self._statuses.drain()
 
@@ -279,6 +309,8 @@ class Scheduler:
 
     def _failed(self, queued: QueuedPod, decision: Decision) -> None:
         """No node: say why, and wait for what could help (reference 5.9)."""
+        for action in decision.actions:
+            self._handle.spawn(action())
         nomination = None
         if decision.status.code is Code.ERROR:
             nomination = ""
@@ -365,16 +397,7 @@ class Scheduler:
         return _dated(wanted, since)
 
     def _record(self, info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> None:
-        self._api.record(
-            EventRecord(
-                regarding=reference(info),
-                reason=reason,
-                action=action,
-                note=note,
-                type=kind,
-                reporting_controller=info.spec.scheduler_name,
-            )
-        )
+        self._api.record(_event(info, reason, action, note, kind))
 
     # -- the binding cycle -----------------------------------------------------------------------------------------
 
@@ -452,6 +475,17 @@ class Scheduler:
         if placement is not None:
             self.cluster.forget(uid)
             self.queue.move(ASSIGNED_POD_DELETE, placement.info, None)
+
+
+def _event(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:
+    return EventRecord(
+        regarding=reference(info),
+        reason=reason,
+        action=action,
+        note=note,
+        type=kind,
+        reporting_controller=info.spec.scheduler_name,
+    )
 
 
 def _reason(status: Status) -> str:

@@ -7,7 +7,7 @@ is a :class:`Difference`; a case agrees when there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -19,6 +19,7 @@ from msgspec import structs
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
+from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
@@ -26,11 +27,12 @@ from kubestow.cluster.views import Nodes
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
 from kubestow.scheduling.resources import CATALOGUED
 from kubestow.simulator.recording import Case, Object
 from kubestow.simulator.refusals import names_same_fields
+from kubestow.simulator.resource_claims import ClaimsInMemory, finished_at_once
 from kubestow.simulator.volume_controller import bind_promised_volumes
 
 __all__ = ["Difference", "replay"]
@@ -39,6 +41,8 @@ T = TypeVar("T")
 
 _STARTED_BEFORE = "2020-01-01T00:00:00Z"
 _FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
+_VOLUMES = "VolumeBinding"
+_NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,17 @@ class _Outcome:
     decision: Decision | None = None
 
 
+class _NobodyAnswers(Exception):
+    """Something was waited for that never happens in a replay."""
+
+
 class _Handle:
-    """What plugins see of a replay: the cluster and the case's feature gates; nothing is ever bound through it."""
+    """What plugins see of a replay: the cluster and the case's feature gates. Time stands still."""
 
     def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
         self.cluster = cluster
         self.random = Random(0)
+        self.resource_claims = ClaimsInMemory(cluster.catalog(ResourceClaim))
         self._gates = gates
 
     def feature_enabled(self, gate: str) -> bool:
@@ -76,6 +85,18 @@ class _Handle:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")
+
+    def now(self) -> datetime:
+        return _NOW
+
+    async def sleep(self, seconds: float) -> None:
+        raise _NobodyAnswers
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        finished_at_once(work)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+        """Nobody reads events here."""
 
     async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
         raise NotImplementedError("a replay binds volumes itself")
@@ -185,10 +206,12 @@ class _World:
             self.cluster.nominate(info, info.status.nominated_node_name)
         decision = self._decider.decide(info)
         figures = _figures(self.cluster, decision)
+        for action in decision.actions:
+            finished_at_once(action())
         if decision.node_name is not None:
-            for reserving in profile.reserve:
-                reserving.reserve(decision.state, info, decision.node_name)
-            bind_promised_volumes(self.cluster)
+            status = self._prepare(profile, decision, decision.node_name)
+            if not status.ok:
+                return {"result": "error", "message": status.message}
             self._bind(pod, decision.node_name)
         else:
             self._leave_pending(decision)
@@ -207,11 +230,42 @@ class _World:
         else:
             self.cluster.drop_nomination(pod.uid)
 
+    def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
+        """What a scheduler does between choosing a node and binding: reserve, and the work before binding."""
+        pod, state = decision.pod, decision.state
+        status = SUCCESS
+        try:
+            for reserving in profile.reserve:
+                status = reserving.reserve(state, pod, node_name) or SUCCESS
+                if not status.ok:
+                    break
+            bind_promised_volumes(self.cluster)
+            for binding in profile.pre_bind if status.ok else ():
+                if binding.name == _VOLUMES:
+                    continue  # just done, as a controller does it
+                if binding.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP:
+                    status = _finished(binding.pre_bind(state, pod, node_name))
+                if not status.ok:
+                    break
+        except _NobodyAnswers:
+            status = Status.error("waited for what nobody does in a replay")
+        if not status.ok:
+            for reserving in reversed(profile.reserve):
+                reserving.unreserve(state, pod, node_name)
+        return status
+
     def _bind(self, pod: Object, node_name: str) -> None:
         started = _FIRST_START + timedelta(seconds=self._bound)
         self._bound += 1
         status = (pod.get("status") or {}) | {"startTime": started.isoformat(), "nominatedNodeName": ""}
         self.cluster.put_pod(self._info(pod | {"spec": pod["spec"] | {"nodeName": node_name}, "status": status}))
+
+
+def _finished(answer: Status | Awaitable[Status | None] | None) -> Status:
+    """A plugin's answer, whether or not it came as a coroutine."""
+    status = finished_at_once(answer) if isinstance(answer, Coroutine) else answer
+    assert status is None or isinstance(status, Status)
+    return status or SUCCESS
 
 
 # -- what came out, in the recording's terms -----------------------------------------------------------------------

@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import msgspec
 
 from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.api.meta import convert
+from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
+from kubestow.simulator.resource_claims import ClaimsInMemory
 
 __all__ = ["MemoryCluster"]
 
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclass
@@ -76,6 +80,16 @@ class MemoryCluster:
     def condition(self, name: str) -> PodCondition | None:
         """A pod's PodScheduled condition."""
         return next((c for c in self.pod(name).status.conditions if c.type == "PodScheduled"), None)
+
+    def claim(self, name: str, namespace: str = "default") -> ResourceClaim:
+        """A claim on devices as it is now."""
+        found = _Claims(self).get(namespace, name)
+        assert found is not None
+        return found
+
+    def objects(self, kind: type[T]) -> dict[Key, T]:
+        """All objects of a watched kind, by namespace and name."""
+        return next(objects for resource, objects in self._objects.items() if resource.type is kind)
 
     def relist(self) -> None:
         """Give every subscriber complete lists again, as after a watch that could not be resumed."""
@@ -136,6 +150,11 @@ class MemoryCluster:
         if current is not None and current.metadata.uid == pod.uid:
             self.remove(current)
 
+    @cached_property
+    def resource_claims(self) -> ClaimsInMemory:
+        """Claims among the other objects."""
+        return ClaimsInMemory(_Claims(self))
+
     def record(self, event: EventRecord) -> None:
         """Keep an event."""
         self.events.append(event)
@@ -170,3 +189,24 @@ def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
         else:
             merged[name] = value
     return merged
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """A memory cluster's claims as a store."""
+
+    cluster: MemoryCluster
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """A claim as it is now."""
+        return self.cluster.objects(ResourceClaim).get((namespace, name))
+
+    def put(self, obj: ResourceClaim, /) -> None:
+        """Keep a claim under a new version, and tell everybody."""
+        self.cluster.put(obj)
+
+    def remove(self, namespace: str, name: str, /) -> None:
+        """Drop a claim."""
+        claim = self.get(namespace, name)
+        if claim is not None:
+            self.cluster.remove(claim)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
+from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
@@ -18,6 +20,7 @@ from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
+from kubestow.simulator.resource_claims import ClaimsInMemory, finished_at_once
 
 __all__ = ["World"]
 
@@ -44,6 +47,9 @@ class World:
         self.random = Random(0)
         #: Pods whose evictions are still being carried out, by uid.
         self.preempting: set[str] = set()
+        self.resource_claims = ClaimsInMemory(self.cluster.catalog(ResourceClaim))
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.events: list[tuple[str, str]] = []
         self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         document = {
@@ -71,6 +77,18 @@ class World:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Nothing is bound outside this world."""
+
+    def now(self) -> datetime:
+        """The time in this world."""
+        return self.time
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Done at once."""
+        finished_at_once(work)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+        """Keep an event, as (pod, reason)."""
+        self.events.append((pod.key, reason))
 
     async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
         """Nothing is written outside this world."""

@@ -1,0 +1,85 @@
+"""What is done before a pod with claims is bound: writing its claims, and waiting until its devices are ready."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from kubestow.cluster.claims import ClaimLedger
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import Handle
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.plugins.dra.extended_resources import IN_MEMORY
+from kubestow.plugins.dra.features import Features
+from kubestow.plugins.dra.pod_claims import PodClaims
+from kubestow.plugins.dra.readiness import BindingFailed, has_binding_conditions, is_ready, overdue_at
+from kubestow.plugins.dra.writing import ClaimChanges, NotWritten
+
+__all__ = ["Preparation"]
+
+
+class Preparation:
+    """Prepares one pod after another, many at once."""
+
+    def __init__(
+        self, handle: Handle, features: Features, changes: ClaimChanges, *, binding_timeout: timedelta
+    ) -> None:
+        self._handle = handle
+        self._features = features
+        self._changes = changes
+        self._binding_timeout = binding_timeout
+
+    @property
+    def _ledger(self) -> ClaimLedger:
+        return self._handle.cluster.claims
+
+    async def prepare(self, kept: PodClaims, pod: PodInfo, node_name: str) -> Status | None:
+        """Write allocations and reservations, then wait for devices that have to be made ready. None is success."""
+        try:
+            for index, claim in enumerate(kept.claims):
+                if not claim.is_reserved_for(pod.uid):
+                    await self._write(kept, index, pod)
+        except NotWritten as error:
+            return Status.error(str(error))
+        if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
+            note = f"waiting for binding conditions for device on node {node_name}"
+            self._handle.record(pod, reason="BindingConditionsPending", action="Scheduling", note=note)
+            return await self._wait_until_ready(kept)
+        return None
+
+    async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
+        """Write one claim; its promise is over then, kept or broken. Raises NotWritten."""
+        claim, allocation = kept.claims[index], kept.allocations.get(index)
+        is_extended = index == kept.extended
+        if is_extended and allocation is None:
+            return  # the node offers the resources itself
+        promised = claim.metadata.uid
+        try:
+            if is_extended and kept.needed is not None and claim.metadata.name == IN_MEMORY:
+                claim = kept.claims[index] = await self._changes.create_extended(pod, kept.needed)
+            kept.claims[index] = await self._changes.reserve(claim, pod, allocation)
+        finally:
+            if promised in kept.promised:
+                kept.promised.remove(promised)
+                self._ledger.withdraw(promised)
+        if is_extended and kept.needed is not None:
+            await self._changes.report_extended(pod, kept.claims[index], kept.needed)
+
+    async def _wait_until_ready(self, kept: PodClaims) -> Status:
+        """Success once all claims are ready."""
+        status = await self._handle.wait_for(lambda: self._readiness(kept), self._patience(kept))
+        return Status.error("device binding timeout") if status is None else status
+
+    def _readiness(self, kept: PodClaims) -> Status | None:
+        """How the claims stand now: ready, failed, or neither yet."""
+        kept.claims = [self._ledger.get(c.metadata.namespace, c.metadata.name) or c for c in kept.claims]
+        try:
+            waiting = [c for c in kept.claims if c.status.allocation is not None and not is_ready(c)]
+        except BindingFailed as error:
+            return Status.error(str(error))
+        return None if waiting else SUCCESS
+
+    def _patience(self, kept: PodClaims) -> float:
+        """How long to wait at most, in seconds: until the claim that has waited longest is overdue."""
+        overdue = (overdue_at(claim, self._binding_timeout) for claim in kept.claims)
+        remaining = [(moment - self._handle.now()).total_seconds() for moment in overdue if moment is not None]
+        return max(0.0, min((self._binding_timeout.total_seconds(), *remaining)))

@@ -1,0 +1,159 @@
+"""Writes what was decided into claims: allocations, reservations, and what takes them back (reference 8.16, PreBind).
+
+Every change is a small patch with a precondition. When somebody else was faster, the claim is read again and the change
+is tried on what it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import PodExtendedResourceClaimStatus
+from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
+from kubestow.cluster.claims import ClaimLedger
+from kubestow.cluster.pods import PodInfo
+from kubestow.errors import APIError, Unreachable
+from kubestow.framework.plugin import Handle
+from kubestow.plugins.dra.extended_resources import NodeClaim
+
+__all__ = ["ClaimChanges", "NotWritten"]
+
+_TRIES = 5
+_CONFLICT = 409
+
+
+class NotWritten(Exception):
+    """A claim could not be written; the text names it and says why."""
+
+
+class ClaimChanges:
+    """Changes to claims through the API; the ledger is told what was accepted."""
+
+    def __init__(self, handle: Handle, *, timestamps: bool) -> None:
+        self._handle = handle
+        self._timestamps = timestamps
+
+    @property
+    def _ledger(self) -> ClaimLedger:
+        return self._handle.cluster.claims
+
+    async def reserve(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> ResourceClaim:
+        """Reserve a claim for a pod, with its allocation unless it has one. Raises NotWritten."""
+        what = "reservation" if allocation is None else "allocation and reservation"
+
+        async def once(current: ResourceClaim) -> ResourceClaim:
+            self._check(current, allocation)
+            if allocation is not None and FINALIZER not in current.metadata.finalizers:
+                change = _preconditions(current)
+                change["metadata"]["finalizers"] = [FINALIZER]
+                current = await self._named(
+                    f"add finalizer to claim {current.key}", self._handle.resource_claims.patch(current, change)
+                )
+            change = _preconditions(current) | {"status": self._reservation(current, pod, allocation)}
+            patching = self._handle.resource_claims.patch(current, change, subresource="status")
+            return await self._named(f"add {what} to claim {current.key}", patching)
+
+        written = await self._until_no_conflict(claim, once)
+        self._ledger.wrote(written)
+        return written
+
+    @staticmethod
+    def _check(claim: ResourceClaim, allocation: AllocationResult | None) -> None:
+        """What may have happened to a claim since its pod was placed."""
+        if claim.metadata.deletion_timestamp is not None:
+            raise NotWritten(f"claim {claim.key} got deleted in the meantime")
+        if allocation is not None and claim.status.allocation is not None:
+            raise NotWritten(f"claim {claim.key} got allocated elsewhere in the meantime")
+        if allocation is None and claim.status.allocation is None:
+            raise NotWritten(f"claim {claim.key} got deallocated elsewhere in the meantime")
+
+    def _reservation(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> dict[str, Any]:
+        status: dict[str, Any] = {"reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}]}
+        if allocation is not None:
+            status["allocation"] = msgspec.to_builtins(allocation)
+        held = allocation or claim.status.allocation
+        if self._timestamps and held is not None and not held.allocation_timestamp:
+            now = self._handle.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            status.setdefault("allocation", {})["allocationTimestamp"] = now
+        return status
+
+    async def _until_no_conflict(
+        self, claim: ResourceClaim, once: Callable[[ResourceClaim], Awaitable[ResourceClaim]]
+    ) -> ResourceClaim:
+        for _ in range(_TRIES - 1):
+            try:
+                return await once(claim)
+            except NotWritten as error:
+                if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
+                    raise
+            reading = self._handle.resource_claims.read(claim.metadata.namespace, claim.metadata.name)
+            claim = await self._named(f"get updated claim {claim.key} after conflict", reading)
+        return await once(claim)
+
+    @staticmethod
+    async def _named(what: str, writing: Awaitable[ResourceClaim]) -> ResourceClaim:
+        try:
+            return await writing
+        except (APIError, Unreachable) as error:
+            raise NotWritten(f"{what}: {error}") from error
+
+    # -- giving back ---------------------------------------------------------------------------------------------
+
+    async def release(self, claim: ResourceClaim, pod: PodInfo) -> None:
+        """A pod no longer needs a claim. Raises APIError or Unreachable."""
+        metadata = {"uid": claim.metadata.uid}
+        change = {"metadata": metadata, "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
+        self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
+
+    async def deallocate(self, claim: ResourceClaim) -> None:
+        """Take a claim's devices back. Raises APIError or Unreachable."""
+        status = {"allocation": None, "reservedFor": None, "devices": None}
+        change = _preconditions(claim) | {"status": status}
+        self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that a scheduler made. Raises APIError or Unreachable."""
+        if FINALIZER in claim.metadata.finalizers:
+            change = {"metadata": {"uid": claim.metadata.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+            claim = await self._handle.resource_claims.patch(claim, change)
+        await self._handle.resource_claims.delete(claim)
+        self._ledger.removed(claim)
+
+    # -- extended resources --------------------------------------------------------------------------------------
+
+    async def create_extended(self, pod: PodInfo, needed: NodeClaim) -> ResourceClaim:
+        """Create the claim for a pod's extended resources. Raises NotWritten."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        manifest = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "generateName": f"{pod.name}-extended-resources-",
+                "namespace": pod.namespace,
+                "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                "ownerReferences": [owner],
+            },
+            "spec": msgspec.to_builtins(needed.claim.spec),
+        }
+        creating = self._handle.resource_claims.create(pod.namespace, manifest)
+        return await self._named(f"create claim for extended resources {needed.claim.key}", creating)
+
+    async def report_extended(self, pod: PodInfo, claim: ResourceClaim, needed: NodeClaim) -> None:
+        """Tell in the pod's status which claim stands for its extended resources. Raises NotWritten."""
+        status = PodExtendedResourceClaimStatus(
+            resource_claim_name=claim.metadata.name, request_mappings=list(needed.mappings)
+        )
+        try:
+            await self._handle.resource_claims.report_extended(pod, status)
+        except (APIError, Unreachable) as error:
+            raise NotWritten(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
+
+
+def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
+    metadata = {"uid": claim.metadata.uid}
+    if claim.metadata.resource_version:
+        metadata["resourceVersion"] = claim.metadata.resource_version
+    return {"metadata": metadata}
