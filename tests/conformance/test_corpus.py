@@ -1,0 +1,25 @@
+"""Recorded decisions of the reference scheduler, replayed: every case agrees in every figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubestow.plugins import in_tree_registry
+from kubestow.simulator.recording import read_cases
+from kubestow.simulator.replay import replay
+
+CORPUS = Path(__file__).parent / "corpus"
+AREAS = sorted(path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz"))
+
+
+def test_the_corpus_is_complete() -> None:
+    assert len(AREAS) == 23
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_every_recorded_case_agrees(area: str) -> None:
+    registry = in_tree_registry()
+    cases = list(read_cases(CORPUS / f"{area}.jsonl.gz"))
+    assert [difference for case in cases for difference in replay(case, registry)] == []
