@@ -69,7 +69,6 @@ class DynamicResources(
 
     name = "DynamicResources"
     costly = True
-    scores_feasible_set = True
     unprepared_filter = _NOT_FOUND
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
