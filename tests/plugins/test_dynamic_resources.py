@@ -1,99 +1,36 @@
-"""DynamicResources: claims are found, refused, allocated, written, and given back."""
+"""DynamicResources: what it refuses, gives back, scores, and waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import pytest
 
-from kubestow.api.resource import FINALIZER
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
-from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import PreFilterPlugin
 from kubestow.framework.status import Code, Status
-from kubestow.testing import node, nodes, pod
+from kubestow.testing import nodes, pod
 from tests.plugins.dra.devices import (
-    DRIVER,
+    GPU,
     DeviceWorld,
+    allocation,
     alternatives,
     claim,
-    device,
     exactly,
     pod_with,
+    reserved_for,
     slice_of,
+    world,
 )
 
-T = TypeVar("T")
-NODE = node("n")
-GPU = slice_of("d0", node="n")
-
-
-def world(*objects: Any, **fields: Any) -> DeviceWorld:
-    return DeviceWorld(NODE, *objects, **fields)
-
-
-def allocation(*devices: str, at: str | None = None, when: str | None = None, **result: Any) -> dict[str, Any]:
-    """``status.allocation`` of a claim, for use on one node or on all."""
-    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": d, **result} for d in devices]
-    found: dict[str, Any] = {"devices": {"results": results}, "allocationTimestamp": when}
-    if at is not None:
-        fields = [{"key": "metadata.name", "operator": "In", "values": [at]}]
-        found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": fields}]}
-    return found
-
-
-def reserved_for(*uids: str) -> list[dict[str, str]]:
-    return [{"resource": "pods", "name": uid, "uid": uid} for uid in uids]
-
-
-# -- which claims a pod has ------------------------------------------------------------------------------------------
-
-FROM_TEMPLATE = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
-
-
-def gate(cluster: DeviceWorld, spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> Status:
-    return cluster.plugin.pre_enqueue(cluster.info(pod("p", spec=spec, status=status)))
-
-
-def test_a_pod_whose_claim_is_missing_waits_at_the_gate() -> None:
-    status = gate(world(), {"resourceClaims": [{"name": "x", "resourceClaimName": "c"}]})
-    assert status == Status.unresolvable('could not find ResourceClaim "default/c"')
-
-
-def test_a_pod_whose_claim_is_being_deleted_waits_at_the_gate() -> None:
-    going = claim("c", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    status = gate(world(going), {"resourceClaims": [{"name": "x", "resourceClaimName": "c"}]})
-    assert status == Status.unresolvable('resourceclaim "c" is being deleted')
-
-
-def test_a_pod_waits_until_its_template_has_been_used() -> None:
-    assert gate(world(), FROM_TEMPLATE) == Status.unresolvable('pod "default/p": ResourceClaim not created yet')
-
-
-def test_a_template_that_made_no_claim_asks_for_none() -> None:
-    assert gate(world(), FROM_TEMPLATE, {"resourceClaimStatuses": [{"name": "x"}]}).ok
-
-
-@pytest.mark.parametrize(("owner", "admitted"), [("uid-default-p", True), ("somebody", False)])
-def test_a_claim_from_a_template_belongs_to_its_pod(owner: str, admitted: bool) -> None:
-    owned = claim("made", metadata={"ownerReferences": [{"kind": "Pod", "uid": owner, "controller": True}]})
-    statuses = {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made"}]}
-    status = gate(world(owned), FROM_TEMPLATE, statuses)
-    assert status.ok is admitted
-    assert admitted or status.reasons == (
-        "ResourceClaim default/made was not created for Pod default/p (Pod is not owner)",
-    )
-
-
-def test_a_claim_of_neither_kind_is_refused() -> None:
-    assert "none of the supported fields are set" in gate(world(), {"resourceClaims": [{"name": "x"}]}).message
-
-
 # -- PreFilter -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_whose_claim_went_after_the_gate_is_refused() -> None:
+    cluster = world(GPU)
+    assert 'could not find ResourceClaim "default/c"' in cluster.reason(pod_with("c"))
 
 
 def test_a_class_that_does_not_exist_refuses_the_pod() -> None:
@@ -237,213 +174,6 @@ def test_without_alternatives_all_nodes_score_alike() -> None:
     slices = slice_of("d0", node="node-0"), slice_of("d0", node="node-1")
     cluster = DeviceWorld(*nodes(2), *slices, claim())
     assert cluster.scores(pod_with("c"), "DynamicResources") == {"node-0": 0, "node-1": 0}
-
-
-# -- reserve, unreserve ----------------------------------------------------------------------------------------------
-
-
-def test_promised_devices_are_nobody_elses() -> None:
-    cluster = world(GPU, claim("a"), claim("b"))
-    cluster.place(pod_with("a", name="p1"))
-    assert "cannot allocate all claims" in cluster.reason(pod_with("b"))
-
-
-def test_a_promise_that_is_taken_back_frees_the_devices() -> None:
-    cluster = world(GPU, claim("a"), claim("b"))
-    decision = cluster.place(pod_with("a", name="p1"))
-    cluster.plugin.unreserve(decision.state, decision.pod, "n")
-    assert cluster.feasible(pod_with("b")) == {"n"}
-    cluster.plugin.unreserve(decision.state, decision.pod, "n")  # again is no harm
-
-
-def test_a_pod_that_is_given_up_after_writing_leaves_its_claim() -> None:
-    cluster = world(GPU, claim())
-    decision = cluster.run(pod_with("c"))
-    cluster.plugin.unreserve(decision.state, decision.pod, "n")
-    assert cluster.claim().status.reserved_for == []
-    assert cluster.claim().status.allocation is not None
-
-
-def test_a_pod_without_claims_reserves_nothing() -> None:
-    cluster = world()
-    decision = cluster.place(pod())
-    assert cluster.plugin.pre_bind_pre_flight(decision.state, decision.pod, "n").code is Code.SKIP
-    assert cluster.prepare(decision).ok
-
-
-def test_a_node_that_was_never_searched_cannot_be_reserved() -> None:
-    cluster = world(GPU, claim())
-    decision = cluster.schedule(pod_with("c"))
-    status = cluster.plugin.reserve(decision.state, decision.pod, "elsewhere")
-    assert status == Status.error("claim allocation not found for node")
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
-
-
-def test_devices_reservation_and_finalizer_are_written_before_the_pod_is_bound() -> None:
-    cluster = world(GPU, claim())
-    decision = cluster.place(pod_with("c"))
-    assert cluster.plugin.pre_bind_pre_flight(decision.state, decision.pod, "n").ok
-    assert cluster.prepare(decision).ok
-    written = cluster.claim()
-    assert cluster.devices() == ["r=d0"]
-    assert written.metadata.finalizers == [FINALIZER]
-    assert [(u.resource, u.name, u.uid) for u in written.status.reserved_for] == [("pods", "p", "uid-default-p")]
-    assert written.status.allocation is not None
-    assert written.status.allocation.allocation_timestamp == "2026-01-01T00:00:00Z"
-    assert not cluster.cluster.claims.is_promised("uid-c")
-
-
-def test_without_the_gate_for_binding_conditions_no_time_is_written() -> None:
-    cluster = world(GPU, claim(), gates={"DRADeviceBindingConditions": False})
-    cluster.run(pod_with("c"))
-    found = cluster.claim().status.allocation
-    assert found is not None and found.allocation_timestamp is None
-
-
-def meanwhile(cluster: DeviceWorld, **changes: Any) -> Status:
-    """Somebody changes the claim between placing a pod and writing."""
-    decision = cluster.place(pod_with("c"))
-    failures = [APIError(409, "Conflict", "changed")]
-    plain = cluster.resource_claims.patch
-
-    async def patch(*args: Any, **kwargs: Any) -> Any:
-        if failures:
-            cluster.put(msgspec.structs.replace(cluster.claim(), **changes))
-            raise failures.pop()
-        return await plain(*args, **kwargs)
-
-    cluster.resource_claims.patch = patch  # type: ignore[method-assign]
-    return cluster.prepare(decision)
-
-
-def test_a_change_that_does_not_matter_is_worked_around() -> None:
-    cluster = world(GPU, claim())
-    assert meanwhile(cluster).ok
-    assert cluster.devices() == ["r=d0"]
-
-
-def test_a_claim_that_got_deleted_meanwhile_fails_the_pod() -> None:
-    cluster = world(GPU, claim())
-    going = msgspec.structs.replace(claim().metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-    status = meanwhile(cluster, metadata=going)
-    assert status == Status.error("claim default/c got deleted in the meantime")
-    assert not cluster.cluster.claims.is_promised("uid-c")
-
-
-def test_a_claim_that_got_allocated_meanwhile_fails_the_pod() -> None:
-    taken = claim("c", status={"allocation": allocation("other")}).status
-    status = meanwhile(world(GPU, claim()), status=taken)
-    assert status == Status.error("claim default/c got allocated elsewhere in the meantime")
-
-
-def test_a_claim_that_lost_its_devices_meanwhile_fails_the_pod() -> None:
-    status = meanwhile(world(claim("c", status={"allocation": allocation("d0")})), status=claim().status)
-    assert status == Status.error("claim default/c got deallocated elsewhere in the meantime")
-
-
-@pytest.mark.parametrize(
-    ("code", "held", "problem"),
-    [
-        (403, {}, "add finalizer to claim default/c: no"),
-        (403, {"finalizers": [FINALIZER]}, "add allocation and reservation to claim default/c: no"),
-        (409, {}, "add finalizer to claim default/c: no"),
-    ],
-)
-def test_a_refusal_of_the_server_fails_the_pod(code: int, held: Mapping[str, Any], problem: str) -> None:
-    cluster = world(GPU, claim("c", metadata=held))
-    decision = cluster.place(pod_with("c"))
-
-    async def refuse(*_: Any, **__: Any) -> Any:
-        raise APIError(code, "", "no")
-
-    cluster.resource_claims.patch = refuse  # type: ignore[method-assign]
-    assert cluster.prepare(decision) == Status.error(problem)
-
-
-# -- binding conditions ----------------------------------------------------------------------------------------------
-
-SLOW = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")
-
-
-def condition(kind: str, *, reason: str = "") -> dict[str, Any]:
-    reported = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
-    return {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": [reported]}
-
-
-def reported(cluster: DeviceWorld, *conditions: dict[str, Any]) -> None:
-    status = claim("c", status={"devices": list(conditions)}).status.devices
-    current = cluster.claim()
-    cluster.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
-
-
-def after_a_while(cluster: DeviceWorld, *conditions: dict[str, Any]) -> None:
-    """The driver reports while the pod waits."""
-
-    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
-        assert answer() is None
-        reported(cluster, *conditions)
-        return answer()
-
-    cluster.wait_for = wait_for  # type: ignore[method-assign]
-
-
-def test_a_pod_waits_until_its_devices_are_ready() -> None:
-    cluster = world(SLOW, claim())
-    after_a_while(cluster, condition("Attached"))
-    assert cluster.prepare(cluster.place(pod_with("c"))).ok
-    assert cluster.events == [("default/p", "BindingConditionsPending")]
-
-
-def test_a_device_that_fails_fails_the_pod() -> None:
-    cluster = world(SLOW, claim())
-    after_a_while(cluster, condition("Broken", reason="Fire"))
-    status = cluster.prepare(cluster.place(pod_with("c")))
-    assert status == Status.error('device binding failed: claim=c, reason=Fire, message="see log"')
-
-
-def test_a_device_that_is_never_ready_fails_the_pod() -> None:
-    cluster = world(SLOW, claim())
-    status = cluster.prepare(cluster.place(pod_with("c")))
-    assert status.message.startswith("device binding timeout")
-
-
-HELD: dict[str, Any] = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
-
-
-def test_devices_that_failed_are_taken_back_on_the_next_attempt() -> None:
-    held = {"allocation": allocation("d0", at="n", **HELD), "devices": [condition("Broken")]}
-    cluster = world(SLOW, claim("c", status=held))
-    assert "deallocation of ResourceClaim completed" in cluster.reason(pod_with("c"))
-
-
-@pytest.mark.parametrize(("since", "available"), [("2025-12-31T23:55:00Z", True), ("2025-12-31T00:00:00Z", False)])
-def test_devices_are_waited_for_only_so_long(since: str, available: bool) -> None:
-    held = {"allocation": allocation("d0", at="n", when=since, **HELD)}
-    cluster = world(SLOW, claim("c", status=held))
-    assert (cluster.decide(pod_with("c")).node_name is not None) is available
-
-
-def test_devices_that_another_pod_waits_for_are_waited_for_no_longer_than_that() -> None:
-    held = {"allocation": allocation("d0", at="n", when="2025-12-31T23:55:00Z", **HELD)}
-    cluster = world(SLOW, claim("c", status=held))
-    patience = []
-
-    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
-        patience.append(seconds)
-        return None
-
-    cluster.wait_for = wait_for  # type: ignore[method-assign]
-    status = cluster.prepare(cluster.place(pod_with("c")))
-    assert status == Status.error("device binding timeout")
-    assert patience == [300]
-
-
-def test_a_claim_whose_devices_are_ready_needs_no_waiting() -> None:
-    held = {"allocation": allocation("d0", at="n", **HELD), "devices": [condition("Attached")]}
-    cluster = world(SLOW, claim("c", status=held))
-    assert cluster.run(pod_with("c")).node_name == "n"
 
 
 # -- queueing hints --------------------------------------------------------------------------------------------------

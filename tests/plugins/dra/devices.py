@@ -12,18 +12,23 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources import DynamicResources
 from kubestow.scheduling.decision import Decision
 from kubestow.simulator.resource_claims import finished_at_once
-from kubestow.testing import World, pod
+from kubestow.testing import World, node, pod
 
 __all__ = [
     "DRIVER",
+    "GPU",
+    "NODE",
     "DeviceWorld",
+    "allocation",
     "alternatives",
     "claim",
     "device",
     "device_class",
     "exactly",
     "pod_with",
+    "reserved_for",
     "slice_of",
+    "world",
 ]
 
 DRIVER = "gpu.example.com"
@@ -103,6 +108,21 @@ def claim(name: str = "c", *requests: Object, constraints: Sequence[Object] = ()
     return convert(ResourceClaim, {"metadata": metadata, "spec": {"devices": devices}, **fields})
 
 
+def allocation(*devices: str, at: str | None = None, when: str | None = None, **result: Any) -> dict[str, Any]:
+    """``status.allocation`` of a claim, for use on one node or on all."""
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": d, **result} for d in devices]
+    found: dict[str, Any] = {"devices": {"results": results}, "allocationTimestamp": when}
+    if at is not None:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [at]}]
+        found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return found
+
+
+def reserved_for(*uids: str) -> list[dict[str, str]]:
+    """``status.reservedFor`` of a claim that some pods use."""
+    return [{"resource": "pods", "name": uid, "uid": uid} for uid in uids]
+
+
 def pod_with(*claims: str, name: str = "p", **fields: Any) -> Pod:
     """A pod that names claims."""
     named = [{"name": f"claim-{number}", "resourceClaimName": of} for number, of in enumerate(claims)]
@@ -165,3 +185,13 @@ class DeviceWorld(World):
         decision = self.decide(wanted)
         assert decision.node_name is None
         return decision.message
+
+
+#: A node, and a device of it.
+NODE = node("n")
+GPU = slice_of("d0", node="n")
+
+
+def world(*objects: ResourceSlice | DeviceClass | ResourceClaim, **fields: Any) -> DeviceWorld:
+    """A world of one node, ``n``."""
+    return DeviceWorld(NODE, *objects, **fields)
