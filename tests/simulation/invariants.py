@@ -116,23 +116,24 @@ def untruths(server: Server, process: Process) -> Iterator[str]:
 
 def _picture(cluster: Cluster, pods: Any) -> dict[str, Any]:
     """What a cluster's state says, in plain terms."""
-    picture: dict[str, Any] = {"nodes": sorted(cluster.nodes.rows)}
-    for name, row in cluster.nodes.rows.items():
-        table = cluster.nodes
-        picture[name] = {
-            "object": table.objects[row],
-            "pods": {uid: info.pod.metadata.resource_version for uid, info in sorted(table.pods[row].items())},
-            "requested": {n: int(v) for n in sorted(table.requested.names()) if (v := table.requested[n].values[row])},
-            "nonzero": (int(table.nonzero_cpu.values[row]), int(table.nonzero_memory.values[row])),
-            "count": int(table.pod_count.values[row]),
-            "allowed": int(table.allowed_pods.values[row]),
-            "ports": sorted(
-                (port, int(column.values[row])) for port, column in table._ports.items() if column.values[row]
-            ),
+    table = cluster.nodes
+    picture: dict[str, Any] = {"the nodes": sorted(table.rows)}
+    for name, row in table.rows.items():
+        amounts = {resource: int(table.requested[resource].values[row]) for resource in table.requested.names()}
+        ports = {port: int(column.values[row]) for port, column in table._ports.items()}
+        states = {uid: info.metadata.resource_version for uid, info in table.pods[row].items()}
+        picture |= {
+            f"{name}": table.objects[row],
+            f"the pods of {name}": states,
+            f"requested of {name}": {resource: amount for resource, amount in amounts.items() if amount},
+            f"occupied of {name}": (int(table.nonzero_cpu.values[row]), int(table.nonzero_memory.values[row])),
+            f"the number of pods on {name}": int(table.pod_count.values[row]),
+            f"the number of pods allowed on {name}": int(table.allowed_pods.values[row]),
+            f"the ports of {name}": {port: count for port, count in ports.items() if count},
         }
     for uid in sorted(pods):
         placement = cluster.placement(uid)
-        picture[uid] = None if placement is None else (placement.node_name, placement.assumed)
+        picture[f"the place of {uid}"] = None if placement is None else (placement.node_name, placement.assumed)
     return picture
 
 
