@@ -150,20 +150,14 @@ class Scheduler:
     async def run(self) -> None:
         """Watch and schedule until cancelled; binding cycles under way are finished before this returns."""
         watching = asyncio.create_task(self._api.subscribe(WATCHED, self.handlers), name="watch")
+        scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
-            synced = asyncio.create_task(self.synced.wait())
-            await asyncio.wait((watching, synced), return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-            scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
-            try:
-                await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
-                for task in (watching, scheduling):
-                    if task.done():
-                        task.result()
-            finally:
-                scheduling.cancel()
+            await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
+            for task in (watching, scheduling):
+                if task.done():
+                    task.result()
         finally:
+            scheduling.cancel()
             await self._drain()
             watching.cancel()
 
@@ -176,6 +170,7 @@ class Scheduler:
         await self._statuses.drain()
 
     async def _schedule_forever(self) -> None:
+        await self.synced.wait()
         while True:
             self._wake.clear()
             self.queue.flush()
