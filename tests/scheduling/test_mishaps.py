@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kubestow.scheduling.ports import Resource, Subscriber
-from kubestow.testing import MemoryCluster
-from kubestow.testing.virtual_time import run
+from kubestow.cluster.pods import Shapes
+from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
+from kubestow.scheduling.status_writer import StatusWriter
+from kubestow.scheduling.waiting import WaitingPods
+from kubestow.testing import MemoryCluster, pod
+from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.living import living
 
 
@@ -24,5 +28,37 @@ def test_a_scheduler_stopped_before_it_has_seen_the_cluster_leaves_nothing_runni
             pass
         await asyncio.sleep(1)
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(told())
+
+
+class SlowCluster(MemoryCluster):
+    """Takes as many seconds to delete a pod as its name says."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        await asyncio.sleep(float(pod.name))
+        await super().delete_pod(pod)
+
+
+def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done() -> None:
+    async def told() -> None:
+        cluster, shapes = SlowCluster(), Shapes()
+        high, first, second = (shapes.info(pod(name, node="n")) for name in ("high", "1", "3"))
+        for victim in (first, second):
+            cluster.put(victim.pod)
+        evictions = Evictions(
+            cluster,
+            statuses=StatusWriter(cluster),
+            waiting=WaitingPods(),
+            clock=VirtualClock(asyncio.get_running_loop()),
+            known=lambda uid: second,
+            activate=lambda uid: None,
+        )
+        evictions.start(high, "n", victims=[first], outranked=())
+        evictions.start(high, "n", victims=[second], outranked=())
+        await asyncio.sleep(2)
+        assert evictions.is_preempting(high.uid)
+        await evictions.drain()
+        assert not evictions.is_preempting(high.uid)
 
     run(told())
