@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kubestow.cluster.pods import Shapes
+from kubestow.cluster.pods import PodInfo, Shapes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
+from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
-from kubestow.testing import MemoryCluster, pod
+from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
-from tests.scheduling.living import living
+from tests.scheduling.living import Living, in_virtual_time, living
 
 
 class SilentCluster(MemoryCluster):
@@ -62,3 +65,32 @@ def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done(
         assert not evictions.is_preempting(high.uid)
 
     run(told())
+
+
+class WaitsInVain(PermitPlugin, PreBindPlugin):
+    """Asks every pod to wait, and fails before the wait begins."""
+
+    name = "WaitsInVain"
+    interests = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission(Status(Code.WAIT), 600.0)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return Status.error("not today")
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError("there was an error before")
+
+
+def test_a_pod_whose_binding_cycle_fails_before_it_waits_does_not_wait() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.scheduler.waiting.all() == []
+
+    in_virtual_time(story, node("n"), plugins=[WaitsInVain], profiles=[enabled("WaitsInVain")])
+
+
+def enabled(name: str) -> dict[str, object]:
+    return {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": name}]}}}

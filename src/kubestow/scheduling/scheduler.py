@@ -402,6 +402,7 @@ class Scheduler:
             self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None, among=lambda info: info.uid != uid)
 
     def _undo(self, reserved: Reserved) -> None:
+        self.waiting.remove(reserved.info.uid)
         unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
         self.cluster.forget(reserved.info.uid)
 
