@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from kubestow.cluster.pods import PodInfo, Shapes
+from kubestow.errors import Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
 from kubestow.framework.status import Code, Status
@@ -90,6 +92,43 @@ def test_a_pod_whose_binding_cycle_fails_before_it_waits_does_not_wait() -> None
         assert world.scheduler.waiting.all() == []
 
     in_virtual_time(story, node("n"), plugins=[WaitsInVain], profiles=[enabled("WaitsInVain")])
+
+
+def test_a_binding_whose_answer_is_lost_is_not_made_twice() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.cluster.bindings == [("default/a", "n")]
+        assert [event.reason for event in world.cluster.events] == ["Scheduled"]
+
+    in_virtual_time(story, node("n"))
+
+
+class LateCluster(MemoryCluster):
+    """Says what a watch brings only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late = False
+
+    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if not self.late:
+            super()._tell(resource, event_type, obj)
+
+
+def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
+    cluster = LateCluster()
+
+    async def story(world: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.late = True
+        cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        await world.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(story, node("n", cpu="4"), cluster=cluster)
 
 
 def enabled(name: str) -> dict[str, object]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from kubestow.api.core import Pod
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.server import Server
@@ -17,6 +19,8 @@ from tests.simulation.trace import Trace
 from tests.simulation.watching import Watch
 
 __all__ = ["Connection"]
+
+T = TypeVar("T")
 
 #: Seconds after which a client gives up on an answer.
 _TIMEOUT = 30.0
@@ -53,6 +57,9 @@ class Connection:
 
         await self._request(f"bind {pod.name} {node_name}", effect)
 
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        return await self._request(f"read {pod.name}", lambda: self._server.find(pod))
+
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         await self._request(f"patch {pod.name}", lambda: self._server.patch(pod, patch))
 
@@ -62,7 +69,7 @@ class Connection:
     def record(self, event: EventRecord) -> None:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
-    async def _request(self, what: str, effect: Callable[[], None]) -> None:
+    async def _request(self, what: str, effect: Callable[[], T]) -> T:
         self._trace.note(self.name, "asks", what)
         try:
             await self._travel()
@@ -74,10 +81,11 @@ class Connection:
             raise self._faults.refusal()
         if self._faults.strikes(Fault.NOT_SENT):
             await self._unanswered()
-        effect()
+        answer = effect()
         if self._faults.strikes(Fault.ANSWER_LOST):
             await self._unanswered()
         await self._travel()
+        return answer
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))

@@ -20,6 +20,7 @@ from kubestow.cluster.state import Cluster
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.binder import Binder
 from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, permit, reserve, unreserve
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
@@ -70,7 +71,7 @@ class _Handle:
         self.cluster = cluster
         self.random = random
         self._gates = gates
-        self._api = api
+        self._binder = Binder(api)
         self._evictions = evictions
 
     def feature_enabled(self, gate: str) -> bool:
@@ -80,7 +81,7 @@ class _Handle:
         return self._evictions.is_preempting(uid)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._api.bind(reference(pod), node_name)
+        await self._binder.bind(reference(pod), node_name)
 
 
 class Scheduler:
