@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from random import Random
 
 from kubestow.api.core import Node, Pod, Taint, Toleration
-from kubestow.api.meta import LabelSelector
+from kubestow.api.meta import LabelSelector, ObjectMeta
 from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from kubestow.api.meta import ObjectMeta
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import node, pod
 from tests.simulation.server import Server, ended, with_metadata, with_spec, with_status
@@ -39,8 +38,8 @@ class Kubelets:
         """Until cancelled."""
         while True:
             await asyncio.sleep(self._random.uniform(0.2, 1.0))
-            for pod in self._server.pods():
-                self._see_to(pod)
+            for there in self._server.pods():
+                self._see_to(there)
 
     def _see_to(self, pod: Pod) -> None:
         if pod.metadata.deletion_timestamp is not None:

@@ -148,7 +148,9 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
     scheduler, name = process.scheduler, process.name
     pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}
     wanted = {
-        uid for uid, pod in pods.items() if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
+        uid
+        for uid, pod in pods.items()
+        if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
     }
     queued = {queued.info.uid: queued for queued in scheduler.queue.waiting()}
     for uid in sorted(wanted - queued.keys()):

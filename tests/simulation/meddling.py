@@ -29,7 +29,7 @@ __all__ = ["Books", "Mischief", "meddling"]
 NAME = "Meddler"
 
 
-class Mischief(Exception):  # noqa: N818  # raised on purpose, not an error of the project's
+class Mischief(Exception):  # raised on purpose, not an error of the project's
     """Raised by a plugin on purpose."""
 
 
