@@ -56,5 +56,5 @@ def _is_open(error: APIError | Unreachable) -> bool:
     return isinstance(error, Unreachable) or error.code >= 500
 
 
-def _is_busy(error: APIError) -> bool:
-    return error.code == 429
+def _is_busy(error: APIError | Unreachable) -> bool:
+    return isinstance(error, APIError) and error.code == 429
