@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubestow.cluster.pods import PodInfo, Shapes
-from kubestow.errors import Unreachable
+from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
 from kubestow.framework.status import Code, Status
@@ -103,6 +103,17 @@ def test_a_binding_whose_answer_is_lost_is_not_made_twice() -> None:
         assert [event.reason for event in world.cluster.events] == ["Scheduled"]
 
     in_virtual_time(story, node("n"))
+
+
+def test_a_failed_binding_brings_back_the_pods_that_wait_for_its_room() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.bind_failures.append(APIError(403, "Forbidden", "not you"))
+        for name, priority in (("a", 2), ("b", 1)):
+            world.cluster.put(pod(name, cpu="3", priority=priority))
+        await world.settles()
+        assert world.cluster.bindings == [("default/b", "n")]
+
+    in_virtual_time(story, node("n", cpu="4"))
 
 
 class LateCluster(MemoryCluster):

@@ -394,13 +394,13 @@ class Scheduler:
     def _binding_failed(self, reserved: Reserved, status: Status) -> None:
         """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
         self._undo(reserved)
+        left = reserved.info.on(reserved.node_name)
         refused = status.code.is_rejection
         if not refused:
-            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None)
+            self.queue.move(ASSIGNED_POD_DELETE, left, None)
         self._give_back(reserved.queued, status, nomination="")
         if refused:
-            uid = reserved.info.uid
-            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None, among=lambda info: info.uid != uid)
+            self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
 
     def _undo(self, reserved: Reserved) -> None:
         self.waiting.remove(reserved.info.uid)
@@ -416,7 +416,7 @@ class Scheduler:
         placement = self.cluster.placement(uid)
         if placement is not None:
             self.cluster.forget(uid)
-            self.queue.move(ASSIGNED_POD_DELETE, placement.info, None)
+            self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
 
 
 def _reason(status: Status) -> str:
