@@ -78,7 +78,7 @@ class Connection:
                 effect()
             raise
         if self._faults.strikes(Fault.REFUSED):
-            raise self._faults.refusal()
+            raise self._faults.refusal(of_write=not what.startswith("read"))
         if self._faults.strikes(Fault.NOT_SENT):
             await self._unanswered()
         answer = effect()

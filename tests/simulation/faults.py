@@ -36,7 +36,7 @@ class Fault(StrEnum):
     DAWDLES = "plugins take their time"
 
 
-_REFUSALS = ((409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
+_REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
 
 
 class Faults:
@@ -56,9 +56,9 @@ class Faults:
         """Whether this world knows any of these faults."""
         return any(self._odds[fault] for fault in faults)
 
-    def refusal(self) -> KubestowError:
-        """One of the server's ways to say no."""
-        code, reason = self.random.choice(_REFUSALS)
+    def refusal(self, *, of_write: bool) -> KubestowError:
+        """One of the server's ways to say no; only writes can conflict with others."""
+        code, reason = self.random.choice((*_REFUSALS, (409, "Conflict")) if of_write else _REFUSALS)
         return APIError(code, reason, f"injected {reason}")
 
     @staticmethod

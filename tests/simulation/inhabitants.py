@@ -26,6 +26,11 @@ def naming(pod: Pod) -> ObjectReference:
     return ObjectReference("Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
+def _may_be_bound_by_hand(pod: Pod) -> bool:
+    ports = [port for container in pod.spec.containers for port in container.ports]
+    return not (ports or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+
+
 class Kubelets:
     """All kubelets, and the collector of pods whose node is gone."""
 
@@ -106,6 +111,10 @@ class People:
         self._named += 1
         draw = self._random
         chance = draw.random
+        scheduler = draw.randrange(len(self._scheduler_names))
+        # A port has one scheduler that deals it out: of two pods that share one, the first to go frees it for both
+        # (reference 7.4), and with others about that cannot be helped.
+        ports = (80 + 10 * scheduler + draw.randrange(2),) if chance() < 0.15 and not node_name else ()
         self._server.put(
             pod(
                 name or f"pod-{self._named}",
@@ -117,8 +126,8 @@ class People:
                 node_selector={"zone": draw.choice(_ZONES)} if chance() < 0.2 else None,
                 tolerations=[{"key": "dedicated", "operator": "Exists"}] if chance() < 0.2 else (),
                 gates=("quota",) if chance() < 0.15 else (),
-                host_ports=(draw.choice((80, 81)),) if chance() < 0.15 else (),
-                scheduler=draw.choice(self._scheduler_names),
+                host_ports=ports,
+                scheduler=self._scheduler_names[scheduler],
                 metadata={
                     "uid": f"uid-{self._named}",
                     "finalizers": ["example.org/keep"] if chance() < 0.1 else [],
@@ -182,9 +191,7 @@ class People:
             self._server.put(with_status(there, nominated_node_name=where.metadata.name))
 
     def bind_by_hand(self) -> None:
-        there = self._some_pod(
-            lambda pod: not (pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
-        )
+        there = self._some_pod(_may_be_bound_by_hand)
         where = self._some_node()
         if there is not None and where is not None:
             self._server.bind(naming(there), where.metadata.name, by="somebody")

@@ -119,7 +119,8 @@ class Server:
         return next(resource for resource in WATCHED if resource.type is type(obj)), key_of(obj)
 
     def _happened(self, resource: Resource, change: Change) -> None:
-        self._trace.note("server", change.type, resource.kind, *change.key, change.obj.metadata.resource_version)
+        named = change.obj.metadata
+        self._trace.note("server", change.type, resource.kind, *change.key, named.uid, named.resource_version)
         self.history[resource].append(change)
         for news in self.watchers[resource]:
             news.set()
