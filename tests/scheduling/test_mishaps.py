@@ -69,6 +69,20 @@ def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done(
     run(told())
 
 
+def test_a_pod_is_not_left_gated_when_its_last_victim_went_before_the_others() -> None:
+    cluster = SlowCluster()
+
+    async def story(world: Living) -> None:
+        cluster.put(pod("high", cpu="4", priority=100))
+        await world.settles()
+        cluster.remove(cluster.pod("0"))
+        await world.passes(3)
+        assert world.node_of("high") == "n"
+
+    victims = (pod("2", cpu="2", node="n", priority=5), pod("0", cpu="2", node="n", priority=1))
+    in_virtual_time(story, node("n", cpu="4"), *victims, cluster=cluster)
+
+
 class WaitsInVain(PermitPlugin, PreBindPlugin):
     """Asks every pod to wait, and fails before the wait begins."""
 

@@ -102,6 +102,7 @@ class Evictions:
             *others, last = victims
             await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
             attempt.last = last
+            heard_too_early = self._known(last.uid) is None
             await self._evict(last, preemptor, node_name)
         except Exception as error:  # whatever it is, the pod must not stay gated
             _log.warning("cannot make room for pod %s on node %s: %s", preemptor.key, node_name, error)
@@ -109,6 +110,8 @@ class Evictions:
             self._activate(preemptor.uid)
         else:
             self._end(attempt, preemptor.uid)
+            if heard_too_early:  # the last deletion happened while the pod was gated, and will not bring it back
+                self._activate(preemptor.uid)
 
     def _end(self, attempt: _Attempt, uid: str) -> None:
         if self._preempting.get(uid) is attempt:
