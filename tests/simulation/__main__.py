@@ -20,7 +20,7 @@ def main(seeds: int, first: int, trace: bool) -> None:
         outcome = simulate(seed)
         if trace:
             click.echo("\n".join(outcome.trace))
-        for violation in outcome.violations:
+        for violation in dict.fromkeys(outcome.violations):
             click.echo(f"seed {seed}: {violation}")
         failed += bool(outcome.violations)
         events += outcome.events

@@ -52,10 +52,6 @@ class Faults:
         odds = self._odds[fault]
         return self.active and odds > 0.0 and self.random.random() < odds
 
-    def has(self, *faults: Fault) -> bool:
-        """Whether this world knows any of these faults."""
-        return any(self._odds[fault] for fault in faults)
-
     def refusal(self, *, of_write: bool) -> KubestowError:
         """One of the server's ways to say no; only writes can conflict with others."""
         code, reason = self.random.choice((*_REFUSALS, (409, "Conflict")) if of_write else _REFUSALS)

@@ -78,7 +78,7 @@ class _World:
         self.server = Server(self._clock, self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
         self._house = self._random.choice(_HOUSES)
-        self._meddled = self._faults.has(Fault.RAISES, Fault.REFUSES, Fault.DAWDLES)
+        self._meddled = self._random.random() < 0.5
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
