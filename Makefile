@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: venv demo test lint types check benchmark clean
+# How many seeds `make simulate` runs, and from which one on.
+SEEDS ?= 100
+FIRST_SEED ?= 1
+
+.PHONY: venv demo test simulate lint types check benchmark clean
 
 venv: $(STAMP)
 
@@ -20,6 +24,9 @@ demo: venv
 
 test: venv
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q
+
+simulate: venv
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST_SEED)
 
 lint: venv
 	@$(BIN)/ruff check .

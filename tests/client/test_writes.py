@@ -58,6 +58,20 @@ async def test_an_object_is_patched_only_if_it_is_still_the_one_that_was_read(
     assert asked.json == {"metadata": metadata, "spec": {"claimRef": {"name": "c"}}}
 
 
+async def test_a_pod_is_read_as_it_is_now(server: ScriptedServer, pods: PodWriter) -> None:
+    server.answers("GET", ITSELF, answer(200, {"metadata": {"name": "p1", "uid": "uid-1"}, "spec": {"nodeName": "n1"}}))
+    read = await pods.read_pod(POD)
+    assert read is not None and read.spec.node_name == "n1"
+    assert server.asked[0].query == {}
+
+
+async def test_a_pod_that_is_gone_or_replaced_is_not_read(server: ScriptedServer, pods: PodWriter) -> None:
+    another = {"metadata": {"name": "p1", "uid": "uid-2"}}
+    server.answers("GET", ITSELF, failure(404, "NotFound", "no such pod"), answer(200, another))
+    assert await pods.read_pod(POD) is None
+    assert await pods.read_pod(POD) is None
+
+
 async def test_a_status_patch_is_a_strategic_merge_with_the_uid(server: ScriptedServer, pods: PodWriter) -> None:
     server.answers("PATCH", STATUS, answer())
     await pods.patch_pod_status(POD, NOMINATED)

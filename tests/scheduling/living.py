@@ -41,9 +41,13 @@ class Living:
 
 @asynccontextmanager
 async def living(
-    objects: Iterable[Any] = (), *, plugins: Iterable[type[Plugin]] = (), **configured: Any
+    objects: Iterable[Any] = (),
+    *,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    **configured: Any,
 ) -> AsyncIterator[Living]:
-    cluster = MemoryCluster()
+    cluster = cluster or MemoryCluster()
     for obj in objects:
         cluster.put(obj)
     registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
@@ -68,12 +72,16 @@ async def living(
 
 
 def in_virtual_time(
-    story: Callable[[Living], Awaitable[None]], *objects: Any, plugins: Iterable[type[Plugin]] = (), **configured: Any
+    story: Callable[[Living], Awaitable[None]],
+    *objects: Any,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    **configured: Any,
 ) -> None:
     """Run a story on a living scheduler, to its end, without waiting."""
 
     async def told() -> None:
-        async with living(objects, plugins=plugins, **configured) as world:
+        async with living(objects, cluster=cluster, plugins=plugins, **configured) as world:
             await story(world)
 
     run(told())

@@ -15,6 +15,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+from kubestow.api.core import Pod
 from kubestow.client.claims import ClaimWriter
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
@@ -95,6 +96,9 @@ class RemoteCluster:
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await self._pods.bind(pod, node_name)
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        return await self._pods.read_pod(pod)
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         await self._pods.patch_pod_status(pod, patch)

@@ -1,4 +1,5 @@
-"""What a scheduler changes in a cluster: it binds pods, patches their status and deletes victims.
+"""What a scheduler asks for of single pods: it binds them, patches their status, deletes victims, and reads one again
+when it cannot know whether a binding was made.
 
 Bodies are kube-scheduler's, with one thing added: every write carries the pod's uid, so that it never hits another pod
 that has meanwhile taken the name (for a binding the API server checks it as a precondition, in a patch as an immutable
@@ -13,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api.core import PodCondition
+from kubestow.api.core import Pod, PodCondition
 from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.client.pacing import Backoff, SleepingClock
 from kubestow.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
-from kubestow.errors import APIError, Unreachable
+from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
 
 __all__ = ["PodWriter", "patch_object"]
@@ -31,13 +32,13 @@ _RETRIABLE = (409, 500, 503)
 
 
 class PodWriter:
-    """Writes to pods. Failures are raised as APIError or Unreachable."""
+    """Writes to pods, one by one. Failures are raised as APIError or Unreachable."""
 
     def __init__(self, transport: Transport, *, clock: SleepingClock, random: Random) -> None:
         self._transport, self._clock, self._random = transport, clock, random
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """POST the pod's binding, once: whether a lost answer meant success only the watch can tell."""
+        """POST the pod's binding, once: whether a lost answer meant success only :meth:`read_pod` can tell."""
         binding = {
             "kind": "Binding",
             "apiVersion": "v1",
@@ -45,6 +46,18 @@ class PodWriter:
             "target": {"kind": "Node", "name": node_name},
         }
         await self._transport.request("POST", f"{_path(pod)}/binding", _encode(binding))
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        """GET the pod from the server itself (no version is asked for, so no cache answers); None when it is gone."""
+        try:
+            found = decode(Pod, await self._transport.request("GET", _path(pod)))
+        except APIError as error:
+            if error.code != 404:
+                raise
+            return None
+        except InvalidObject as error:
+            raise Unreachable(self._transport.server, f"sent a pod that is none: {error}") from None
+        return found if found.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """PATCH the pod's status; nothing is sent for an empty patch. Conflicts and outages are retried briefly."""

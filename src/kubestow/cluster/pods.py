@@ -158,6 +158,11 @@ class PodInfo:
         """Whether the pod is being deleted."""
         return self.pod.metadata.deletion_timestamp is not None
 
+    def on(self, node_name: str) -> PodInfo:
+        """The same pod on a node."""
+        spec = msgspec.structs.replace(self.spec, node_name=node_name)
+        return PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, self.requests, self.nonzero_requests)
+
 
 def _matters(volume: Volume) -> bool:
     """Whether a volume has a source that scheduling looks at (config maps, secrets and tokens do not)."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods import PodInfo
@@ -23,6 +24,13 @@ __all__ = ["Evictions"]
 _log = logging.getLogger(__name__)
 
 _PLUGIN = "DefaultPreemption"
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One preemption that is being carried out, with its last victim once only that one is left."""
+
+    last: PodInfo | None = None
 
 
 class Evictions:
@@ -49,17 +57,17 @@ class Evictions:
         self._known = known
         self._activate = activate
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Preemptors whose evictions are under way, each with its last victim once only that one is left.
-        self._preempting: dict[str, str | None] = {}
+        #: The newest attempt of each preemptor. An older one may still wait for its last answer.
+        self._preempting: dict[str, _Attempt] = {}
 
     def is_preempting(self, uid: str) -> bool:
         """Whether a pod's evictions are still being carried out."""
-        if uid not in self._preempting:
+        attempt = self._preempting.get(uid)
+        if attempt is None:
             return False
-        last = self._preempting[uid]
-        if last is None:
+        if attempt.last is None:
             return True
-        victim = self._known(last)
+        victim = self._known(attempt.last.uid)
         return victim is not None and not victim.terminating
 
     def start(
@@ -69,8 +77,8 @@ class Evictions:
         live = [victim for victim in victims if not victim.terminating]
         if not live:
             return
-        self._preempting[preemptor.uid] = None
-        task = asyncio.create_task(self._make_room(preemptor, node_name, live, outranked))
+        attempt = self._preempting[preemptor.uid] = _Attempt()
+        task = asyncio.create_task(self._make_room(attempt, preemptor, node_name, victims=live, outranked=outranked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -80,21 +88,34 @@ class Evictions:
             await asyncio.wait(self._tasks)
 
     async def _make_room(
-        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]
+        self,
+        attempt: _Attempt,
+        preemptor: PodInfo,
+        node_name: str,
+        *,
+        victims: Sequence[PodInfo],
+        outranked: Sequence[PodInfo],
     ) -> None:
         for pod in outranked:
             self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
             await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
-            self._preempting[preemptor.uid] = last.uid
+            attempt.last = last
+            heard_too_early = self._known(last.uid) is None
             await self._evict(last, preemptor, node_name)
         except Exception as error:  # whatever it is, the pod must not stay gated
             _log.warning("cannot make room for pod %s on node %s: %s", preemptor.key, node_name, error)
-            del self._preempting[preemptor.uid]
+            self._end(attempt, preemptor.uid)
             self._activate(preemptor.uid)
         else:
-            del self._preempting[preemptor.uid]
+            self._end(attempt, preemptor.uid)
+            if heard_too_early:  # the last deletion happened while the pod was gated, and will not bring it back
+                self._activate(preemptor.uid)
+
+    def _end(self, attempt: _Attempt, uid: str) -> None:
+        if self._preempting.get(uid) is attempt:
+            del self._preempting[uid]
 
     async def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str) -> None:
         waiting = self._waiting.get(victim.uid)

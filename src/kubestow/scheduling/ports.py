@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from kubestow.api.core import PodCondition
+from kubestow.api.core import Pod, PodCondition
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.resource_claims import ResourceClaimWriter
 
@@ -103,7 +103,10 @@ class ClusterAPI(Protocol):
         """Keep the subscriber in step with the collections until cancelled, through every outage."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """POST the pod's binding, with its uid as precondition."""
+        """POST the pod's binding, with its uid as precondition. A lost answer leaves open whether the pod is bound."""
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        """GET the pod as it is now, not as a cache has it; None when it is gone or another one has its name."""
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """Strategic-merge PATCH of ``pods/status``; conflicts and outages are retried briefly (reference 1.8)."""

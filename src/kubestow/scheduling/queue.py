@@ -286,7 +286,7 @@ class SchedulingQueue:
             yield from (q for q in self._pods.values() if q.place in (Place.UNSCHEDULABLE, Place.GATED))
             return
         seen: set[str] = set()
-        for plugin in {name for hints in concerned.values() for name in hints}:
+        for plugin in dict.fromkeys(name for hints in concerned.values() for name in hints):
             for uid, queued in self._refused_by.get(plugin, {}).items():
                 if uid not in seen:
                     seen.add(uid)

@@ -24,6 +24,7 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.binder import Binder
 from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, permit, reserve, unreserve
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
@@ -92,6 +93,7 @@ class _Handle:
         self._news = news
         self._gates = gates
         self._api = api
+        self._binder = Binder(api)
         self._evictions = evictions
 
     def feature_enabled(self, gate: str) -> bool:
@@ -101,7 +103,7 @@ class _Handle:
         return self._evictions.is_preempting(uid)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._api.bind(reference(pod), node_name)
+        await self._binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
         resource, metadata = _RESOURCES[type(obj)], obj.metadata
@@ -210,20 +212,14 @@ class Scheduler:
     async def run(self) -> None:
         """Watch and schedule until cancelled; binding cycles under way are finished before this returns."""
         watching = asyncio.create_task(self._api.subscribe(WATCHED, self.handlers), name="watch")
+        scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
-            synced = asyncio.create_task(self.synced.wait())
-            await asyncio.wait((watching, synced), return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-            scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
-            try:
-                await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
-                for task in (watching, scheduling):
-                    if task.done():
-                        task.result()
-            finally:
-                scheduling.cancel()
+            await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
+            for task in (watching, scheduling):
+                if task.done():
+                    task.result()
         finally:
+            scheduling.cancel()
             await self._drain()
             watching.cancel()
 
@@ -238,6 +234,7 @@ class Scheduler:
         await self._statuses.drain()
 
     async def _schedule_forever(self) -> None:
+        await self.synced.wait()
         while True:
             self._wake.clear()
             self.queue.flush()
@@ -453,15 +450,16 @@ class Scheduler:
     def _binding_failed(self, reserved: Reserved, status: Status) -> None:
         """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
         self._undo(reserved)
+        left = reserved.info.on(reserved.node_name)
         refused = status.code.is_rejection
         if not refused:
-            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None)
+            self.queue.move(ASSIGNED_POD_DELETE, left, None)
         self._give_back(reserved.queued, status, nomination="")
         if refused:
-            uid = reserved.info.uid
-            self.queue.move(ASSIGNED_POD_DELETE, reserved.info, None, among=lambda info: info.uid != uid)
+            self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
 
     def _undo(self, reserved: Reserved) -> None:
+        self.waiting.remove(reserved.info.uid)
         unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
         self.cluster.forget(reserved.info.uid)
 
@@ -474,7 +472,7 @@ class Scheduler:
         placement = self.cluster.placement(uid)
         if placement is not None:
             self.cluster.forget(uid)
-            self.queue.move(ASSIGNED_POD_DELETE, placement.info, None)
+            self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
 
 
 def _event(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:

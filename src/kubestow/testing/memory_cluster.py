@@ -38,6 +38,8 @@ class MemoryCluster:
     bind_failures: list[Exception] = field(default_factory=list)
     #: The same for patches of objects.
     patch_failures: list[Exception] = field(default_factory=list)
+    #: Raised by the next binds, first to last, after binding.
+    lost_answers: list[Exception] = field(default_factory=list)
     _objects: dict[Resource, dict[Key, Any]] = field(default_factory=lambda: {resource: {} for resource in WATCHED})
     _subscribers: list[Subscriber] = field(default_factory=list)
     _version: int = 0
@@ -117,6 +119,14 @@ class MemoryCluster:
             raise APIError(409, "Conflict", f'pod {pod.name} is already assigned to node "{current.spec.node_name}"')
         self.bindings.append((f"{pod.namespace}/{pod.name}", node_name))
         self.put(msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, node_name=node_name)))
+        if self.lost_answers:
+            raise self.lost_answers.pop(0)
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        """The pod as it is."""
+        await asyncio.sleep(0)
+        current: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
+        return current if current is not None and current.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """Set a condition or the nomination."""

@@ -1,0 +1,160 @@
+"""What the living scheduler survives: mishaps that the simulation of a hostile world has met."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from kubestow.cluster.pods import PodInfo, Shapes
+from kubestow.errors import APIError, Unreachable
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
+from kubestow.scheduling.status_writer import StatusWriter
+from kubestow.scheduling.waiting import WaitingPods
+from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.virtual_time import VirtualClock, run
+from tests.scheduling.living import Living, in_virtual_time, living
+
+
+class SilentCluster(MemoryCluster):
+    """Never answers a list."""
+
+    async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+def test_a_scheduler_stopped_before_it_has_seen_the_cluster_leaves_nothing_running() -> None:
+    async def told() -> None:
+        async with living(cluster=SilentCluster()):
+            pass
+        await asyncio.sleep(1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(told())
+
+
+class SlowCluster(MemoryCluster):
+    """Takes as many seconds to delete a pod as its name says."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        await asyncio.sleep(float(pod.name))
+        await super().delete_pod(pod)
+
+
+def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done() -> None:
+    async def told() -> None:
+        cluster, shapes = SlowCluster(), Shapes()
+        high, first, second = (shapes.info(pod(name, node="n")) for name in ("high", "1", "3"))
+        for victim in (first, second):
+            cluster.put(victim.pod)
+        evictions = Evictions(
+            cluster,
+            statuses=StatusWriter(cluster),
+            waiting=WaitingPods(),
+            clock=VirtualClock(asyncio.get_running_loop()),
+            known=lambda uid: second,
+            activate=lambda uid: None,
+        )
+        evictions.start(high, "n", victims=[first], outranked=())
+        evictions.start(high, "n", victims=[second], outranked=())
+        await asyncio.sleep(2)
+        assert evictions.is_preempting(high.uid)
+        await evictions.drain()
+        assert not evictions.is_preempting(high.uid)
+
+    run(told())
+
+
+def test_a_pod_is_not_left_gated_when_its_last_victim_went_before_the_others() -> None:
+    cluster = SlowCluster()
+
+    async def story(world: Living) -> None:
+        cluster.put(pod("high", cpu="4", priority=100))
+        await world.settles()
+        cluster.remove(cluster.pod("0"))
+        await world.passes(3)
+        assert world.node_of("high") == "n"
+
+    victims = (pod("2", cpu="2", node="n", priority=5), pod("0", cpu="2", node="n", priority=1))
+    in_virtual_time(story, node("n", cpu="4"), *victims, cluster=cluster)
+
+
+class WaitsInVain(PermitPlugin, PreBindPlugin):
+    """Asks every pod to wait, and fails before the wait begins."""
+
+    name = "WaitsInVain"
+    interests = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission(Status(Code.WAIT), 600.0)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return Status.error("not today")
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError("there was an error before")
+
+
+def test_a_pod_whose_binding_cycle_fails_before_it_waits_does_not_wait() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.scheduler.waiting.all() == []
+
+    in_virtual_time(story, node("n"), plugins=[WaitsInVain], profiles=[enabled("WaitsInVain")])
+
+
+def test_a_binding_whose_answer_is_lost_is_not_made_twice() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.cluster.bindings == [("default/a", "n")]
+        assert [event.reason for event in world.cluster.events] == ["Scheduled"]
+
+    in_virtual_time(story, node("n"))
+
+
+def test_a_failed_binding_brings_back_the_pods_that_wait_for_its_room() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.bind_failures.append(APIError(403, "Forbidden", "not you"))
+        for name, priority in (("a", 2), ("b", 1)):
+            world.cluster.put(pod(name, cpu="3", priority=priority))
+        await world.settles()
+        assert world.cluster.bindings == [("default/b", "n")]
+
+    in_virtual_time(story, node("n", cpu="4"))
+
+
+class LateCluster(MemoryCluster):
+    """Says what a watch brings only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late = False
+
+    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if not self.late:
+            super()._tell(resource, event_type, obj)
+
+
+def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
+    cluster = LateCluster()
+
+    async def story(world: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.late = True
+        cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        await world.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(story, node("n", cpu="4"), cluster=cluster)
+
+
+def enabled(name: str) -> dict[str, object]:
+    return {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": name}]}}}

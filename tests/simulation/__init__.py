@@ -1,0 +1,17 @@
+"""A deterministic simulation of living schedulers in a hostile world.
+
+    loop         virtual time, and a seeded shuffle of whatever is ready to run
+    trace        what happened, line by line, and its fingerprint
+    faults       what may go wrong, and how often
+    server       the API server: objects, versions, histories, refusals
+    watching     list and watch, with everything that can happen to a watch
+    connection   one scheduler process' way to the server; requests and answers get lost on it
+    sight        what a scheduler has been told of the cluster
+    meddling     a plugin that raises, refuses, dawdles, and keeps books
+    process      a scheduler that is started, stopped and killed
+    inhabitants  kubelets and people
+    invariants   what must hold while it lives, and when everything has come to rest
+    simulation   one seeded run from beginning to end
+
+``python -m tests.simulation --seeds 100 --first 1`` runs many. A seed reproduces a run exactly.
+"""

@@ -1,0 +1,110 @@
+"""One scheduler process' way to the API server, as the scheduler's port.
+
+Requests may be slow, get lost on their way there or back, or be refused. A process that dies leaves the requests that
+are under way to chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from kubestow.api.core import Pod
+from kubestow.errors import APIError
+from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.simulator.resource_claims import ClaimsInMemory
+from kubestow.testing import MemoryCluster
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.server import Server
+from tests.simulation.sight import Sight
+from tests.simulation.trace import Trace
+from tests.simulation.watching import Watch
+
+__all__ = ["Connection"]
+
+T = TypeVar("T")
+
+#: Seconds after which a client gives up on an answer.
+_TIMEOUT = 30.0
+
+
+class Connection:
+    """Implements :class:`kubestow.scheduling.ports.ClusterAPI`.
+
+    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        *,
+        faults: Faults,
+        trace: Trace,
+        sight: Sight,
+        after_bind: Callable[[str, str], None],
+    ) -> None:
+        self.name = name
+        self._server, self._faults, self._trace, self._sight = server, faults, trace, sight
+        self._after_bind = after_bind
+
+    async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        sight = self._sight.through(subscriber)
+        await asyncio.gather(*(Watch(self._server, resource, sight, self._faults).run() for resource in resources))
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        def effect() -> None:
+            self._server.bind(pod, node_name, by=self.name)
+            self._after_bind(pod.uid, node_name)
+
+        await self._request(f"bind {pod.name} {node_name}", effect)
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        return await self._request(f"read {pod.name}", lambda: self._server.find(pod))
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        await self._request(f"patch {pod.name}", lambda: self._server.patch(pod, patch))
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        await self._request(f"delete {pod.name}", lambda: self._server.delete(pod))
+
+    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        raise APIError(404, "NotFound", f"{resource.plural} {obj.name!r} not found: there are no volumes in this world")
+
+    @cached_property
+    def resource_claims(self) -> ClaimsInMemory:
+        """No claims: there are no devices in this world."""
+        return MemoryCluster().resource_claims
+
+    def record(self, event: EventRecord) -> None:
+        self._trace.note(self.name, event.reason, event.regarding.name, event.note)
+
+    async def _request(self, what: str, effect: Callable[[], T]) -> T:
+        self._trace.note(self.name, "asks", what)
+        try:
+            await self._travel()
+        except asyncio.CancelledError:
+            if self._faults.random.random() < 0.5:
+                effect()
+            raise
+        if self._faults.strikes(Fault.REFUSED):
+            raise self._faults.refusal(of_write=not what.startswith("read"))
+        if self._faults.strikes(Fault.NOT_SENT):
+            await self._unanswered()
+        answer = effect()
+        if self._faults.strikes(Fault.ANSWER_LOST):
+            await self._unanswered()
+        await self._travel()
+        return answer
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))
+        if self._faults.strikes(Fault.SLOW):
+            await asyncio.sleep(self._faults.random.expovariate(0.5))
+
+    async def _unanswered(self) -> None:
+        """The connection breaks, or nothing comes until the client gives up."""
+        await asyncio.sleep(self._faults.random.choice((0.0, 0.1, _TIMEOUT)))
+        raise self._faults.silence()

@@ -1,0 +1,262 @@
+"""Who else lives in the cluster: kubelets that run pods and end them, people who change everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from random import Random
+
+from kubestow.api.core import Node, Pod, Taint, Toleration
+from kubestow.api.meta import LabelSelector, ObjectMeta
+from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.testing import node, pod
+from tests.simulation.server import Server, ended, with_metadata, with_spec, with_status
+
+__all__ = ["Kubelets", "People", "naming"]
+
+_STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+_ZONES = ("a", "b")
+_TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
+
+
+def naming(pod: Pod) -> ObjectReference:
+    """A reference to a pod."""
+    return ObjectReference("Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def _may_be_bound_by_hand(pod: Pod) -> bool:
+    ports = [port for container in pod.spec.containers for port in container.ports]
+    return not (ports or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+
+
+class Kubelets:
+    """All kubelets, and the collector of pods whose node is gone."""
+
+    def __init__(self, server: Server, random: Random) -> None:
+        self._server, self._random = server, random
+        #: Whether pods run to their end by themselves.
+        self.restless = True
+
+    async def live(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.2, 1.0))
+            for there in self._server.pods():
+                self._see_to(there)
+
+    def _see_to(self, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is not None:
+            if self._random.random() < 0.3:
+                self._server.remove(pod)
+        elif pod.spec.node_name and pod.spec.node_name not in self._server.nodes():
+            if self._random.random() < 0.2:
+                self._server.remove(pod)
+        elif pod.spec.node_name and pod.status.phase == "Pending":
+            if self._random.random() < 0.5:
+                self._server.put(with_status(pod, phase="Running", start_time=_STARTED))
+        elif pod.spec.node_name and not ended(pod) and self.restless and self._random.random() < 0.01:
+            self._server.put(with_status(pod, phase=self._random.choice(("Succeeded", "Failed"))))
+
+
+class People:
+    """Create, change and delete pods, nodes and budgets."""
+
+    def __init__(self, server: Server, random: Random, *, scheduler_names: Sequence[str]) -> None:
+        self._server, self._random = server, random
+        self._scheduler_names = scheduler_names
+        self._named = 0
+        self._wants = random.choice((10, 25, 60))  # pods
+        self._pace = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
+        self._actions: dict[Callable[[], None], int] = {
+            self.create_pod: 30,
+            self.create_pods: 2,
+            self.create_bound_pod: 1,
+            self.delete_pod: 8,
+            self.replace_pod: 2,
+            self.finish_pod: 3,
+            self.change_labels: 4,
+            self.change_annotation: 2,
+            self.lift_gates: 6,
+            self.change_priority: 2,
+            self.add_toleration: 3,
+            self.nominate: 1,
+            self.bind_by_hand: 1,
+            self.create_node: 3,
+            self.delete_node: 2,
+            self.replace_node: 1,
+            self.taint: 4,
+            self.cordon: 4,
+            self.resize: 4,
+            self.relabel: 2,
+            self.budget: 2,
+        }
+
+    async def live(self) -> None:
+        """Until cancelled."""
+        for _ in range(self._random.randint(1, 6)):
+            self.create_node()
+        actions, weights = list(self._actions), list(self._actions.values())
+        while True:
+            self._random.choices(actions, weights)[0]()
+            await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def create_pod(self, name: str = "", node_name: str = "") -> None:
+        if len(self._server.pods()) > self._wants:
+            self.delete_pod()
+            return
+        self._named += 1
+        draw = self._random
+        chance = draw.random
+        scheduler = draw.randrange(len(self._scheduler_names))
+        # A port has one scheduler that deals it out: of two pods that share one, the first to go frees it for both
+        # (reference 7.4), and with others about that cannot be helped.
+        ports = (80 + 10 * scheduler + draw.randrange(2),) if chance() < 0.15 and not node_name else ()
+        self._server.put(
+            pod(
+                name or f"pod-{self._named}",
+                node=node_name,
+                cpu=draw.choice((None, "100m", "1", "2", "3")),
+                memory=draw.choice((None, "1Gi", "4Gi")),
+                priority=draw.choice((None, 0, 0, 10, 100)),
+                labels={"app": draw.choice("xyz")},
+                node_selector={"zone": draw.choice(_ZONES)} if chance() < 0.2 else None,
+                tolerations=[{"key": "dedicated", "operator": "Exists"}] if chance() < 0.2 else (),
+                gates=("quota",) if chance() < 0.15 else (),
+                host_ports=ports,
+                scheduler=self._scheduler_names[scheduler],
+                metadata={
+                    "uid": f"uid-{self._named}",
+                    "finalizers": ["example.org/keep"] if chance() < 0.1 else [],
+                    "generation": 1,
+                },
+                spec={"preemptionPolicy": "Never" if chance() < 0.1 else "PreemptLowerPriority"},
+                status={"phase": "Pending"},
+            )
+        )
+
+    def create_pods(self) -> None:
+        for _ in range(self._random.randint(3, 12)):
+            self.create_pod()
+
+    def create_bound_pod(self) -> None:
+        if (there := self._some_node()) is not None:
+            self.create_pod(node_name=there.metadata.name)
+
+    def delete_pod(self) -> None:
+        if (there := self._some_pod()) is not None:
+            self._server.delete(naming(there))
+
+    def replace_pod(self) -> None:
+        """Delete a pod and create another one of its name at once."""
+        there = self._some_pod()
+        if there is not None:
+            self._server.remove(there)
+            self.create_pod(there.metadata.name)
+
+    def finish_pod(self) -> None:
+        there = self._some_pod(lambda pod: bool(pod.spec.node_name) and not ended(pod))
+        if there is not None:
+            self._server.put(with_status(there, phase="Succeeded"))
+
+    def change_labels(self) -> None:
+        if (there := self._some_pod()) is not None:
+            self._server.put(with_metadata(there, labels={"app": self._random.choice("xyz")}))
+
+    def change_annotation(self) -> None:
+        if (there := self._some_pod()) is not None:
+            self._server.put(with_metadata(there, annotations={"note": str(self._random.random())}))
+
+    def lift_gates(self) -> None:
+        there = self._some_pod(lambda pod: bool(pod.spec.scheduling_gates))
+        if there is not None:
+            self._server.put(with_spec(there, scheduling_gates=[]))
+
+    def change_priority(self) -> None:
+        if (there := self._some_pod(lambda pod: not pod.spec.node_name)) is not None:
+            self._server.put(with_spec(there, priority=self._random.choice((0, 10, 100))))
+
+    def add_toleration(self) -> None:
+        if (there := self._some_pod(lambda pod: not pod.spec.node_name)) is not None:
+            more = Toleration(key="dedicated", operator="Exists")
+            self._server.put(with_spec(there, tolerations=[*there.spec.tolerations, more]))
+
+    def nominate(self) -> None:
+        """Somebody else promises a pod a node."""
+        there, where = self._some_pod(lambda pod: not pod.spec.node_name), self._some_node()
+        if there is not None and where is not None:
+            self._server.put(with_status(there, nominated_node_name=where.metadata.name))
+
+    def bind_by_hand(self) -> None:
+        there = self._some_pod(_may_be_bound_by_hand)
+        where = self._some_node()
+        if there is not None and where is not None:
+            self._server.bind(naming(there), where.metadata.name, by="somebody")
+
+    def _some_pod(self, which: Callable[[Pod], bool] = lambda pod: True) -> Pod | None:
+        pods = [pod for pod in self._server.pods() if which(pod)]
+        return self._random.choice(pods) if pods else None
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def create_node(self) -> None:
+        nodes = self._server.nodes()
+        absent = [name for name in (f"node-{number}" for number in range(8)) if name not in nodes]
+        if absent:
+            self._server.put(self._node(self._random.choice(absent)))
+
+    def _node(self, name: str) -> Node:
+        draw = self._random
+        return node(
+            name,
+            cpu=draw.choice(("2", "4", "8")),
+            memory=draw.choice(("8Gi", "16Gi")),
+            max_pods=draw.choice((2, 10, 110)),
+            labels={"zone": draw.choice(_ZONES)},
+            taints=("dedicated=yes:NoSchedule",) if draw.random() < 0.2 else (),
+        )
+
+    def delete_node(self) -> None:
+        if (there := self._some_node()) is not None:
+            self._server.remove(there)
+
+    def replace_node(self) -> None:
+        if (there := self._some_node()) is not None:
+            self._server.remove(there)
+            self._server.put(self._node(there.metadata.name))
+
+    def taint(self) -> None:
+        if (there := self._some_node()) is not None:
+            self._server.put(with_spec(there, taints=[] if there.spec.taints else [_TAINT]))
+
+    def cordon(self) -> None:
+        if (there := self._some_node()) is not None:
+            self._server.put(with_spec(there, unschedulable=not there.spec.unschedulable))
+
+    def resize(self) -> None:
+        if (there := self._some_node()) is not None:
+            self._server.put(with_status(there, allocatable=self._node(there.metadata.name).status.allocatable))
+
+    def relabel(self) -> None:
+        if (there := self._some_node()) is not None:
+            labels = there.metadata.labels | {"zone": self._random.choice(_ZONES)}
+            self._server.put(with_metadata(there, labels=labels))
+
+    def _some_node(self) -> Node | None:
+        nodes = list(self._server.nodes().values())
+        return self._random.choice(nodes) if nodes else None
+
+    # -- budgets -------------------------------------------------------------------------------------------------
+
+    def budget(self) -> None:
+        app = self._random.choice("xyz")
+        self._server.put(
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name=app, namespace="default"),
+                spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
+                status=PodDisruptionBudgetStatus(disruptions_allowed=self._random.randint(0, 2)),
+            )
+        )

@@ -1,0 +1,187 @@
+"""What must hold: of every binding when it is made, and of everybody once the world has come to rest.
+
+The judgement is independent of the scheduler: amounts are read by :mod:`kubestow.workloads`, whether a pod could run by
+:func:`kubestow.workloads.placeability.placeable`, and what a scheduler holds is compared with what it would hold if it
+had just read the server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.state import Cluster
+from kubestow.scheduling.queue import Place
+from kubestow.workloads.placeability import placeable
+from kubestow.workloads.site import Site, requests
+from tests.simulation.process import Process
+from tests.simulation.server import Server, ended
+
+__all__ = ["leaks", "misplacements", "missed_pods", "untruths"]
+
+
+def misplacements(server: Server, process: Process, uid: str, node_name: str) -> Iterator[str]:
+    """What is wrong with a binding that a scheduler has just made, given what it knew when it decided."""
+    glimpse = process.glimpses.get(uid)
+    if glimpse is None:
+        yield f"{process.name} bound {uid} to {node_name} without a decision"
+        return
+    if glimpse.node_name != node_name:
+        yield f"{process.name} bound {uid} to {node_name}, having decided for {glimpse.node_name}"
+    if node_name not in server.node_names:
+        yield f"{uid} was bound to {node_name}, which never existed"
+        return
+    there = list(server.pods_on(node_name))
+    answered_for = [
+        pod
+        for pod in there
+        if server.bound_by.get(pod.metadata.uid) == process.name or pod.metadata.uid in glimpse.uids
+    ]
+    sizes = process.sight.sizes[node_name][glimpse.size :]
+    yield from _overcommitted(node_name, answered_for, sizes, uid)
+    yield from _ports_taken_twice(node_name, answered_for, uid)
+
+
+def _overcommitted(node_name: str, pods: Sequence[Pod], sizes: Sequence[Node], uid: str) -> Iterator[str]:
+    """Only what the pod itself asks for matters. Nodes may shrink, so the largest size that was believed in counts."""
+    room: Counter[str] = Counter()
+    for size in sizes:
+        room |= Counter(Site(_plain(size)).allocatable)
+    used = Counter({"pods": len(pods)})
+    for pod in pods:
+        used.update(requests(_plain(pod)))
+    asked = requests(_plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
+    for name in asked:
+        if used[name] > room[name]:
+            yield f"{node_name} has {room[name]} {name} and with {uid} {used[name]} are used"
+
+
+def _ports_taken_twice(node_name: str, pods: Sequence[Pod], uid: str) -> Iterator[str]:
+    ports = {pod.metadata.uid: _host_ports(pod) for pod in pods}
+    for other, taken in ports.items():
+        if other != uid and (both := taken & ports[uid]):
+            yield f"host ports {sorted(both)} of {node_name} are taken by {other} and {uid}"
+
+
+def _host_ports(pod: Pod) -> set[int]:
+    return {port.host_port for container in pod.spec.containers for port in container.ports if port.host_port}
+
+
+def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]:
+    """Pods that wait although some node could take them."""
+    pods = [pod for pod in server.pods() if not ended(pod)]
+    pending = [
+        pod
+        for pod in pods
+        if not pod.spec.node_name
+        and pod.metadata.deletion_timestamp is None
+        and pod.spec.scheduler_name in scheduler_names
+    ]
+    verdicts = placeable(
+        [_plain(pod) for pod in pending],
+        [_plain(node) for node in server.nodes().values()],
+        [_plain(pod) for pod in pods if pod.spec.node_name],
+    )
+    for pod, verdict in zip(pending, verdicts, strict=True):
+        promised = {
+            other.status.nominated_node_name
+            for other in pending
+            if other is not pod and (other.spec.priority or 0) >= (pod.spec.priority or 0)
+        }
+        if verdict.could_run and set(verdict.nodes) - promised:
+            yield f"{pod.metadata.name} ({pod.metadata.uid}) waits, {', '.join(verdict.nodes)} could take it"
+
+
+def untruths(server: Server, process: Process) -> Iterator[str]:
+    """Where a scheduler's picture of the cluster differs from the server's."""
+    true = Cluster()
+    for node in server.nodes().values():
+        true.add_node(node)
+    pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}
+    for pod in pods.values():
+        if pod.spec.node_name:
+            true.put_pod(true.shapes.info(pod))
+    held = process.scheduler.cluster
+    yield from _differences(process.name, _picture(true, pods), _picture(held, pods))
+    for uid in held._placements.keys() - true._placements.keys():
+        yield f"{process.name} holds pod {uid} on a node, the server does not"
+    for uid in held._nominations:
+        if uid not in pods or pods[uid].spec.node_name:
+            yield f"{process.name} still promises {held.nomination(uid)} to {uid}"
+
+
+def _picture(cluster: Cluster, pods: Any) -> dict[str, Any]:
+    """What a cluster's state says, in plain terms."""
+    table = cluster.nodes
+    picture: dict[str, Any] = {"the nodes": sorted(table.rows)}
+    for name, row in table.rows.items():
+        amounts = {resource: int(table.requested[resource].values[row]) for resource in table.requested.names()}
+        ports = {port: int(column.values[row]) for port, column in table._ports.items()}
+        states = {uid: info.metadata.resource_version for uid, info in table.pods[row].items()}
+        picture |= {
+            f"{name}": table.objects[row],
+            f"the pods of {name}": states,
+            f"requested of {name}": {resource: amount for resource, amount in amounts.items() if amount},
+            f"occupied of {name}": (int(table.nonzero_cpu.values[row]), int(table.nonzero_memory.values[row])),
+            f"the number of pods on {name}": int(table.pod_count.values[row]),
+            f"the number of pods allowed on {name}": int(table.allowed_pods.values[row]),
+            f"the ports of {name}": {port: count for port, count in ports.items() if count},
+        }
+    for uid in sorted(pods):
+        placement = cluster.placement(uid)
+        picture[f"the place of {uid}"] = None if placement is None else (placement.node_name, placement.assumed)
+    return picture
+
+
+def _differences(name: str, true: dict[str, Any], held: dict[str, Any]) -> Iterator[str]:
+    for key in sorted(true.keys() | held.keys()):
+        if true.get(key) != held.get(key):
+            yield f"{name} holds {key} as {held.get(key)}, the server as {true.get(key)}"
+
+
+def leaks(server: Server, process: Process) -> Iterator[str]:
+    """What a scheduler at rest should not hold any more, or has lost."""
+    scheduler, name = process.scheduler, process.name
+    pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}
+    wanted = {
+        uid
+        for uid, pod in pods.items()
+        if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
+    }
+    queued = {queued.info.uid: queued for queued in scheduler.queue.waiting()}
+    for uid in sorted(wanted - queued.keys()):
+        yield f"{name} has lost pod {uid}"
+    for uid in sorted(queued.keys() - wanted):
+        yield f"{name} still queues pod {uid}"
+    for uid in sorted(wanted & queued.keys()):
+        if queued[uid].info.metadata.resource_version != pods[uid].metadata.resource_version:
+            yield f"{name} queues an old state of pod {uid}"
+        if server.nodes() and queued[uid].place not in (Place.UNSCHEDULABLE, Place.GATED):
+            yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
+    queue = scheduler.queue
+    for uids in queue._refused_by.values():
+        for uid in sorted(uids.keys() - queued.keys()):
+            yield f"{name} remembers who refused {uid}, which is not queued"
+    held = {
+        "in flight": queue._in_flight,
+        "kept events": queue._happened,
+        "waiting pods": scheduler.waiting.all(),
+        "binding cycles": scheduler._bindings,
+        "evictions": scheduler._evictions._tasks,
+        "preemptors": scheduler._evictions._preempting,
+        "status writes": scheduler._statuses._writes,
+    }
+    for what, there in held.items():
+        if there:
+            yield f"{name} still has {what}: {there}"
+    for uid, node_name in process.books.reserved.items():
+        if uid in pods and pods[uid].spec.node_name != node_name:
+            yield f"{name} never took back the reservation of {uid} on {node_name}"
+
+
+def _plain(obj: Any) -> Any:
+    return msgspec.to_builtins(obj)

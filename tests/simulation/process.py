@@ -1,0 +1,156 @@
+"""A scheduler process: started, stopped in good order, killed at any instant, started again.
+
+Every task that a process starts belongs to it, so that it can be killed with all it does, and so that a process that
+has stopped can be asked whether it left anything running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context, ContextVar, copy_context
+from random import Random
+from typing import Any
+
+from kubestow import config
+from kubestow.framework.profile import implements
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.scheduler import Scheduler
+from tests.simulation.connection import Connection
+from tests.simulation.faults import Faults
+from tests.simulation.meddling import NAME, Books, meddling
+from tests.simulation.server import Server
+from tests.simulation.sight import Glimpse, Sight
+from tests.simulation.trace import Trace
+
+__all__ = ["Process", "own_tasks"]
+
+#: Longest time a process may take to stop in good order, in seconds: requests under way have to end.
+_GRACE = 300.0
+
+#: In the order in which they were started: sets of tasks have an order that no seed decides.
+Tasks = dict[asyncio.Task[Any], None]
+
+_owner: ContextVar[Tasks | None] = ContextVar("owner", default=None)
+
+
+def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Have every task of a loop belong to the process that started it."""
+
+    def start(
+        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], *, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, context=context)
+        owner = _owner.get()
+        if owner is not None:
+            owner[task] = None
+            task.add_done_callback(lambda done: owner.pop(done, None))
+        return task
+
+    loop.set_task_factory(start)  # type: ignore[arg-type]  # the type of factories knows no context
+
+
+class Process:
+    """One scheduler process and its successors; ``name`` is what it is to the server.
+
+    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scheduler_names: Sequence[str],
+        *,
+        server: Server,
+        clock: Clock,
+        faults: Faults,
+        trace: Trace,
+        meddled: bool,
+        after_bind: Callable[[Process, str, str], None],
+    ) -> None:
+        self.name, self.scheduler_names = name, scheduler_names
+        self._server, self._clock, self._faults, self._trace = server, clock, faults, trace
+        self._meddled = meddled
+        self._after_bind = after_bind
+        self._starts = 0
+        self._tasks: Tasks = {}
+        self.start()
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new process, that knows nothing of an older one."""
+        self._starts += 1
+        self._trace.note(self.name, "starts")
+        self.books = Books()
+        self.sight = Sight(self.name, self._trace)
+        self.glimpses: dict[str, Glimpse] = {}
+        connection = Connection(
+            self.name,
+            self._server,
+            faults=self._faults,
+            trace=self._trace,
+            sight=self.sight,
+            after_bind=lambda uid, node_name: self._after_bind(self, uid, node_name),
+        )
+        self.scheduler = self._scheduler(connection)
+        self._tasks = {}
+        context = copy_context()
+        context.run(_owner.set, self._tasks)
+        self.running: asyncio.Task[None] = context.run(asyncio.create_task, self.scheduler.run())
+
+    def _scheduler(self, connection: Connection) -> Scheduler:
+        plugins = [meddling(self._faults, self.books)] if self._meddled else []
+        registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": NAME}]}}} if self._meddled else {}
+        document = {
+            "apiVersion": config.API_VERSION,
+            "kind": config.KIND,
+            "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
+        }
+        return Scheduler(
+            config.load(document, subject=self.name, implements=implements(registry)),
+            registry=registry,
+            api=connection,
+            clock=self._clock,
+            random=Random(f"{self.name} {self._starts}"),
+            observer=self,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return not self.running.done()
+
+    async def stop(self) -> list[str]:
+        """Stop in good order; what it left running."""
+        self._trace.note(self.name, "stops")
+        self.running.cancel()
+        await asyncio.wait([self.running], timeout=_GRACE)
+        await asyncio.sleep(1.0)
+        left = sorted(str(task.get_coro().__qualname__) for task in self._tasks)  # type: ignore[union-attr]
+        await self.kill()
+        return left
+
+    async def kill(self) -> None:
+        """End everything it does, at once."""
+        self._trace.note(self.name, "is killed")
+        while self._tasks:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    # -- the observer's interface ----------------------------------------------------------------------------------
+
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        uid, node_name = decision.pod.uid, decision.node_name
+        self._trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
+        if node_name is not None:
+            self.glimpses[uid] = self.sight.glimpse(node_name)
+
+    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        self._trace.note(self.name, "knows bound", queued.info.key, node_name)

@@ -1,0 +1,188 @@
+"""One seeded run: a hostile world for a minute or two, then rest, then judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kubestow.api.core import Namespace
+from kubestow.api.meta import ObjectMeta
+from kubestow.testing.virtual_time import VirtualClock
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.inhabitants import Kubelets, People
+from tests.simulation.invariants import leaks, misplacements, missed_pods, untruths
+from tests.simulation.loop import ShuffledLoop
+from tests.simulation.meddling import Mischief
+from tests.simulation.process import Process, own_tasks
+from tests.simulation.server import Server
+from tests.simulation.trace import Trace
+
+__all__ = ["Outcome", "simulate"]
+
+#: Who schedules whose pods: processes with their scheduler names.
+_HOUSES: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("one",),),
+    (("one", "two"),),
+    (("one",), ("two",)),
+)
+#: Seconds after which nothing may be left to do: longer than any backoff.
+_REST = 90.0
+#: The same where plugins refuse without saying what would change their mind: longer than the flush of refused pods.
+_LONG_REST = 420.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: the trace's fingerprint and length, how many pods were bound, and what was violated."""
+
+    seed: int
+    fingerprint: str
+    events: int
+    bound: int
+    violations: Sequence[str]
+    trace: Sequence[str]
+
+
+def simulate(seed: int) -> Outcome:
+    """Run one seed. Equal seeds give equal outcomes."""
+    with asyncio.Runner(loop_factory=lambda: ShuffledLoop(Random(f"{seed} loop"))) as runner:
+        world = _World(seed, runner.get_loop())
+        with _Complaints(world.violations):
+            try:
+                runner.run(world.live())
+            except AssertionError as error:
+                world.violations.append(f"{type(error).__name__}: {error}")
+    return Outcome(
+        seed,
+        world.trace.fingerprint,
+        len(world.trace.lines),
+        len(world.server.bound_by),
+        world.violations,
+        world.trace.lines,
+    )
+
+
+class _World:
+    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop) -> None:
+        own_tasks(loop)
+        loop.set_exception_handler(self._unhandled)
+        self._seed = seed
+        self._random = Random(f"{seed} world")
+        self._clock = VirtualClock(loop)
+        self.trace = Trace(self._clock)
+        self.violations: list[str] = []
+        self.server = Server(self._clock, self.trace)
+        self._faults = Faults(Random(f"{seed} faults"))
+        self._house = self._random.choice(_HOUSES)
+        self._meddled = self._random.random() < 0.5
+        self._processes: list[Process] = []
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+    async def live(self) -> None:
+        """The whole run."""
+        self.server.put(Namespace(metadata=ObjectMeta(name="default")))
+        self._processes = [self._process(number, names) for number, names in enumerate(self._house)]
+        kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
+        people = People(self.server, Random(f"{self._seed} people"), scheduler_names=sum(self._house, ("foreign",)))
+        running = asyncio.create_task(kubelets.live())
+        hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
+        disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
+        await asyncio.sleep(self._random.choice((20.0, 60.0, 120.0)))
+        self._faults.active = False
+        self.trace.note("world", "comes to rest")
+        for task in hostile:
+            task.cancel()
+        kubelets.restless = False
+        for ended in await asyncio.gather(*hostile, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+        await asyncio.gather(*disturbing)
+        await asyncio.sleep(_LONG_REST if self._meddled else _REST)
+        self.violations += self._judged()
+        for process in self._processes:
+            await self._stop(process)
+        running.cancel()
+
+    def _process(self, number: int, names: Sequence[str]) -> Process:
+        return Process(
+            f"{self._seed}-{number}",
+            names,
+            server=self.server,
+            clock=self._clock,
+            faults=self._faults,
+            trace=self.trace,
+            meddled=self._meddled,
+            after_bind=self._check_binding,
+        )
+
+    def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
+        for violation in misplacements(self.server, process, uid, node_name):
+            self.trace.note("world", "VIOLATION", violation)
+            self.violations.append(violation)
+
+    async def _disturb(self, process: Process) -> None:
+        """Kill or stop a process now and then, and start another."""
+        while self._faults.active:
+            await asyncio.sleep(self._random.expovariate(0.5))
+            if self._faults.strikes(Fault.KILLED):
+                await process.kill()
+            elif self._faults.strikes(Fault.STOPPED):
+                await self._stop(process)
+            else:
+                continue
+            await asyncio.sleep(self._random.uniform(0.0, 3.0))
+            process.start()
+
+    async def _stop(self, process: Process) -> None:
+        left = await process.stop()
+        if left:
+            self.violations.append(f"{process.name} has stopped and left running: {', '.join(left)}")
+
+    async def _permit(self) -> None:
+        """Decide about pods that wait for permission."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.1, 2.0))
+            for process in self._processes:
+                for waiting in process.scheduler.waiting.all():
+                    if self._random.random() < 0.3:
+                        waiting.allow("Meddler")
+                    elif self._random.random() < 0.1:
+                        waiting.reject("Meddler", "no")
+
+    def _judged(self) -> Iterator[str]:
+        for process in self._processes:
+            if not process.alive:
+                error = None if process.running.cancelled() else process.running.exception()
+                yield f"{process.name} has ended: {error!r}"
+            yield from untruths(self.server, process)
+            yield from leaks(self.server, process)
+        yield from missed_pods(self.server, [name for names in self._house for name in names])
+
+
+class _Complaints(logging.Handler):
+    """Takes the scheduler's log: an exception in it that no plugin raised on purpose is a violation."""
+
+    def __init__(self, violations: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._violations = violations
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, Mischief):
+            self._violations.append(f"logged: {record.getMessage()}: {error!r}")
+
+    def __enter__(self) -> None:
+        logger = logging.getLogger("kubestow")
+        self._propagated, logger.propagate = logger.propagate, False
+        logger.addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("kubestow")
+        logger.removeHandler(self)
+        logger.propagate = self._propagated

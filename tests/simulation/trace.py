@@ -1,0 +1,26 @@
+"""The trace of a run: one line per thing that happened. Equal fingerprints mean equal runs."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from kubestow.scheduling.ports import Clock
+
+__all__ = ["Trace"]
+
+
+class Trace:
+    """Lines, each with its virtual time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.lines: list[str] = []
+
+    def note(self, actor: str, *what: object) -> None:
+        """Add a line."""
+        self.lines.append(f"{self._clock.monotonic():10.4f} {actor:10} {' '.join(map(str, what))}")
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all lines."""
+        return sha256("\n".join(self.lines).encode()).hexdigest()
