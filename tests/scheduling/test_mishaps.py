@@ -41,30 +41,53 @@ class SlowCluster(MemoryCluster):
     """Takes as many seconds to delete a pod as its name says."""
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        await asyncio.sleep(float(pod.name))
+        await asyncio.sleep(float(pod.name))  # not a number: the deletion fails
         await super().delete_pod(pod)
+
+
+def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
+    pods = {info.uid: info for info in known}
+    return Evictions(
+        cluster,
+        statuses=StatusWriter(cluster),
+        waiting=WaitingPods(),
+        clock=VirtualClock(asyncio.get_running_loop()),
+        known=pods.get,
+        activate=lambda uid: None,
+    )
+
+
+def infos(*names: str) -> list[PodInfo]:
+    shapes = Shapes()
+    return [shapes.info(pod(name, node="n")) for name in names]
 
 
 def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done() -> None:
     async def told() -> None:
-        cluster, shapes = SlowCluster(), Shapes()
-        high, first, second = (shapes.info(pod(name, node="n")) for name in ("high", "1", "3"))
-        for victim in (first, second):
-            cluster.put(victim.pod)
-        evictions = Evictions(
-            cluster,
-            statuses=StatusWriter(cluster),
-            waiting=WaitingPods(),
-            clock=VirtualClock(asyncio.get_running_loop()),
-            known=lambda uid: second,
-            activate=lambda uid: None,
-        )
+        cluster, (high, first, second) = SlowCluster(), infos("high", "1", "3")
+        cluster.put(first.pod)
+        cluster.put(second.pod)
+        evictions = evictions_on(cluster, first, second)
         evictions.start(high, "n", victims=[first], outranked=())
         evictions.start(high, "n", victims=[second], outranked=())
         await asyncio.sleep(2)
         assert evictions.is_preempting(high.uid)
         await evictions.drain()
         assert not evictions.is_preempting(high.uid)
+
+    run(told())
+
+
+def test_an_eviction_that_fails_does_not_leave_the_others_to_themselves() -> None:
+    async def told() -> None:
+        cluster, (high, failing, slow, last) = SlowCluster(), infos("high", "unheard-of", "3", "0")
+        for victim in (failing, slow, last):
+            cluster.put(victim.pod)
+        evictions = evictions_on(cluster, failing, slow, last)
+        evictions.start(high, "n", victims=[failing, slow, last], outranked=())
+        await evictions.drain()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
 
     run(told())
 

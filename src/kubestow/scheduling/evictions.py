@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods import PodInfo
@@ -100,7 +101,7 @@ class Evictions:
             self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
-            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
+            await _all_done([self._evict(victim, preemptor, node_name) for victim in others])
             attempt.last = last
             heard_too_early = self._known(last.uid) is None
             await self._evict(last, preemptor, node_name)
@@ -152,3 +153,10 @@ class Evictions:
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )
+
+
+async def _all_done(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all, also when one fails: none may go on once the attempt is over. Raises the first failure."""
+    for outcome in await asyncio.gather(*evictions, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
