@@ -102,6 +102,21 @@ class People:
             self._random.choices(actions, weights)[0]()
             await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
 
+    def do_a_favour(self) -> None:
+        """Change one thing that may help some pod to a node."""
+        favours = (
+            self.create_node,
+            self.taint,
+            self.cordon,
+            self.resize,
+            self.relabel,
+            self.lift_gates,
+            self.add_toleration,
+            self.delete_pod,
+            self.finish_pod,
+        )
+        self._random.choice(favours)()
+
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def create_pod(self, name: str = "", node_name: str = "") -> None:

@@ -33,6 +33,9 @@ _HOUSES: tuple[tuple[tuple[str, ...], ...], ...] = (
 _REST = 90.0
 #: The same where plugins refuse without saying what would change their mind: longer than the flush of refused pods.
 _LONG_REST = 420.0
+#: How often something that may help a pod happens after that, all by itself, and the seconds until it must have helped.
+_FAVOURS = 8
+_SHORT_REST = 30.0
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,11 @@ class _World:
         await asyncio.gather(*disturbing)
         await asyncio.sleep(_LONG_REST if self._meddled else _REST)
         self.violations += self._judged()
+        for _ in range(_FAVOURS):
+            people.do_a_favour()
+            await asyncio.sleep(_SHORT_REST)
+            self.violations += self._missed()
+        self.violations += self._judged()
         for process in self._processes:
             await self._stop(process)
         running.cancel()
@@ -162,7 +170,10 @@ class _World:
                 yield f"{process.name} has ended: {error!r}"
             yield from untruths(self.server, process)
             yield from leaks(self.server, process)
-        yield from missed_pods(self.server, [name for names in self._house for name in names])
+        yield from self._missed()
+
+    def _missed(self) -> Iterator[str]:
+        return missed_pods(self.server, [name for names in self._house for name in names])
 
 
 class _Complaints(logging.Handler):
