@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
-from kubestow.framework.answers import Answers, Role, Round, asked
+from kubestow.framework.answers import Answers, Role, Round
+from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
@@ -248,7 +249,7 @@ class Evaluation:
         if answers.skips_filter or not alive.any():
             return None, None
         nodes = Nodes(cluster.nodes, np.flatnonzero(alive))
-        verdict = asked(plugin, answers.state, pod, nodes)
+        verdict = answers.ask_filter(pod, nodes)
         if verdict is None:
             return None, None
         whole = spread_out(verdict, nodes)
@@ -343,20 +344,22 @@ class Evaluations:
         filters: Sequence[FilterPlugin],
         pre_scores: Sequence[PreScorePlugin],
         scores: Sequence[Weighted],
+        asking: Asking,
     ) -> None:
+        self._asking = asking
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
         everyone: set[Plugin] = {*pre_filters, *filters, *(weighted.plugin for weighted in scores)}
         self._roles = {
-            plugin: Role(plugin, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
+            plugin: Role(plugin, asking, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
             for plugin in everyone
         }
         self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
 
     def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
-        """The evaluation for pods of this shape."""
+        """The evaluation for pods of this shape. Raises PluginError when a plugin cannot be asked about it."""
         shape = pod.shape
         evaluation = self._by_shape.get(shape)
         if evaluation is None:
@@ -376,14 +379,13 @@ class Evaluations:
                 own[plugin] = self._shared_answers(plugin, pod)
             return own[plugin]
 
+        def concerned(plugin: Plugin) -> bool:
+            return self._asking.concerns(plugin, pod)
+
         return Evaluation(
-            [answers(plugin) for plugin in self._pre_filters if plugin.concerns(pod)],
-            [answers(plugin) for plugin in self._filters if plugin.concerns(pod)],
-            [
-                (answers(s.plugin), s.weight)
-                for s in self._scores
-                if s.plugin.concerns(pod) or self._cannot_skip(s.plugin)
-            ],
+            [answers(plugin) for plugin in self._pre_filters if concerned(plugin)],
+            [answers(plugin) for plugin in self._filters if concerned(plugin)],
+            [(answers(s.plugin), s.weight) for s in self._scores if concerned(s.plugin) or self._cannot_skip(s.plugin)],
         )
 
     def _cannot_skip(self, plugin: ScorePlugin) -> bool:
@@ -391,7 +393,7 @@ class Evaluations:
         return isinstance(plugin, PreScorePlugin) and self._roles[plugin].pre_score is None
 
     def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
-        signature = plugin.signature(pod)
+        signature = self._asking.signature(plugin, pod)
         if signature is None:
             return Answers(self._roles[plugin], remembered=False)
         shared = self._answers.get((plugin, signature))
