@@ -24,6 +24,7 @@ from operator import index
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -138,9 +139,14 @@ class Handle(Protocol):
 
 
 class Plugin(ABC):
-    """The base of all plugins. Made once per profile, with its args (a struct or a plain dict) and a handle."""
+    """The base of all plugins. Made once per profile, with its args and a handle.
+
+    With ``Args`` the plugin's ``pluginConfig`` is read into that struct, strictly; without it, ``args`` is what the
+    configuration says, as plain data, None where it says nothing.
+    """
 
     name: ClassVar[str]
+    Args: ClassVar[type[msgspec.Struct] | None] = None
     #: Seconds that an ``async def`` of this plugin may take; then it is cancelled, which counts as an error. None for a
     #: plugin that keeps time itself.
     time_limit: float | None = 15 * 60.0

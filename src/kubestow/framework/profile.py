@@ -19,6 +19,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
+from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation import Evaluations, Weighted
@@ -154,7 +155,7 @@ def build_profile(
 
 
 def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plugin:
-    args = configured.args.get(kind.name)
+    args = arguments(configured, kind)
     try:
         plugin = kind(args, handle)
         strangers = [interest for interest in plugin.interests if not isinstance(interest, Interest)]
