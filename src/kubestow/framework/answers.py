@@ -283,6 +283,10 @@ class Answers:
             self.scores_nothing = self.scores_nothing and not scores.any()
         self._score_memory.note(cluster)
 
+    def prepare(self, pod: PodInfo, nodes: Nodes) -> None:
+        """Ask PreScore of a plugin that does not score."""
+        self._skips_scoring(pod, nodes)
+
     def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
         """Raw scores of just the feasible nodes, for a plugin whose scores depend on which those are."""
         return None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
