@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ class Price(ScorePlugin):
     """Keeps the args it was made with."""
 
     name = "Price"
-    Args = PriceArgs
+    Args: ClassVar[type[msgspec.Struct] | None] = PriceArgs
     made_with: list[Any] = []
 
     def __init__(self, args: Any, handle: Handle) -> None:
