@@ -33,6 +33,9 @@ class _Handle:
     def feature_enabled(self, gate: str) -> bool:
         return config.FeatureGates().enabled(gate)
 
+    def waiting_pods(self) -> tuple[()]:
+        return ()
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError
 

@@ -39,6 +39,10 @@ class Handle:
         """Victims are gone at once."""
         return False
 
+    def waiting_pods(self) -> tuple[()]:
+        """Nobody waits."""
+        return ()
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """The core alone binds nothing."""
 

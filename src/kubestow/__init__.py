@@ -12,7 +12,27 @@ The rooms, from the bottom up (a test holds the direction of the arrows):
 - :mod:`kubestow.workloads`: clusters and pods to play with
 - :mod:`kubestow.demo`: the main job on an embedded default
 - :mod:`kubestow.testing`: builders and a world for tests, also those of plugin authors
+- :mod:`kubestow.live`: the scheduler on a real cluster, put together
 - :mod:`kubestow.cli`: the commands
+
+A program that brings its own plugins calls :func:`kubestow.run`; importing the package alone loads nothing.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kubestow.live import run
+
+__all__ = ["__version__", "run"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run":
+        from kubestow.live import run
+
+        return run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

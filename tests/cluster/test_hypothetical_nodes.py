@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubestow.api.core import Pod
 from kubestow.cluster.pods import HostPort, PodInfo
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
-from kubestow.framework.answers import asked
+from kubestow.framework.asking import Asking
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import World, node, pod
 
@@ -88,7 +88,7 @@ def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     for answers in decision.found.filters.active:
         plugin = answers.role.filter
         assert plugin is not None
-        verdict = asked(plugin, answers.state, decision.pod, nodes)
+        verdict = Asking().filter(plugin, answers.state, decision.pod, nodes)
         statuses[plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 

@@ -59,7 +59,7 @@ class PodCounter:
     @property
     def by_row(self) -> NDArray[np.int64]:
         """The sum per row of the node table, int64."""
-        return self._column.values
+        return self._column.shown
 
     def weight(self, shape: Shape) -> int:
         """What a pod of a shape counts for."""
@@ -107,7 +107,7 @@ class Counters:
         return counter
 
     def _begin(self, counter: PodCounter, shape: Shape, pods: Iterable[tuple[int, PodInfo]], weight: int) -> None:
-        sums = counter.by_row
+        sums = counter._column.values
         for row, info in pods:
             if counter.terminating or not info.terminating:
                 sums[row] += weight

@@ -33,7 +33,7 @@ class LabelColumn:
     @property
     def ids(self) -> NDArray[np.int32]:
         """Value numbers, int32, one per row."""
-        return self._column.values
+        return self._column.shown
 
     def set(self, row: int, value: str | None) -> None:
         """Give a row its value, or none."""

@@ -29,7 +29,7 @@ Rows = slice | NDArray[np.intp]
 
 
 class Nodes:
-    """Rows of the node table; arrays have shape ``(len(nodes),)`` and must not be written to."""
+    """Rows of the node table; arrays have shape ``(len(nodes),)`` and may be read-only."""
 
     def __init__(self, table: NodeTable, rows: Rows) -> None:
         self._table = table
@@ -85,37 +85,37 @@ class Nodes:
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
         """What the nodes have of a resource (millicores, bytes or count), int64."""
-        return self._table.allocatable[resource].values[self.rows]
+        return self._table.allocatable[resource].shown[self.rows]
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """What the pods on the nodes request of a resource, int64."""
-        return self._table.requested[resource].values[self.rows]
+        return self._table.requested[resource].shown[self.rows]
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
         """CPU requested (millicores), pods without a request counted at the default, int64."""
-        return self._table.nonzero_cpu.values[self.rows]
+        return self._table.nonzero_cpu.shown[self.rows]
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
         """Memory requested (bytes), pods without a request counted at the default, int64."""
-        return self._table.nonzero_memory.values[self.rows]
+        return self._table.nonzero_memory.shown[self.rows]
 
     @property
     def allowed_pods(self) -> NDArray[np.int64]:
         """How many pods a node may run, int64."""
-        return self._table.allowed_pods.values[self.rows]
+        return self._table.allowed_pods.shown[self.rows]
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
         """How many pods are on the node, int64."""
-        return self._table.pod_count.values[self.rows]
+        return self._table.pod_count.shown[self.rows]
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a host port is in use already, bool."""
         taken = np.zeros(len(self), np.bool_)
         for column in self._table.ports_conflicting_with(wanted):
-            taken |= column.values[self.rows]
+            taken |= column.shown[self.rows]
         return taken
 
     # -- what nodes are ------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Nodes:
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
         """``spec.unschedulable``, bool."""
-        return self._table.unschedulable.values[self.rows]
+        return self._table.unschedulable.shown[self.rows]
 
     @property
     def total(self) -> int:
@@ -158,7 +158,7 @@ class Nodes:
     def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
         """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""
         image = self._table.images.get(name)
-        return None if image is None else (image.size, image.nodes, image.on.values[self.rows])
+        return None if image is None else (image.size, image.nodes, image.on.shown[self.rows])
 
 
 @dataclass(frozen=True, slots=True)

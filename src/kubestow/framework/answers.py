@@ -8,9 +8,8 @@ so remembering can never change a decision: a property test holds the one to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,10 @@ from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
-from kubestow.errors import PluginError
+from kubestow.framework.asking import Asking, in_range
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import Spoils
 from kubestow.framework.plugin import (
-    MAX_SCORE,
     FilterPlugin,
     Plugin,
     PreFilterPlugin,
@@ -35,8 +33,6 @@ from kubestow.framework.plugin import (
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
 __all__ = ["Answers", "Memory", "Role", "Round", "Staleness"]
-
-T = TypeVar("T")
 
 #: More changed rows than this share of all are not worth asking one by one.
 _ASK_ALL_BEYOND = 8
@@ -97,13 +93,15 @@ class Staleness:
 class Role:
     """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
 
-    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points.
+    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points; ``asking``
+    is how.
     """
 
-    __slots__ = ("filter", "normalizes", "plugin", "pre_filter", "pre_score", "score", "staleness")
+    __slots__ = ("asking", "filter", "normalizes", "plugin", "pre_filter", "pre_score", "score", "staleness")
 
-    def __init__(self, plugin: Plugin, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
+    def __init__(self, plugin: Plugin, asking: Asking, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
         self.plugin = plugin
+        self.asking = asking
         self.filter = plugin if isinstance(plugin, FilterPlugin) else None
         self.score = plugin if isinstance(plugin, ScorePlugin) else None
         self.normalizes = self.score is not None and type(self.score).normalize is not ScorePlugin.normalize
@@ -234,29 +232,30 @@ class Answers:
         if stale is None:
             state = CycleState()
             plugin = self.role.pre_filter
-            answer = None
             if plugin is not None:
-                answer = call(plugin, "PreFilter", plugin.pre_filter, state, pod, cluster.all_nodes())
+                self.outcome = outcome = self.role.asking.pre_filter(plugin, state, pod, cluster.all_nodes())
+                self.skips_filter = isinstance(outcome, Status) and outcome.code is Code.SKIP
             self._start_afresh(state)
-            if plugin is not None:
-                self.outcome = SUCCESS if answer is None else answer
-                self.skips_filter = isinstance(answer, Status) and answer.code is Code.SKIP
         return stale
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo, stale: list[int] | None) -> None:
         """Bring the verdict up to date, after PreFilter: all rows pass where PreFilter left the filter out."""
-        plugin = self.role.filter
-        assert plugin is not None
         if stale is None:
-            verdict = None if self.skips_filter else asked(plugin, self.state, pod, cluster.all_nodes())
+            verdict = None if self.skips_filter else self.ask_filter(pod, cluster.all_nodes())
             self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
         elif stale and not self.skips_filter:
-            self._ask_rows(plugin, cluster, pod, stale)
+            self._ask_rows(cluster, pod, stale)
         self._filter_memory.note(cluster)
 
-    def _ask_rows(self, plugin: FilterPlugin, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
+    def ask_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """The filter's verdict on some nodes, real or hypothetical, never from memory; None when all pass."""
+        plugin = self.role.filter
+        assert plugin is not None
+        return self.role.asking.filter(plugin, self.state, pod, nodes)
+
+    def _ask_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _rows(cluster, rows)
-        verdict = asked(plugin, self.state, pod, nodes)
+        verdict = self.ask_filter(pod, nodes)
         if verdict is None and self.verdict is None:
             return
         if self.verdict is None or self.passes is None:
@@ -284,6 +283,10 @@ class Answers:
             self.scores_nothing = self.scores_nothing and not scores.any()
         self._score_memory.note(cluster)
 
+    def prepare(self, pod: PodInfo, nodes: Nodes) -> None:
+        """Ask PreScore of a plugin that does not score."""
+        self._skips_scoring(pod, nodes)
+
     def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
         """Raw scores of just the feasible nodes, for a plugin whose scores depend on which those are."""
         return None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
@@ -294,78 +297,20 @@ class Answers:
         if not self.role.normalizes:
             return scores  # their range was checked when they were given
         assert plugin is not None
-        return _in_range(plugin, call(plugin, "NormalizeScore", plugin.normalize, self.state, pod, scores, nodes))
+        return self.role.asking.normalize(plugin, self.state, pod, scores, nodes)
 
     def _scored(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         plugin = self.role.score
         assert plugin is not None
-        scores = _checked_scores(plugin, call(plugin, "Score", plugin.score, self.state, pod, nodes), nodes)
-        return scores if self.role.normalizes else _in_range(plugin, scores)
+        scores = self.role.asking.score(plugin, self.state, pod, nodes)
+        return scores if self.role.normalizes else in_range(plugin, "Score", scores)
 
     def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
         plugin = self.role.pre_score
-        if plugin is None:
-            return False
-        status = call(plugin, "PreScore", plugin.pre_score, self.state, pod, nodes)
-        if status is None or status.ok:
-            return False
-        if status.code is not Code.SKIP:
-            raise PluginError(self.plugin.name, "PreScore", status.message)
-        return True
-
-
-def call(plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
-    """Call a plugin. Raises PluginError for whatever it raises, naming plugin and extension point."""
-    try:
-        return method(*arguments)
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
+        return plugin is not None and not self.role.asking.pre_score(plugin, self.state, pod, nodes).ok
 
 
 def _rows(cluster: Cluster, rows: list[int]) -> Nodes:
     if len(rows) == 1:
         return Nodes(cluster.nodes, slice(rows[0], rows[0] + 1))
     return Nodes(cluster.nodes, np.array(rows, np.intp))
-
-
-def asked(plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-    """A filter's verdict on nodes, None when all pass. Raises PluginError unless it is one key per node."""
-    verdict = call(plugin, "Filter", plugin.filter, state, pod, nodes)
-    if verdict is None:
-        return None
-    if not isinstance(verdict, Verdict):
-        raise PluginError(plugin.name, "Filter", f"answered with {type(verdict).__name__}, expected a Verdict or None")
-    keys = verdict.keys
-    if not keys.flags.owndata:  # somebody else's array, which remembering would write to
-        verdict = Verdict(keys.copy(), verdict.legend, has_errors=verdict.has_errors)
-    if keys.dtype != np.int32 or keys.shape != (len(nodes),):
-        raise PluginError(
-            plugin.name,
-            "Filter",
-            f"answered with keys of type {keys.dtype} and shape {keys.shape}, expected int32 and ({len(nodes)},)",
-        )
-    return verdict
-
-
-def _checked_scores(plugin: ScorePlugin, scores: Any, nodes: Nodes) -> NDArray[np.int64]:
-    """What a plugin answered, if it is one int64 per node. Raises PluginError otherwise."""
-    if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.shape != (len(nodes),):
-        found = f"{scores.dtype} and shape {scores.shape}" if isinstance(scores, np.ndarray) else type(scores).__name__
-        raise PluginError(plugin.name, "Score", f"answered with {found}, expected int64 and shape ({len(nodes)},)")
-    return scores if scores.flags.owndata else scores.copy()
-
-
-def _in_range(plugin: ScorePlugin, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
-    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
-    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
-        culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
-        raise PluginError(
-            plugin.name,
-            "Score",
-            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
-            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
-        )
-    return scores

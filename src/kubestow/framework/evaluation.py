@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
-from kubestow.framework.answers import Answers, Role, Round, asked
+from kubestow.framework.answers import Answers, Role, Round
+from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
@@ -142,12 +143,18 @@ class Evaluation:
     """The plugins' answers for pods of one shape, put together."""
 
     def __init__(
-        self, pre_filters: Sequence[Answers], filters: Sequence[Answers], scores: Sequence[tuple[Answers, int]]
+        self,
+        pre_filters: Sequence[Answers],
+        filters: Sequence[Answers],
+        scores: Sequence[tuple[Answers, int]],
+        preparing: Sequence[Answers],
     ) -> None:
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
-        self._answers = list({id(a): a for a in (*pre_filters, *filters, *(s for s, _ in scores))}.values())
+        self._preparing = preparing
+        everything = (*pre_filters, *filters, *preparing, *(answers for answers, _ in scores))
+        self._answers = list({id(answers): answers for answers in everything}.values())
         self._filter_round, self._score_round = Round(), Round()
         self._forgetful = [answers for answers in self._answers if not answers.remembered]
         #: How many of the PreFilters ran in the last cycle: a refusal leaves out the plugins after it.
@@ -248,7 +255,7 @@ class Evaluation:
         if answers.skips_filter or not alive.any():
             return None, None
         nodes = Nodes(cluster.nodes, np.flatnonzero(alive))
-        verdict = asked(plugin, answers.state, pod, nodes)
+        verdict = answers.ask_filter(pod, nodes)
         if verdict is None:
             return None, None
         whole = spread_out(verdict, nodes)
@@ -262,6 +269,7 @@ class Evaluation:
         Raises PluginError when a score is out of range.
         """
         nodes = Nodes(cluster.nodes, rows)
+        self._prepare(pod, nodes)
         news = self._score_round.news(cluster)
         for answers, weight in self._scores:
             scores = self._normalized(answers, cluster, pod, nodes, news)
@@ -271,6 +279,7 @@ class Evaluation:
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all scores per feasible row, int64."""
         nodes = Nodes(cluster.nodes, rows)
+        self._prepare(pod, nodes)
         constant = 0
         varying: list[NDArray[np.int64]] = []
         news = self._score_round.news(cluster)
@@ -287,6 +296,11 @@ class Evaluation:
         for scores in varying:
             total += scores
         return total
+
+    def _prepare(self, pod: PodInfo, nodes: Nodes) -> None:
+        """Ask the PreScore of plugins that do not score themselves."""
+        for answers in self._preparing:
+            answers.prepare(pod, nodes)
 
     def _normalized(
         self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes, news: int
@@ -343,20 +357,24 @@ class Evaluations:
         filters: Sequence[FilterPlugin],
         pre_scores: Sequence[PreScorePlugin],
         scores: Sequence[Weighted],
+        asking: Asking,
     ) -> None:
+        self._asking = asking
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
-        everyone: set[Plugin] = {*pre_filters, *filters, *(weighted.plugin for weighted in scores)}
+        scoring: set[Plugin] = {weighted.plugin for weighted in scores}
+        self._preparing = [plugin for plugin in pre_scores if plugin not in scoring]
+        everyone: set[Plugin] = {*pre_filters, *filters, *pre_scores, *scoring}
         self._roles = {
-            plugin: Role(plugin, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
+            plugin: Role(plugin, asking, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
             for plugin in everyone
         }
         self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
 
     def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
-        """The evaluation for pods of this shape."""
+        """The evaluation for pods of this shape. Raises PluginError when a plugin cannot be asked about it."""
         shape = pod.shape
         evaluation = self._by_shape.get(shape)
         if evaluation is None:
@@ -376,14 +394,14 @@ class Evaluations:
                 own[plugin] = self._shared_answers(plugin, pod)
             return own[plugin]
 
+        def concerned(plugin: Plugin) -> bool:
+            return self._asking.concerns(plugin, pod)
+
         return Evaluation(
-            [answers(plugin) for plugin in self._pre_filters if plugin.concerns(pod)],
-            [answers(plugin) for plugin in self._filters if plugin.concerns(pod)],
-            [
-                (answers(s.plugin), s.weight)
-                for s in self._scores
-                if s.plugin.concerns(pod) or self._cannot_skip(s.plugin)
-            ],
+            [answers(plugin) for plugin in self._pre_filters if concerned(plugin)],
+            [answers(plugin) for plugin in self._filters if concerned(plugin)],
+            [(answers(s.plugin), s.weight) for s in self._scores if concerned(s.plugin) or self._cannot_skip(s.plugin)],
+            [answers(plugin) for plugin in self._preparing if concerned(plugin)],
         )
 
     def _cannot_skip(self, plugin: ScorePlugin) -> bool:
@@ -391,7 +409,7 @@ class Evaluations:
         return isinstance(plugin, PreScorePlugin) and self._roles[plugin].pre_score is None
 
     def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
-        signature = plugin.signature(pod)
+        signature = self._asking.signature(plugin, pod)
         if signature is None:
             return Answers(self._roles[plugin], remembered=False)
         shared = self._answers.get((plugin, signature))

@@ -19,7 +19,7 @@ from kubestow.cluster.pod_table import Deltas
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
-from kubestow.framework.answers import Answers, Staleness, asked
+from kubestow.framework.answers import Answers, Staleness
 from kubestow.framework.diagnosis import Refusal
 from kubestow.framework.plugin import FilterPlugin
 from kubestow.framework.status import Verdict
@@ -149,7 +149,7 @@ def _refusing(
             return
         plugin = answers.role.filter
         assert plugin is not None
-        verdict = asked(plugin, answers.state, pod, nodes)
+        verdict = answers.ask_filter(pod, nodes)
         if verdict is None or not verdict.keys.any():
             continue
         yield plugin, verdict, positions

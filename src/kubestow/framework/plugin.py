@@ -20,9 +20,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import index
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +36,7 @@ from kubestow.cluster.views import Nodes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import EVERYTHING, Interest
 from kubestow.framework.resource_claims import ResourceClaimWriter
-from kubestow.framework.status import SUCCESS, Status, Verdict
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
 if TYPE_CHECKING:
     from kubestow.framework.diagnosis import Diagnosis
@@ -60,6 +62,7 @@ __all__ = [
     "QueueSortPlugin",
     "ReservePlugin",
     "ScorePlugin",
+    "Waiting",
     "normalized",
 ]
 
@@ -69,6 +72,24 @@ MAX_SCORE = 100
 Scores = NDArray[np.int64]
 
 T = TypeVar("T")
+
+
+class Waiting(Protocol):
+    """A placed pod that Permit plugins hold back."""
+
+    @property
+    def info(self) -> PodInfo:
+        """The pod."""
+
+    @property
+    def held_by(self) -> Sequence[str]:
+        """The names of the plugins that have not allowed it yet."""
+
+    def allow(self, plugin: str) -> None:
+        """A plugin lets go; when all have, the pod is bound."""
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """A plugin refuses the pod after all; False when it was decided already."""
 
 
 class Handle(Protocol):
@@ -87,6 +108,9 @@ class Handle(Protocol):
 
     def is_preempting(self, uid: str) -> bool:
         """Whether evictions that a pending pod caused are still being carried out."""
+
+    def waiting_pods(self) -> Sequence[Waiting]:
+        """The pods that Permit plugins hold back, the longest waiting first."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
@@ -115,9 +139,17 @@ class Handle(Protocol):
 
 
 class Plugin(ABC):
-    """The base of all plugins. Made once per profile, with its args (a struct or a plain dict) and a handle."""
+    """The base of all plugins. Made once per profile, with its args and a handle.
+
+    With ``Args`` the plugin's ``pluginConfig`` is read into that struct, strictly; without it, ``args`` is what the
+    configuration says, as plain data, None where it says nothing.
+    """
 
     name: ClassVar[str]
+    Args: ClassVar[type[msgspec.Struct] | None] = None
+    #: Seconds that an ``async def`` of this plugin may take; then it is cancelled, which counts as an error. None for a
+    #: plugin that keeps time itself.
+    time_limit: float | None = 15 * 60.0
     #: Events that can change this plugin's mind.
     interests: Sequence[Interest] = EVERYTHING
 
@@ -199,8 +231,8 @@ class NodeFilterPlugin(FilterPlugin):
     costly: ClassVar[bool] = True
 
     @abstractmethod
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
-        """Whether one node, with the pods on it, can take the pod."""
+    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
+        """Whether one node, with the pods on it, can take the pod. None is success."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """Ask :meth:`filter_node` about each row."""
@@ -208,7 +240,7 @@ class NodeFilterPlugin(FilterPlugin):
         statuses: dict[int, Status] = {}
         for position in range(len(nodes)):
             status = self.filter_node(state, pod, nodes.node(position), nodes.pods(position))
-            if not status.ok:
+            if status is not None and not status.ok:
                 keys[position] = position + 1
                 statuses[position + 1] = status
         return Verdict.of(keys, statuses)
@@ -278,11 +310,11 @@ class NodeScorePlugin(ScorePlugin):
 
     @abstractmethod
     def score_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> int:
-        """The score of one node with the pods on it."""
+        """The score of one node with the pods on it, a whole number."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         """Ask :meth:`score_node` about each row."""
-        scores = (self.score_node(state, pod, nodes.node(i), nodes.pods(i)) for i in range(len(nodes)))
+        scores = (index(self.score_node(state, pod, nodes.node(i), nodes.pods(i))) for i in range(len(nodes)))
         return np.fromiter(scores, np.int64, len(nodes))
 
 
@@ -305,13 +337,18 @@ class Permission:
     status: Status = SUCCESS
     timeout: float = 0.0
 
+    @classmethod
+    def wait(cls, seconds: float) -> Permission:
+        """Hold the pod back until somebody allows it, at most so many seconds; then it is refused."""
+        return cls(Status(Code.WAIT), seconds)
+
 
 class PermitPlugin(Plugin):
     """Allows, refuses or delays the binding of a placed pod."""
 
     @abstractmethod
-    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
-        """Asked at the end of the scheduling cycle."""
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
+        """Asked at the end of the scheduling cycle. None is success."""
 
 
 class PreBindPlugin(Plugin):

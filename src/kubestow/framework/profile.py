@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,11 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
+from kubestow.framework.arguments import arguments
+from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation import Evaluations, Weighted
+from kubestow.framework.interest import Interest
 from kubestow.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -89,18 +92,26 @@ class Profile:
     bind: Sequence[BindPlugin]
     post_bind: Sequence[PostBindPlugin]
     evaluations: Evaluations
+    #: How its plugins are asked.
+    asking: Asking
     #: All plugins, each once.
     plugins: Sequence[Plugin]
 
 
 def build_profile(
-    configured: config.Profile, registry: Registry, handle: Handle, *, percentage_of_nodes_to_score: int = 0
+    configured: config.Profile,
+    registry: Registry,
+    handle: Handle,
+    *,
+    percentage_of_nodes_to_score: int = 0,
+    asking: Asking | None = None,
 ) -> Profile:
-    """Make the plugins of a profile.
+    """Make the plugins of a profile; ``asking`` is how they will be asked.
 
-    Raises ConfigurationError when the profile cannot be built from the registry, PluginError when a plugin cannot be
-    made from its args.
+    Raises ConfigurationError when the profile cannot be built from the registry or the args of a plugin are not what it
+    declares, PluginError when a plugin cannot be made.
     """
+    asking = asking or Asking()
     enabled = config.expand(configured, implements(registry))
     made: dict[str, Plugin] = {}
 
@@ -108,7 +119,7 @@ def build_profile(
         found = []
         for name, _ in enabled[point]:
             if name not in made:
-                made[name] = _make(registry[name], configured.args.get(name), handle)
+                made[name] = _make(registry[name], configured, handle)
             plugin = made[name]
             assert isinstance(plugin, base)
             found.append(plugin)
@@ -136,18 +147,26 @@ def build_profile(
             filters=filters,
             pre_scores=pre_scores,
             scores=[Weighted(plugin, weight) for plugin, weight in zip(scores, weights, strict=True)],
+            asking=asking,
         ),
+        asking=asking,
         plugins=tuple(made.values()),
     )
 
 
-def _make(kind: type[Plugin], args: Any, handle: Handle) -> Plugin:
+def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plugin:
+    args = arguments(configured, kind)
     try:
-        return kind(args, handle)
+        plugin = kind(args, handle)
+        strangers = [interest for interest in plugin.interests if not isinstance(interest, Interest)]
     except KubestowError:
         raise
     except Exception as error:
         raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
+    if strangers:
+        problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.interest.on() gives"
+        raise PluginError(kind.name, "construction", problem)
+    return plugin
 
 
 def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:

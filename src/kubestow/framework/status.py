@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SUCCESS", "Code", "Status", "Verdict"]
+__all__ = ["SUCCESS", "Code", "Legend", "Status", "Verdict"]
 
 
 class Code(Enum):
@@ -105,7 +105,7 @@ class Verdict:
     @classmethod
     def rejecting(cls, where: NDArray[np.bool_], status: Status) -> Verdict:
         """Rejects the nodes where the array is true, all with the same status."""
-        return cls(where.astype(np.int32), lambda _: status)
+        return cls(where.astype(np.int32), lambda _: status, has_errors=status.code is Code.ERROR)
 
     @classmethod
     def of(cls, keys: NDArray[np.int32], statuses: Mapping[int, Status]) -> Verdict:

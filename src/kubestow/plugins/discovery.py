@@ -1,14 +1,15 @@
-"""Finding plugins: the in-tree ones, those that installed packages offer, and those named on the command line.
+"""Finding plugins: the in-tree ones, those that installed packages offer, and those named or handed over.
 
 A package offers plugins by entry points of the group ``kubestow.plugins``; on the command line one is named as
-``module:Class``. Either way it joins the registry under its ``name`` and is enabled and configured like any other.
+``module:Class``; a program hands over the classes themselves. Either way a plugin joins the registry under its ``name``
+and is enabled and configured like any other.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from kubestow.errors import InputError
@@ -21,8 +22,8 @@ __all__ = ["find_plugins"]
 _GROUP = "kubestow.plugins"
 
 
-def find_plugins(named: Iterable[str] = ()) -> dict[str, type[Plugin]]:
-    """Every plugin there is, by name; ``named`` are further ones as ``module:Class``.
+def find_plugins(named: Iterable[str] = (), given: Mapping[str, type[Plugin]] | None = None) -> dict[str, type[Plugin]]:
+    """Every plugin there is, by name; ``named`` are further ones as ``module:Class``, ``given`` are classes by name.
 
     Raises InputError, naming the plugin, for one that cannot be imported, is no plugin, or whose name is taken.
     """
@@ -31,6 +32,8 @@ def find_plugins(named: Iterable[str] = ()) -> dict[str, type[Plugin]]:
         _register(registry, _entry(entry_point), f"entry point {entry_point.name}")
     for spelling in named:
         _register(registry, _import(spelling), f"--plugin {spelling}")
+    for name, plugin in (given or {}).items():
+        _register(registry, plugin, f"plugins[{name!r}]", name)
     return registry
 
 
@@ -57,12 +60,14 @@ def _import(spelling: str) -> object:
         raise InputError(subject, f"module {module_name} has no {class_name}") from None
 
 
-def _register(registry: dict[str, type[Plugin]], found: object, subject: str) -> None:
+def _register(registry: dict[str, type[Plugin]], found: object, subject: str, expected: str = "") -> None:
     if not (inspect.isclass(found) and issubclass(found, Plugin)):
         raise InputError(subject, "is not a class derived from kubestow.framework.plugin.Plugin")
     name = getattr(found, "name", None)
     if not isinstance(name, str) or not name:
         raise InputError(subject, f"class {found.__name__} has no name; give it one: name = {found.__name__!r}")
+    if expected and name != expected:
+        raise InputError(subject, f"class {found.__name__} has the name {name!r}; give it under that name")
     if name in registry:
         raise InputError(
             subject, f"the name {name!r} is taken by {registry[name].__module__}.{registry[name].__name__}"

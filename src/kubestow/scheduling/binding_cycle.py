@@ -7,15 +7,18 @@ answers (undoing a placement, sending a pod back to the queue) is the scheduler'
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubestow.cluster.pods import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.asking import as_status
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Plugin, PreBindPlugin
+from kubestow.framework.plugin import Permission, Plugin, PreBindPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import QueuedPod
@@ -25,7 +28,6 @@ __all__ = ["BindingCycle", "Reserved", "permit", "reserve", "unreserve"]
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Answer = Status | None | Awaitable[Status | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class Reserved:
 def reserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> Status:
     """Run Reserve plugins in order up to the first failure."""
     for plugin in profile.reserve:
-        status = _guarded(plugin, "Reserve", plugin.reserve, state, info, node_name)
-        if status is not None and not status.ok:
+        status = ask(profile, plugin, "Reserve", plugin.reserve, state, info, node_name)
+        if not status.ok:
             return _said(plugin, "Reserve", status)
     return SUCCESS
 
@@ -55,18 +57,16 @@ def reserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) 
 def unreserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> None:
     """Run every Unreserve in reverse order, also of plugins whose Reserve never ran."""
     for plugin in reversed(profile.reserve):
-        failed = _guarded(plugin, "Unreserve", plugin.unreserve, state, info, node_name)
-        if failed is not None:
-            _log.error("pod %s: %s", info.key, failed.message)
+        ask(profile, plugin, "Unreserve", plugin.unreserve, state, info, node_name)
 
 
 def permit(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
     """Ask Permit plugins: a status, and with success the plugins that want the pod to wait."""
     waits: dict[str, float] = {}
     for plugin in profile.permit:
-        permission = _guarded(plugin, "Permit", plugin.permit, state, info, node_name)
-        status = permission if isinstance(permission, Status) else permission.status
-        if status.code is Code.WAIT and not isinstance(permission, Status):
+        permission = _permission(plugin, _guarded(profile, plugin, "Permit", plugin.permit, state, info, node_name))
+        status = permission.status
+        if status.code is Code.WAIT:
             waits[plugin.name] = permission.timeout
         elif not status.ok:
             return _said(plugin, "Permit", status), {}
@@ -83,7 +83,9 @@ class BindingCycle:
     def pre_flight(self) -> Status:
         """Which PreBind plugins have work to do; a skip when none has."""
         for plugin in self._reserved.profile.pre_bind:
-            status = self._ask(plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight)
+            status = _checked(
+                plugin, "PreBindPreFlight", self._ask(plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight)
+            )
             if status.ok:
                 self._working.append(plugin)
             elif status.code is not Code.SKIP:
@@ -115,29 +117,57 @@ class BindingCycle:
 
     def _ask(self, plugin: Plugin, point: str, method: Callable[..., T]) -> T | Status:
         reserved = self._reserved
-        return _guarded(plugin, point, method, reserved.state, reserved.info, reserved.node_name)
+        return _guarded(reserved.profile, plugin, point, method, reserved.state, reserved.info, reserved.node_name)
 
 
-def _guarded(plugin: Plugin, point: str, method: Callable[..., T], *arguments: Any) -> T | Status:
+def ask(profile: Profile, plugin: Plugin, point: str, method: Callable[..., Status | None], *arguments: Any) -> Status:
+    """A plugin's status; an ERROR when it breaks its contract, which the log has in full."""
+    return _checked(plugin, point, _guarded(profile, plugin, point, method, *arguments))
+
+
+def _guarded(profile: Profile, plugin: Plugin, point: str, method: Callable[..., T], *arguments: Any) -> T | Status:
     """Call a plugin; what it raises becomes an ERROR status."""
     try:
-        return method(*arguments)
-    except Exception as error:
-        return _raised(plugin, point, error)
+        return profile.asking(plugin, point, method, *arguments)
+    except PluginError as error:
+        return _broken(error)
 
 
-async def _finished(plugin: Plugin, point: str, answer: Answer) -> Status:
-    """What a plugin answered in the end, whether at once or later."""
+def _checked(plugin: Plugin, point: str, answer: Any) -> Status:
     try:
-        status = await answer if inspect.isawaitable(answer) else answer
+        return as_status(plugin, point, answer)
+    except PluginError as error:
+        return _broken(error)
+
+
+def _permission(plugin: Plugin, answer: Any) -> Permission:
+    if not isinstance(answer, Permission):
+        return Permission(_checked(plugin, "Permit", answer))
+    if not isinstance(answer.timeout, (int, float)):
+        found = type(answer.timeout).__name__
+        return Permission(_broken(PluginError(plugin.name, "Permit", f"timeout is {found}, expected seconds")))
+    return Permission(_checked(plugin, "Permit", answer.status), answer.timeout)
+
+
+async def _finished(plugin: Plugin, point: str, answer: Any) -> Status:
+    """What a plugin answered in the end, whether at once or later, but within its time limit."""
+    if not inspect.isawaitable(answer):
+        return _checked(plugin, point, answer)
+    try:
+        async with asyncio.timeout(plugin.time_limit) as limit:
+            answer = await answer
+    except TimeoutError as error:
+        if not limit.expired():
+            return _broken(PluginError(plugin.name, point, f"TimeoutError: {error}"), error)
+        return _broken(PluginError(plugin.name, point, f"cancelled after {plugin.time_limit:g} s without an answer"))
     except Exception as error:
-        return _raised(plugin, point, error)
-    return SUCCESS if status is None else status
+        return _broken(PluginError(plugin.name, point, f"{type(error).__name__}: {error}"), error)
+    return _checked(plugin, point, answer)
 
 
-def _raised(plugin: Plugin, point: str, error: Exception) -> Status:
-    _log.exception("plugin %s raised at %s", plugin.name, point)
-    return Status(Code.ERROR, (f"{type(error).__name__}: {error}",), plugin.name)
+def _broken(error: PluginError, cause: BaseException | None = None) -> Status:
+    _log.error("%s", error, exc_info=cause or error.__cause__)
+    return Status(Code.ERROR, (error.problem,), error.plugin)
 
 
 def _said(plugin: Plugin, point: str, status: Status) -> Status:

@@ -20,7 +20,6 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
 from kubestow.errors import PluginError
-from kubestow.framework.answers import call
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation import Evaluation, Feasible
@@ -69,8 +68,8 @@ class Decision:
 
     With a ``node_name`` the pod fits there. Without one, ``status`` says how it ended, ``message`` is the text for the
     pod's condition, ``rejectors`` and ``pending`` name the plugins whose change of mind to wait for, and ``nomination``
-    and ``actions`` are what PostFilter made of it. ``found`` and ``evaluation`` hold the figures behind it, until the
-    next decision.
+    and ``actions`` are what PostFilter made of it. ``error`` is set when a plugin broke its contract. ``found`` and
+    ``evaluation`` hold the figures behind it, until the next decision.
     """
 
     pod: PodInfo
@@ -86,6 +85,7 @@ class Decision:
     nomination: PostFilterResult | None = None
     #: What PostFilter plugins want done in the API, beside the nomination.
     actions: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+    error: PluginError | None = None
     evaluation: Evaluation | None = None
 
 
@@ -103,11 +103,14 @@ class Decider:
         profile = self.profiles[pod.spec.scheduler_name]
         if not len(self.cluster.nodes):
             return Decision(pod, CycleState(), status=_NO_NODES, message=_NO_NODES.message)
-        evaluation = profile.evaluations.of(self.cluster, pod)
+        evaluation: Evaluation | None = None
         try:
+            evaluation = profile.evaluations.of(self.cluster, pod)
             return self._decide(profile, evaluation, pod)
         except PluginError as error:
-            return _failed(pod, evaluation, str(error))
+            failed = _failed(pod, evaluation, str(error))
+            failed.error = error
+            return failed
 
     def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo) -> Decision:
         found = evaluation.feasible(self.cluster, pod)
@@ -189,7 +192,7 @@ def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: D
     room = _Room()
     reasons: list[str] = []
     for plugin in profile.post_filter:
-        answer = call(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
+        answer = profile.asking.post_filter(plugin, state, pod, diagnosis, filters)
         if answer.nominated_node_name is not None or answer.status.ok:
             room.nomination = answer
         if answer.action is not None:
@@ -204,5 +207,6 @@ def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: D
     return room
 
 
-def _failed(pod: PodInfo, evaluation: Evaluation, message: str) -> Decision:
-    return Decision(pod, evaluation.state(), status=Status.error(message), message=message, evaluation=evaluation)
+def _failed(pod: PodInfo, evaluation: Evaluation | None, message: str) -> Decision:
+    state = CycleState() if evaluation is None else evaluation.state()
+    return Decision(pod, state, status=Status.error(message), message=message, evaluation=evaluation)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +27,13 @@ from typing import Any
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.plugin import QueueSortPlugin
-from kubestow.framework.status import Status
+from kubestow.framework.status import Code, Status
 from kubestow.scheduling.hints import QueueingHints, Requeue
 from kubestow.scheduling.ports import Clock
 
 __all__ = ["UNSCHEDULABLE_TIMEOUT", "Place", "QueuedPod", "SchedulingQueue"]
+
+_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
 """The event of having waited too long: worth a try whatever refused the pod."""
@@ -181,7 +184,7 @@ class SchedulingQueue:
             return
         queued.info = new
         if queued.place is Place.ACTIVE:
-            self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
+            self._active.push(self._order(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             for event in events:
                 if self._consider(queued, event, self._hints.concerned(event), old, new):
@@ -332,7 +335,10 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             while (head := heap.peek()) is not None and not self._backing_off(head, now):
                 heap.pop()
-                self._activate(head)
+                if head.gated_by:
+                    self._enter(head)
+                else:
+                    self._activate(head)
         if now >= self._next_unschedulable_flush:
             self._next_unschedulable_flush = now + _FLUSH_PERIOD
             waited = [
@@ -371,7 +377,7 @@ class SchedulingQueue:
         if self._is_gated(queued):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
-        order = (queued.backoff_expiration, self._sort.sort_key(queued))
+        order = (queued.backoff_expiration, self._order(queued))
         heap.push(order, next(self._tickets), queued)
         self._on_change()
 
@@ -385,7 +391,7 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
-        self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
+        self._active.push(self._order(queued), next(self._tickets), queued)
         self._on_change()
 
     def _is_gated(self, queued: QueuedPod) -> bool:
@@ -393,11 +399,30 @@ class SchedulingQueue:
         if refused is None:
             queued.gated_by = ""
             return False
-        queued.gated_by, _ = refused
+        queued.gated_by, status = refused
+        if status.code is Code.ERROR:
+            self._gate_failed(queued)
+            return True
         queued.rejectors |= {queued.gated_by}
         queued.place = Place.GATED
         self._remember_refusals(queued)
         return True
+
+    def _gate_failed(self, queued: QueuedPod) -> None:
+        """Nobody can tell which event would help, so the gates are asked again after a backoff."""
+        queued.consecutive_errors += 1
+        queued.timestamp = self._clock.monotonic()
+        queued.backoff_expiration = self._expiration(queued)
+        self._error_backoff.push((queued.backoff_expiration, self._order(queued)), next(self._tickets), queued)
+        self._on_change()
+
+    def _order(self, queued: QueuedPod) -> tuple[int, Any]:
+        """What the heaps compare: the QueueSort plugin's key; pods that it gives none go last, the oldest first."""
+        try:
+            return 0, self._sort.sort_key(queued)
+        except Exception:
+            _log.exception("plugin %s failed at QueueSort for pod %s", self._sort.name, queued.info.key)
+            return 1, queued.timestamp
 
     def _leave(self, queued: QueuedPod) -> None:
         self._forget_refusals(queued)

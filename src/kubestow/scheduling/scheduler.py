@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -21,11 +21,14 @@ from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import APIError, Unreachable
+from kubestow.framework.asking import Asking
+from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
+from kubestow.framework.plugin import Plugin, Waiting
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.binder import Binder
-from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, permit, reserve, unreserve
+from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, ask, permit, reserve, unreserve
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
 from kubestow.scheduling.event_handlers import EventHandlers
@@ -44,6 +47,8 @@ _log = logging.getLogger(__name__)
 
 #: Longest stretch of scheduling cycles before other tasks get their turn, in seconds.
 _TURN = 0.004
+#: How long binding cycles may go on when the scheduler shuts down, in seconds.
+_LAST_BINDINGS = 10.0
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
 
@@ -83,9 +88,11 @@ class _Handle:
         clock: Clock,
         random: Random,
         evictions: Evictions,
+        waiting: WaitingPods,
         news: News,
     ) -> None:
         self.cluster = cluster
+        self._waiting = waiting
         self.random = random
         self.resource_claims = api.resource_claims
         self.background: set[asyncio.Task[None]] = set()
@@ -101,6 +108,9 @@ class _Handle:
 
     def is_preempting(self, uid: str) -> bool:
         return self._evictions.is_preempting(uid)
+
+    def waiting_pods(self) -> Sequence[Waiting]:
+        return self._waiting.all()
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._binder.bind(reference(pod), node_name)
@@ -170,14 +180,23 @@ class Scheduler:
         )
         news = News()
         self._handle = handle = _Handle(
-            self.cluster, gates, api, clock=clock, random=random, evictions=self._evictions, news=news
+            self.cluster,
+            gates,
+            api,
+            clock=clock,
+            random=random,
+            evictions=self._evictions,
+            waiting=self.waiting,
+            news=news,
         )
+        asking = Asking(clock.monotonic, _tell_slow)
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
                 registry,
                 handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
+                asking=asking,
             )
             for profile in configuration.profiles
         }
@@ -210,7 +229,7 @@ class Scheduler:
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch and schedule until cancelled; binding cycles under way are finished before this returns."""
+        """Watch and schedule until cancelled; binding cycles under way get a while to finish before this returns."""
         watching = asyncio.create_task(self._api.subscribe(WATCHED, self.handlers), name="watch")
         scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
@@ -227,9 +246,13 @@ class Scheduler:
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
         if self._bindings:
-            await asyncio.wait(self._bindings)
+            await asyncio.wait(self._bindings, timeout=_LAST_BINDINGS)
+        for binding in self._bindings:
+            binding.cancel()
         if self._handle.background:
-            await asyncio.wait(self._handle.background)
+            await asyncio.wait(self._handle.background, timeout=_LAST_BINDINGS)
+        for work in self._handle.background:
+            work.cancel()
         await self._evictions.drain()
         await self._statuses.drain()
 
@@ -258,13 +281,14 @@ class Scheduler:
             timer.cancel()
 
     def _gate(self, info: PodInfo) -> tuple[str, Status] | None:
-        """The first PreEnqueue plugin that keeps a pod out of the active queue."""
-        for plugin in self.profiles[info.spec.scheduler_name].pre_enqueue:
-            try:
-                status = plugin.pre_enqueue(info)
-            except Exception as error:
-                _log.exception("plugin %s raised at PreEnqueue for pod %s", plugin.name, info.key)
-                status = Status.error(f"{type(error).__name__}: {error}")
+        """The first PreEnqueue plugin that keeps a pod out of the active queue; an error is told of on the pod."""
+        profile = self.profiles[info.spec.scheduler_name]
+        for plugin in profile.pre_enqueue:
+            status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
+            if status.code is Code.ERROR:
+                message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
+                self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
+                self._report(info, "SchedulerError", message, None)
             if not status.ok:
                 return plugin.name, status
         return None
@@ -278,7 +302,7 @@ class Scheduler:
             self.queue.done(info.uid)
             return
         began = self._clock.monotonic()
-        decision = self._decider.decide(info)
+        decision = self._decide(info)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         if decision.node_name is None:
             self._failed(queued, decision)
@@ -297,6 +321,18 @@ class Scheduler:
         else:
             self._undo(reserved)
             self._give_back(queued, status, nomination="")
+
+    def _decide(self, info: PodInfo) -> Decision:
+        """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
+        try:
+            decision = self._decider.decide(info)
+        except Exception as error:
+            _log.exception("scheduling cycle of pod %s failed", info.key)
+            message = f"{type(error).__name__}: {error}"
+            return Decision(info, CycleState(), status=Status.error(message), message=message)
+        if decision.error is not None:
+            _log.error("pod %s: %s", info.key, decision.error, exc_info=decision.error.__cause__)
+        return decision
 
     def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
@@ -473,6 +509,12 @@ class Scheduler:
         if placement is not None:
             self.cluster.forget(uid)
             self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
+
+
+def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:
+    _log.warning(
+        "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile", plugin.name, seconds, extension_point
+    )
 
 
 def _event(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:

@@ -83,6 +83,9 @@ class _Handle:
     def is_preempting(self, uid: str) -> bool:
         return False  # victims are gone at once
 
+    def waiting_pods(self) -> tuple[()]:
+        return ()  # Permit is not asked
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")
 

@@ -2,10 +2,12 @@
 
 :func:`pod` and :func:`node` build API objects in a line. A :class:`World` is a cluster to ask for decisions, without
 time. A :class:`MemoryCluster` is one to run the living scheduler on, in virtual time (:mod:`.virtual_time`).
+:func:`check_plugin` runs a plugin through its contract.
 """
 
 from kubestow.testing.builders import node, nodes, pod, pods
+from kubestow.testing.contract import check_plugin
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.world import World
 
-__all__ = ["MemoryCluster", "World", "node", "nodes", "pod", "pods"]
+__all__ = ["MemoryCluster", "World", "check_plugin", "node", "nodes", "pod", "pods"]

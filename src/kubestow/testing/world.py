@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.plugin import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decider, Decision, FirstByName
@@ -50,6 +50,8 @@ class World:
         self.resource_claims = ClaimsInMemory(self.cluster.catalog(ResourceClaim))
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.events: list[tuple[str, str]] = []
+        #: Pods that Permit plugins hold back.
+        self.waiting: list[Waiting] = []
         self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         document = {
@@ -74,6 +76,10 @@ class World:
     def is_preempting(self, uid: str) -> bool:
         """Whether a pod is among those in :attr:`preempting`."""
         return uid in self.preempting
+
+    def waiting_pods(self) -> Sequence[Waiting]:
+        """The pods in :attr:`waiting`."""
+        return self.waiting
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Nothing is bound outside this world."""

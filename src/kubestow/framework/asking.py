@@ -1,0 +1,218 @@
+"""Asking a plugin: its method is called, its answer is checked, and what goes wrong names plugin and extension point.
+
+Everything the scheduler wants of a plugin goes through here. An exception, an answer of the wrong type or shape, a
+score out of range: all become a :class:`~kubestow.errors.PluginError`, which costs one pod one attempt. A plugin that
+answers slowly cannot be interrupted, since the scheduling cycle is ordinary synchronous code; it is told of instead.
+Whether an answer is *right* is not asked here: see :mod:`kubestow.testing.contract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Set
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.errors import PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import (
+    MAX_SCORE,
+    FilterPlugin,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
+
+if TYPE_CHECKING:
+    from kubestow.framework.diagnosis import Diagnosis
+    from kubestow.framework.filters import Filters
+
+__all__ = ["SLOW", "Asking", "as_status", "in_range"]
+
+T = TypeVar("T")
+
+SLOW = 1.0
+"""One ask that takes longer than this many seconds is told of."""
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+def _nobody(plugin: Plugin, extension_point: str, seconds: float) -> None:
+    pass
+
+
+class Asking:
+    """Asks plugins. Every method raises PluginError when the plugin breaks its contract.
+
+    ``monotonic`` tells the time in seconds; ``on_slow`` is called with plugin, extension point and seconds after an ask
+    that took longer than SLOW. Without a clock no ask is slow.
+    """
+
+    __slots__ = ("_monotonic", "_on_slow")
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = _no_clock,
+        on_slow: Callable[[Plugin, str, float], None] = _nobody,
+    ) -> None:
+        self._monotonic = monotonic
+        self._on_slow = on_slow
+
+    def __call__(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+        """Call a method of a plugin; its answer is not checked."""
+        began = self._monotonic()
+        try:
+            return method(*arguments)
+        except PluginError:
+            raise
+        except Exception as error:
+            raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
+        finally:
+            seconds = self._monotonic() - began
+            if seconds > SLOW:
+                self._on_slow(plugin, extension_point, seconds)
+
+    # -- once per shape of pod -----------------------------------------------------------------------------------
+
+    def concerns(self, plugin: Plugin, pod: PodInfo) -> bool:
+        """Whether the plugin has anything to say of the pod."""
+        return bool(self(plugin, "concerns", plugin.concerns, pod))
+
+    def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """What of the pod the plugin's answers depend on, None when they must not be remembered."""
+        signature = self(plugin, "signature", plugin.signature, pod)
+        self(plugin, "signature", hash, signature)
+        return signature
+
+    # -- filtering -----------------------------------------------------------------------------------------------
+
+    def pre_filter(
+        self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Status | PreFilterResult:
+        """What PreFilter says of the pod, all nodes given."""
+        answer = self(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
+        if isinstance(answer, PreFilterResult):
+            if not isinstance(answer.node_names, Set):
+                raise _unexpected(plugin, "PreFilter", answer.node_names, expected="a frozenset of node names")
+            return answer
+        return as_status(plugin, "PreFilter", answer, expected="a Status, a PreFilterResult or None")
+
+    def filter(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """A verdict with a key per node, None when all pass; nobody else holds its array."""
+        verdict = self(plugin, "Filter", plugin.filter, state, pod, nodes)
+        if verdict is None:
+            return None
+        if not isinstance(verdict, Verdict):
+            raise _unexpected(plugin, "Filter", verdict, expected="a Verdict or None")
+        keys = _checked_array(plugin, "Filter", verdict.keys, np.int32, nodes, name="keys of ")
+        owned = keys if keys.flags.owndata else keys.copy()  # remembering writes to it
+        return Verdict(owned, _CheckedLegend(plugin, verdict.legend), has_errors=verdict.has_errors)
+
+    def post_filter(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
+    ) -> PostFilterResult:
+        """What PostFilter made of the pod that fits nowhere."""
+        answer = self(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
+        if not isinstance(answer, PostFilterResult):
+            raise _unexpected(plugin, "PostFilter", answer, expected="a PostFilterResult")
+        return answer
+
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    def pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        """Whether to score: a success or a skip."""
+        answer = self(plugin, "PreScore", plugin.pre_score, state, pod, nodes)
+        status = as_status(plugin, "PreScore", answer)
+        if not status.ok and status.code is not Code.SKIP:
+            raise PluginError(plugin.name, "PreScore", status.message)
+        return status
+
+    def score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """Raw scores, int64, one per node; nobody else holds the array."""
+        scores = self(plugin, "Score", plugin.score, state, pod, nodes)
+        checked = _checked_array(plugin, "Score", scores, np.int64, nodes)
+        return checked if checked.flags.owndata else checked.copy()
+
+    def normalize(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes
+    ) -> NDArray[np.int64]:
+        """The scores of the feasible nodes brought to 0 .. MAX_SCORE. The plugin gets a view it cannot write to."""
+        given = scores.view()
+        given.flags.writeable = False
+        normalized = self(plugin, "NormalizeScore", plugin.normalize, state, pod, given, nodes)
+        checked = _checked_array(plugin, "NormalizeScore", normalized, np.int64, nodes)
+        return in_range(plugin, "NormalizeScore", checked)
+
+
+class _CheckedLegend:
+    """A verdict's legend, whose mistakes are the plugin's. It is asked late: when somebody wants to know why."""
+
+    __slots__ = ("_legend", "_plugin")
+
+    def __init__(self, plugin: Plugin, legend: Legend) -> None:
+        self._plugin = plugin
+        self._legend = legend
+
+    def __call__(self, key: int) -> Status:
+        try:
+            status = self._legend(key)
+        except Exception as error:
+            raise PluginError(
+                self._plugin.name,
+                "Filter",
+                f"answered with key {key}, which its legend does not know ({type(error).__name__}: {error})",
+            ) from error
+        if not isinstance(status, Status):
+            raise _unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
+        return status
+
+
+def as_status(plugin: Plugin, extension_point: str, answer: Any, *, expected: str = "a Status or None") -> Status:
+    """A plugin's answer if it is a status; None is success. Raises PluginError otherwise."""
+    if answer is None:
+        return SUCCESS
+    if not isinstance(answer, Status):
+        raise _unexpected(plugin, extension_point, answer, expected=expected)
+    return answer
+
+
+def in_range(plugin: ScorePlugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
+    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
+    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
+        culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
+        raise PluginError(
+            plugin.name,
+            extension_point,
+            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
+            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
+        )
+    return scores
+
+
+def _checked_array(
+    plugin: Plugin, extension_point: str, answer: Any, dtype: type[np.generic], nodes: Nodes, *, name: str = ""
+) -> NDArray[Any]:
+    wanted = f"{dtype.__name__} and shape ({len(nodes)},)"
+    if not isinstance(answer, np.ndarray):
+        raise PluginError(
+            plugin.name, extension_point, f"answered with {name}{type(answer).__name__}, expected {wanted}"
+        )
+    if answer.dtype != dtype or answer.shape != (len(nodes),):
+        found = f"{answer.dtype} and shape {answer.shape}"
+        raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
+    return answer
+
+
+def _unexpected(plugin: Plugin, extension_point: str, answer: object, *, expected: str) -> PluginError:
+    return PluginError(plugin.name, extension_point, f"answered with {type(answer).__name__}, expected {expected}")

@@ -1,0 +1,209 @@
+"""A plugin that breaks its contract costs one pod some attempts: the error names plugin and point, the rest goes on."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from kubestow.framework.plugin import Permission, PreFilterResult
+from kubestow.framework.status import Code, Status
+from kubestow.testing import node, pod
+from tests.scheduling.living import Living, in_virtual_time
+from tests.thirdparty.broken import ASKED_AT, broken, hanging, scores, verdict
+
+UNBOUNDED_POINTS = ("PostFilter", "PostBind")  # told in tests of their own
+
+
+def profile(kind: type[Any]) -> dict[str, Any]:
+    """A profile with one more plugin, which binds before the default binder does."""
+    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": kind.name}]}}
+    if "bind" in vars(kind):
+        plugins["bind"] = {"enabled": [{"name": kind.name}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
+    return {"schedulerName": "default-scheduler", "plugins": plugins}
+
+
+def told(world: Living, name: str) -> str:
+    """What the condition and the last warning of a pod agree on."""
+    condition = world.cluster.condition(name)
+    assert condition is not None
+    warnings = [e.note for e in world.cluster.events if e.regarding.name == name and e.type == "Warning"]
+    assert warnings[-1] == condition.message
+    assert condition.reason == "SchedulerError"
+    return condition.message or ""
+
+
+def lives_through(kind: type[Any], point: str, problem: str) -> None:
+    """The story of every plugin here: one pod is told of the error and bound once it is over, the other never minds."""
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky", labels={"luck": "none"}))
+        world.cluster.put(pod("fine"))
+        await world.settles()
+        assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
+        message = told(world, "unlucky")
+        assert "Broken" in message and point in message and problem in message, message
+        await world.passes(30)
+        attempts = sum(e.regarding.name == "unlucky" for e in world.cluster.events)
+        assert 3 <= attempts <= 7  # with backoff: after 1, 2, 4, 8, 10 seconds, rounded up
+        kind.healed = True
+        await world.passes(12)
+        assert world.node_of("unlucky")
+
+    in_virtual_time(story, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
+
+
+def boom(*arguments: Any) -> Any:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize("point", [point for point in ASKED_AT if point not in UNBOUNDED_POINTS])
+def test_a_plugin_that_raises(point: str) -> None:
+    lives_through(broken(point, boom), point.removesuffix("Node"), "ValueError: boom")
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("PreEnqueue", "a Status or None"),
+        ("PreFilter", "a Status, a PreFilterResult or None"),
+        ("Filter", "a Verdict or None"),
+        ("PreScore", "a Status or None"),
+        ("Score", "int64 and shape (2,)"),
+        ("NormalizeScore", "int64 and shape (2,)"),
+        ("Reserve", "a Status or None"),
+        ("Permit", "a Status or None"),
+        ("PreBindPreFlight", "a Status or None"),
+        ("PreBind", "a Status or None"),
+        ("Bind", "a Status or None"),
+    ],
+)
+def test_a_plugin_that_answers_with_something_else(point: str, expected: str) -> None:
+    lives_through(broken(point, lambda *_: 42), point, f"answered with int, expected {expected}")
+
+
+@pytest.mark.parametrize(
+    ("point", "answer", "problem"),
+    [
+        ("Score", lambda _, __, nodes: np.zeros(len(nodes)), "answered with float64 and shape (2,)"),
+        (
+            "Score",
+            lambda *_: np.zeros(5, np.int64),
+            "answered with int64 and shape (5,), expected int64 and shape (2,)",
+        ),
+        ("Score", scores(101), "returns an invalid score 101, it should in the range of [0, 100]"),
+        ("Score", scores(-1), "returns an invalid score -1"),
+        ("ScoreNode", lambda *_: 0.5, "TypeError: 'float' object cannot be interpreted as an integer"),
+        ("NormalizeScore", lambda *_: np.zeros(1, np.int64), "int64 and shape (1,)"),
+        ("NormalizeScore", lambda _, __, given, ___: given + 200, "returns an invalid score 200"),
+        ("NormalizeScore", lambda _, __, given, ___: given.fill(1), "read-only"),
+        ("Filter", verdict(lambda _: [1, 2], {}), "answered with keys of list, expected int32 and shape (2,)"),
+        ("Filter", verdict(lambda nodes: np.ones(len(nodes)), {}), "answered with keys of float64 and shape (2,)"),
+        ("Filter", verdict(lambda _: np.ones(1, np.int32), {}), "int32 and shape (1,), expected int32 and shape (2,)"),
+        (
+            "Filter",
+            verdict(lambda n: np.ones(len(n), np.int32), {}),
+            "answered with key 1, which its legend does not know",
+        ),
+        ("Filter", verdict(lambda n: np.ones(len(n), np.int32), {1: Status.error("no")}), "no"),
+        ("FilterNode", lambda *_: True, "AttributeError"),
+        (
+            "PreFilter",
+            lambda *_: PreFilterResult(cast(Any, ["a"])),
+            "answered with list, expected a frozenset of node names",
+        ),
+        ("Permit", lambda *_: Permission(Status(Code.WAIT), cast(Any, "5m")), "timeout is str, expected seconds"),
+        ("signature", lambda *_: [1], "unhashable type: 'list'"),
+    ],
+)
+def test_a_plugin_that_answers_wrongly(point: str, answer: Any, problem: str) -> None:
+    if problem == "no":  # an error that the plugin itself tells of is spelled like kube-scheduler's
+        lives_through(broken(point, answer), "filter plugin", problem)
+    else:
+        lives_through(broken(point, answer), point.removesuffix("Node"), problem)
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_a_plugin_that_hangs_is_cancelled_when_its_time_is_up(point: str) -> None:
+    kind = hanging(point)
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky", cpu="3"))
+        world.cluster.put(pod("fine", cpu="3"))
+        await world.passes(29)
+        assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
+        await world.passes(1.5)
+        assert told(world, "unlucky") == f'running {point} plugin "Broken": cancelled after 30 s without an answer'
+        kind.healed = True
+        await world.passes(3)
+        assert world.node_of("unlucky")
+
+    in_virtual_time(story, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
+
+
+def test_a_hanging_plugin_does_not_keep_the_scheduler_from_shutting_down() -> None:
+    kind = hanging("PreBind", time_limit=1000)
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky"))
+        await world.settles()
+
+    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+
+
+@pytest.mark.parametrize("kind", [broken("PostBind", boom), hanging("PostBind")])
+def test_a_pod_stays_bound_whatever_is_made_of_it_afterwards(kind: type[Any], caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky"))
+        await world.passes(31)
+        assert world.node_of("unlucky") == "a"
+
+    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    assert "plugin 'Broken' failed at PostBind: " in caplog.text
+
+
+def test_a_failing_post_filter_is_told_in_place_of_the_refusals() -> None:
+    kind = broken("PostFilter", boom)
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky", cpu="100"))
+        await world.settles()
+        assert told(world, "unlucky") == "plugin 'Broken' failed at PostFilter: ValueError: boom"
+
+    in_virtual_time(story, node("a"), plugins=[kind], profiles=[first(kind)])
+
+
+def first(kind: type[Any]) -> dict[str, Any]:
+    """A profile in which a plugin is the only one that makes room."""
+    point = {"enabled": [{"name": kind.name}], "disabled": [{"name": "*"}]}
+    return {"schedulerName": "default-scheduler", "plugins": {"postFilter": point}}
+
+
+def test_a_failing_unreserve_does_not_keep_the_pod_from_being_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    kind = broken("Reserve", lambda *_: Status.error("not yet"))
+    kind.unreserve = boom
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky"))
+        await world.settles()
+        kind.healed = True
+        await world.passes(5)
+        assert world.node_of("unlucky") == "a"
+
+    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    assert "plugin 'Broken' failed at Unreserve: ValueError: boom" in caplog.text
+
+
+def test_the_log_shows_where_in_the_plugin_it_happened(caplog: pytest.LogCaptureFixture) -> None:
+    kind = broken("Filter", boom)
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("unlucky"))
+        await world.settles()
+
+    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    record = next(r for r in caplog.records if r.levelno == logging.ERROR)
+    assert record.getMessage() == "pod default/unlucky: plugin 'Broken' failed at Filter: ValueError: boom"
+    assert record.exc_info is not None and isinstance(record.exc_info[1], ValueError)

@@ -1,0 +1,149 @@
+"""What else plugins may do to the scheduler they live in: be slow, sort badly, hold pods back, only prepare."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import (
+    Permission,
+    PermitPlugin,
+    PreScorePlugin,
+    Queued,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import Status
+from kubestow.testing import node, pod
+from kubestow.testing.virtual_time import VirtualTimeLoop
+from tests.scheduling.living import Living, in_virtual_time
+
+
+def profile(name: str, point: str = "multiPoint", *, alone: bool = False) -> dict[str, Any]:
+    plugin_set: dict[str, Any] = {"enabled": [{"name": name}]}
+    if alone:
+        plugin_set["disabled"] = [{"name": "*"}]
+    return {"schedulerName": "default-scheduler", "plugins": {point: plugin_set}}
+
+
+class Slow(ScorePlugin):
+    """Takes its time."""
+
+    name = "Slow"
+    seconds = 0.0
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.advance(self.seconds)
+        return np.zeros(len(nodes), np.int64)
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(1.5, True), (0.9, False)])
+def test_a_slow_answer_is_warned_of(
+    seconds: float, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.node_of("a")
+
+    monkeypatch.setattr(Slow, "seconds", seconds)
+    in_virtual_time(story, node("a"), node("b"), plugins=[Slow], profiles=[profile("Slow")])
+    assert ("plugin Slow took 1.5 s at Score" in caplog.text) is warned
+
+
+class ByLuck(QueueSortPlugin):
+    """Cannot sort everybody."""
+
+    name = "ByLuck"
+
+    def sort_key(self, queued: Queued) -> Any:
+        return -queued.info.priority if queued.info.name != "unlucky" else 1 / 0
+
+
+def test_pods_that_cannot_be_sorted_go_last(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: Living) -> None:
+        for name, priority in (("unlucky", 9), ("low", 1), ("high", 5)):
+            world.cluster.put(pod(name, priority=priority))
+        await world.settles()
+        assert [name for name, _ in world.cluster.bindings] == ["default/high", "default/low", "default/unlucky"]
+
+    in_virtual_time(story, node("a"), plugins=[ByLuck], profiles=[profile("ByLuck", "queueSort", alone=True)])
+    assert "plugin ByLuck failed at QueueSort for pod default/unlucky" in caplog.text
+
+
+class Pairs(PermitPlugin):
+    """Lets pods go two by two, and turns away those that say so."""
+
+    name = "Pairs"
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
+        if "turned-away" in pod.labels:
+            return Status.unschedulable("turned away")
+        waiting = [other for other in self.handle.waiting_pods() if self.name in other.held_by]
+        for other in waiting:
+            other.allow(self.name)
+        return None if waiting else Permission.wait(60)
+
+
+def test_a_permit_plugin_holds_pods_back_and_lets_them_go() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("first"))
+        await world.passes(10)
+        assert world.node_of("first") == ""
+        world.cluster.put(pod("second"))
+        await world.settles()
+        assert (world.node_of("first"), world.node_of("second")) == ("a", "a")
+
+    in_virtual_time(story, node("a"), plugins=[Pairs], profiles=[profile("Pairs")])
+
+
+def test_a_permit_plugin_may_refuse_with_a_plain_status() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a", labels={"turned-away": "yes"}))
+        await world.settles()
+        condition = world.cluster.condition("a")
+        assert condition is not None
+        assert condition.message == "0/1 nodes are available: 1 turned away."
+
+    in_virtual_time(story, node("a"), plugins=[Pairs], profiles=[profile("Pairs")])
+
+
+class Tally(list[str]):
+    """State of its own."""
+
+
+class Prepares(PreScorePlugin, ReservePlugin):
+    """Notes the feasible nodes, and reads the note when the pod has been placed."""
+
+    name = "Prepares"
+    seen: list[list[str]] = []
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        state.put(Tally(nodes.names))
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.seen.append(list(state[Tally]))
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+
+def test_a_plugin_that_does_not_score_may_still_prepare_scoring() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a", cpu="1"))
+        await world.settles()
+        assert Prepares.seen == [["large", "larger"]]
+
+    Prepares.seen.clear()
+    objects = [node("small", cpu="500m"), node("large"), node("larger")]
+    in_virtual_time(story, *objects, plugins=[Prepares], profiles=[profile("Prepares")])

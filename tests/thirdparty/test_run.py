@@ -1,0 +1,88 @@
+"""A program of its own hands its plugins to ``kubestow.run``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import kubestow
+from kubestow.errors import ConfigurationError, InputError
+from kubestow.plugins.node_name import NodeName
+from kubestow.scheduling.resources import NODES, WATCHED
+from tests.client.scripted_server import ScriptedServer, answer, running
+from tests.thirdparty.test_plugins_at_work import Slow
+
+CONFIG = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"score": {"enabled": [{"name": "Slow"}]}}}],
+}
+
+PROGRAM = """
+import os, signal, sys
+import kubestow
+from tests.thirdparty.test_run import CONFIG
+from tests.thirdparty.test_plugins_at_work import Slow
+
+def ready(scheduler):
+    plugins = scheduler.profiles["default-scheduler"].plugins
+    print(len(scheduler.cluster.nodes), any(isinstance(plugin, Slow) for plugin in plugins))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+kubestow.run(plugins={"Slow": Slow}, config=CONFIG, master=sys.argv[1], on_ready=ready)
+print("stopped")
+"""
+
+
+def holds_one_node(server: ScriptedServer) -> None:
+    """The server knows one node and nothing else; watches stay silent."""
+    server.answers("GET", "/version", answer(body={"gitVersion": "v1.36.2"}))
+    complete = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
+    for resource in WATCHED:
+        lines: list[Any] = [{"type": "BOOKMARK", "object": {"metadata": complete}}]
+        if resource is NODES:
+            lines.insert(0, {"type": "ADDED", "object": {"metadata": {"name": "n", "uid": "n"}}})
+        server.answers("GET", f"{resource.prefix}/{resource.plural}", server.watch(*lines))
+
+
+async def test_a_plugin_handed_over_in_code_takes_part() -> None:
+    async with running() as server:
+        holds_one_node(server)
+        program = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PROGRAM, server.url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        async with asyncio.timeout(30):
+            out, err = await program.communicate()
+    assert (out.decode().split("\n")[:2], err.decode(), program.returncode) == (["1 True", "stopped"], "", 0)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "problem"),
+    [
+        ({"Quick": Slow}, "plugins['Quick']: class Slow has the name 'Slow'; give it under that name"),
+        ({"NodeName": NodeName}, "the name 'NodeName' is taken by kubestow.plugins.node_name.NodeName"),
+        ({"Slow": 42}, "plugins['Slow']: is not a class derived from"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named(plugins: Any, problem: str) -> None:
+    with pytest.raises(InputError) as refused:
+        kubestow.run(plugins=plugins)
+    assert problem in str(refused.value)
+
+
+def test_a_configuration_that_names_an_unknown_plugin_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match='"Slow"'):
+        kubestow.run(config=CONFIG)
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    program = (
+        "import sys, json, kubestow; print(json.dumps([m for m in sys.modules if m.startswith(('kubestow', 'numpy'))]))"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+    assert json.loads(out) == ["kubestow"]
