@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import yaml
 
-from kubestow.apiserver import statuses
+from kubestow.apiserver import protobuf, statuses
 
 __all__ = ["Form", "Representation", "accepted", "decode"]
 
@@ -71,10 +71,10 @@ def decode(body: bytes, content_type: str, *, expected: str) -> dict[str, Any]:
         value = _decode_json(body, expected)
     elif media_type in (_YAML, "application/apply-patch+yaml"):
         value = _decode_yaml(body, expected)
+    elif media_type == protobuf.MEDIA_TYPE:
+        value = _decode_protobuf(body, expected)
     else:
-        raise statuses.unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
-        )
+        raise _unknown_format(_OFFERED)
     if not isinstance(value, dict):
         problem = f"json: cannot unmarshal {_json_name(value)} into Go value of type struct"
         raise _unrecognized(expected, f"json parse error: {problem}", body)
@@ -101,6 +101,28 @@ def _decode_yaml(body: bytes, expected: str) -> Any:
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise _unrecognized(expected, f"yaml: {problem}", body) from None
+
+
+def _decode_protobuf(body: bytes, expected: str) -> Any:
+    try:
+        return protobuf.decode(body)
+    except protobuf.NotProtobuf as problem:
+        shown = f"{body[:30].hex()} ..." if len(body) > 30 else body.hex() or "<empty>"
+        message = f"the object provided is unrecognized (must be of type {expected}): {problem} ({shown})"
+        raise statuses.bad_request(message) from None
+    except protobuf.Unserved:
+        raise _unknown_format(f"{_JSON}, {_YAML}") from None
+    except protobuf.Malformed as malformed:
+        version = malformed.api_version.rpartition("/")[2]
+        raise statuses.bad_request(
+            f'{malformed.kind} in version "{version}" cannot be handled as a {expected}: {malformed}'
+        ) from None
+
+
+def _unknown_format(accepted: str) -> statuses.Failure:
+    return statuses.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    )
 
 
 def _check_structure(body: bytes) -> None:
