@@ -11,7 +11,7 @@ import yaml
 
 from kubestow.apiserver import protobuf, statuses
 
-__all__ = ["Form", "Representation", "accepted", "decode"]
+__all__ = ["Form", "Representation", "YAMLLoader", "accepted", "decode"]
 
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _EVERY_OFFER = f"{_OFFERED}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
@@ -95,7 +95,7 @@ def _decode_json(body: bytes, expected: str) -> Any:
 def _decode_yaml(body: bytes, expected: str) -> Any:
     try:
         _check_structure(body)
-        value = yaml.load(body, Loader=_Loader)
+        value = yaml.load(body, Loader=YAMLLoader)
         # By way of JSON, keys become strings and what JSON cannot say is found out.
         return {} if value is None else msgspec.json.decode(msgspec.json.encode(value))
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
@@ -130,7 +130,7 @@ def _check_structure(body: bytes) -> None:
     if body.count(b"[") + body.count(b"{") + body.count(b"- ") < _MAX_DEPTH and not (b"&" in body and b"*" in body):
         return
     depth = 0
-    for event in yaml.parse(body, Loader=_Loader):
+    for event in yaml.parse(body, Loader=YAMLLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not supported")
         if isinstance(event, yaml.CollectionStartEvent):
@@ -141,7 +141,7 @@ def _check_structure(body: bytes) -> None:
             depth -= 1
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it: a timestamp is a string."""
 
     yaml_implicit_resolvers: ClassVar = {
