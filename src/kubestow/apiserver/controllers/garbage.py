@@ -24,6 +24,7 @@ Place = tuple[str, str]
 class GarbageCollector(Controller):
     """Reconciles objects of all kinds; its keys are ``resource key``."""
 
+    # It looks after objects of every kind, and has to name one.
     resource = "events"
     component = "garbage-collector"
 

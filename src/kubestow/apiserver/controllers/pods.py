@@ -40,7 +40,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[_Condition, ...] = ()
 
 
-class Pod(msgspec.Struct, frozen=True, dict=True):
+class Pod(msgspec.Struct, frozen=True):
     metadata: _Metadata
     spec: _Spec
     status: _Status
