@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
 
@@ -20,3 +22,10 @@ def server() -> Server:
 @pytest.fixture
 def client(server: Server) -> Client:
     return Client(server)
+
+
+@pytest.fixture
+def no_errors_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What controllers survive is still a defect."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,12 +9,9 @@ import pytest
 
 from kubestow.apiserver import Server
 
-KUBECTL = shutil.which("kubectl")
+from .kubectl import NEEDS_KUBECTL, Kubectl
 
-pytestmark = [
-    pytest.mark.kubectl,
-    pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine"),
-]
+pytestmark = NEEDS_KUBECTL
 
 POD = """
 apiVersion: v1
@@ -26,33 +21,10 @@ spec: {containers: [{name: c, image: "nginx:1", resources: {requests: {cpu: 100m
 """
 
 
-class Kubectl:
-    def __init__(self, server: Server, home: Path) -> None:
-        self.server, self._home = server, home
-
-    async def __call__(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        """What the command prints; on standard error where it ``fails``."""
-        assert KUBECTL is not None
-        process = await asyncio.create_subprocess_exec(
-            KUBECTL,
-            f"--server={self.server.url}",
-            f"--cache-dir={self._home}",
-            *arguments,
-            env={"HOME": str(self._home), "PATH": "/usr/bin:/bin", "KUBECONFIG": "/dev/null"},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(60):
-            out, err = await process.communicate(stdin.encode())
-        assert bool(process.returncode) == fails, err.decode()
-        return (err if fails else out).decode()
-
-
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     async with Server(nodes=2) as server:
-        yield Kubectl(server, tmp_path)
+        yield Kubectl(server.url, tmp_path)
 
 
 async def test_nodes_are_listed_with_their_versions(kubectl: Kubectl) -> None:
@@ -106,6 +78,28 @@ async def test_resources_and_versions_are_discovered(kubectl: Kubectl) -> None:
     assert {"pods", "nodes", "deployments.apps", "podgroups.scheduling.k8s.io"} <= set(resources.split())
     assert "apps/v1" in await kubectl("api-versions")
     assert "v1.36.2" in await kubectl("version")
+
+
+async def test_what_kubectl_sends_in_protobuf_is_read(kubectl: Kubectl) -> None:
+    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
+    assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    await kubectl("create", "configmap", "settings", "--from-literal=colour=green")
+    assert await kubectl("get", "cm", "settings", "-o", "jsonpath={.data.colour}") == "green"
+    await kubectl("create", "secret", "generic", "key", "--from-literal=k=v")
+    assert await kubectl("get", "secret", "key", "-o", "jsonpath={.data.k}") == "dg=="
+    await kubectl("create", "service", "nodeport", "web", "--tcp=80:8080")
+    assert await kubectl("get", "svc", "web", "-o", "jsonpath={.spec.ports[0].targetPort}") == "8080"
+    for words in (
+        "cronjob tick --image=busybox --schedule=@hourly",
+        "priorityclass high --value=1000",
+        "pdb guard --selector=app=web --min-available=50%",
+        "quota small --hard=cpu=1,pods=2",
+        "role reader --verb=get --resource=pods",
+        "rolebinding reads --role=reader --user=someone",
+        "ingress front --rule=example.com/=web:80",
+        "serviceaccount robot",
+    ):
+        assert "created" in await kubectl("create", *words.split())
 
 
 async def test_a_deployment_is_created_scaled_and_shown(kubectl: Kubectl) -> None:

@@ -74,7 +74,7 @@ class Kubelets:
         #: Pods waiting for a deed, by key: their uid and the deed, so that nothing is done twice.
         self._planned: dict[str, tuple[str, str]] = {}
         self._addresses = itertools.count(1)
-        self._waker: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -113,19 +113,14 @@ class Kubelets:
         if node_cursor.has_more or pod_cursor.has_more or (self._due and self._due[0][0] <= loop.time()):
             await asyncio.sleep(0)
             return
-        waker = self._waker = loop.create_future()
-
-        def wake() -> None:
-            if not waker.done():
-                waker.set_result(None)
-
-        self._registry.store.collection("nodes").wake(wake)
-        self._registry.store.collection("pods").wake(wake)
-        timer = loop.call_at(self._due[0][0], wake) if self._due else None
+        changed = self._changed
+        changed.clear()
+        for resource in ("nodes", "pods"):
+            self._registry.store.collection(resource).wake(changed.set)
+        timer = loop.call_at(self._due[0][0], changed.set) if self._due else None
         try:
-            await waker
+            await changed.wait()
         finally:
-            waker.cancel()
             if timer is not None:
                 timer.cancel()
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import yaml
 
-from kubestow.apiserver import statuses
+from kubestow.apiserver import protobuf, statuses
 
-__all__ = ["Form", "Representation", "accepted", "decode"]
+__all__ = ["Form", "Representation", "YAMLLoader", "accepted", "decode"]
 
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _EVERY_OFFER = f"{_OFFERED}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
@@ -71,10 +71,10 @@ def decode(body: bytes, content_type: str, *, expected: str) -> dict[str, Any]:
         value = _decode_json(body, expected)
     elif media_type in (_YAML, "application/apply-patch+yaml"):
         value = _decode_yaml(body, expected)
+    elif media_type == protobuf.MEDIA_TYPE:
+        value = _decode_protobuf(body, expected)
     else:
-        raise statuses.unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
-        )
+        raise _unknown_format(_OFFERED)
     if not isinstance(value, dict):
         problem = f"json: cannot unmarshal {_json_name(value)} into Go value of type struct"
         raise _unrecognized(expected, f"json parse error: {problem}", body)
@@ -95,7 +95,7 @@ def _decode_json(body: bytes, expected: str) -> Any:
 def _decode_yaml(body: bytes, expected: str) -> Any:
     try:
         _check_structure(body)
-        value = yaml.load(body, Loader=_Loader)
+        value = yaml.load(body, Loader=YAMLLoader)
         # By way of JSON, keys become strings and what JSON cannot say is found out.
         return {} if value is None else msgspec.json.decode(msgspec.json.encode(value))
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
@@ -103,12 +103,34 @@ def _decode_yaml(body: bytes, expected: str) -> Any:
         raise _unrecognized(expected, f"yaml: {problem}", body) from None
 
 
+def _decode_protobuf(body: bytes, expected: str) -> Any:
+    try:
+        return protobuf.decode(body)
+    except protobuf.NotProtobuf as problem:
+        shown = f"{body[:30].hex()} ..." if len(body) > 30 else body.hex() or "<empty>"
+        message = f"the object provided is unrecognized (must be of type {expected}): {problem} ({shown})"
+        raise statuses.bad_request(message) from None
+    except protobuf.Unserved:
+        raise _unknown_format(f"{_JSON}, {_YAML}") from None
+    except protobuf.Malformed as malformed:
+        version = malformed.api_version.rpartition("/")[2]
+        raise statuses.bad_request(
+            f'{malformed.kind} in version "{version}" cannot be handled as a {expected}: {malformed}'
+        ) from None
+
+
+def _unknown_format(accepted: str) -> statuses.Failure:
+    return statuses.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    )
+
+
 def _check_structure(body: bytes) -> None:
     """Refuse what a small body could do great harm with: aliases that multiply, nesting without end."""
     if body.count(b"[") + body.count(b"{") + body.count(b"- ") < _MAX_DEPTH and not (b"&" in body and b"*" in body):
         return
     depth = 0
-    for event in yaml.parse(body, Loader=_Loader):
+    for event in yaml.parse(body, Loader=YAMLLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not supported")
         if isinstance(event, yaml.CollectionStartEvent):
@@ -119,7 +141,7 @@ def _check_structure(body: bytes) -> None:
             depth -= 1
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it: a timestamp is a string."""
 
     yaml_implicit_resolvers: ClassVar = {

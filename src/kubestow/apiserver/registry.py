@@ -21,7 +21,7 @@ from kubestow.apiserver.admission import Admission
 from kubestow.apiserver.resources import Catalog, Kind, Object, metadata
 from kubestow.apiserver.storage import Store, Stored
 
-__all__ = ["SYSTEM", "Deletion", "Registry", "Write"]
+__all__ = ["PROPAGATION_FINALIZERS", "SYSTEM", "Deletion", "Registry", "Write"]
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED = 63 - 5
@@ -41,11 +41,19 @@ SYSTEM = Write(manager="")
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """DeleteOptions: seconds of grace (None: the kind's default) and what must hold of the object."""
+    """DeleteOptions: seconds of grace (None: the kind's default) and what must hold of the object.
+
+    ``propagation`` says what becomes of its dependents: Background, Foreground or Orphan; empty: as its finalizers say.
+    """
 
     grace_period: int | None = None
     uid: str = ""
     resource_version: str = ""
+    propagation: str = ""
+
+
+#: Propagation policy -> the finalizer by which the garbage collector learns of it.
+PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 class Registry:
@@ -233,6 +241,7 @@ class Registry:
         old = kind.decode(stored)
         _check_preconditions(kind, old, deletion)
         new = {**old, "metadata": dict(old["metadata"])}
+        _keep_for_dependents(new["metadata"], deletion.propagation)
         pending = self._mark(kind, new, deletion)
         if kind.storage == "namespaces" and new["status"].get("phase") != "Terminating":
             new["status"] = {**new["status"], "phase": "Terminating"}
@@ -321,6 +330,17 @@ def _is_finished(new: Object) -> bool:
         and not identity.get("deletionGracePeriodSeconds")
         and not new.get("spec", {}).get("finalizers")
     )
+
+
+def _keep_for_dependents(identity: Object, propagation: str) -> None:
+    """The finalizer that the propagation policy asks for, and none that it does not."""
+    if not propagation:
+        return
+    wanted = PROPAGATION_FINALIZERS[propagation]
+    kept = [one for one in identity.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
+    identity["finalizers"] = [*kept, wanted] if wanted else kept
+    if not identity["finalizers"]:
+        del identity["finalizers"]
 
 
 def _check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:

@@ -1,19 +1,19 @@
 """Label and field selectors as they come in a query string, parsed once and matched against stored objects.
 
 Errors carry the API server's own texts. Field selectors know only ``=``, ``==`` and ``!=``, on the fields a kind
-declares selectable besides name and namespace.
+declares selectable besides name and namespace. :func:`selects` is for selectors that objects have in their spec.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kubestow.apiserver.storage import Stored
 from kubestow.errors import InvalidSelector
 
-__all__ = ["EVERYTHING", "Selector", "selector"]
+__all__ = ["EVERYTHING", "Selector", "selector", "selects"]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -193,3 +193,24 @@ def _values(tokens: _Tokens) -> frozenset[str]:
             raise InvalidSelector("unable to parse requirement: found '', expected: ',' or ')'")
         if token != ",":
             values.add(token)
+
+
+def selects(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
+    """Whether a LabelSelector object matches. No selector matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_meets(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def _meets(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+    value, values = labels.get(expression["key"]), expression.get("values") or ()
+    match expression["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+    return value is None

@@ -21,6 +21,7 @@ from aiohttp import web
 from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
+from kubestow.apiserver.controllers import Controllers
 from kubestow.apiserver.http import Handler
 from kubestow.apiserver.kubelets import Kubelets
 from kubestow.apiserver.messages import User
@@ -43,6 +44,8 @@ def _wall_clock() -> datetime:
 class Server:
     """``nodes`` simulated nodes are made at the start; with ``simulate`` off, nothing runs what is bound to any node.
 
+    ``controllers`` turns deployments, replica sets and jobs into pods, collects garbage and empties namespaces.
+
     ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
     timestamps and uids repeatable.
     """
@@ -54,6 +57,7 @@ class Server:
         port: int = 0,
         nodes: int = 0,
         simulate: bool = True,
+        controllers: bool = False,
         tokens: dict[str, User] | None = None,
         clock: Callable[[], datetime] = _wall_clock,
         random: Random | None = None,
@@ -67,7 +71,8 @@ class Server:
         self._handler = Handler(self.api, Authenticator(tokens))
         self._simulate, self._node_count = simulate, nodes
         self._runner: web.ServerRunner | None = None
-        self._kubelets: asyncio.Task[None] | None = None
+        self._control = controllers
+        self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
 
     @property
@@ -100,15 +105,17 @@ class Server:
         self.port = runner.addresses[0][1]
         cluster.add_nodes(self.registry, self._node_count)
         if self._simulate:
-            self._kubelets = asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes")
+            self._tasks.append(asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes"))
+        if self._control:
+            self._tasks.append(asyncio.create_task(Controllers(self.registry).run(), name="controllers"))
 
     async def stop(self) -> None:
-        """Close every connection, watches too, and stop the simulated nodes."""
-        if self._kubelets is not None:
-            self._kubelets.cancel()
+        """Close every connection, watches too, and stop controllers and simulated nodes."""
+        while self._tasks:
+            task = self._tasks.pop()
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._kubelets
-            self._kubelets = None
+                await task
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -76,7 +76,7 @@ class Collection:
         self._events: list[Event] = []
         self._dropped = 0
         self._capacity = history
-        self._wakers: list[Callable[[], None]] = []
+        self._wakers: dict[Callable[[], None], None] = {}
         #: The newest version that the history has forgotten; it is complete for every later one.
         self.floor = 0
         #: The version of the last change to this resource.
@@ -118,8 +118,8 @@ class Collection:
         return Cursor(self, self._dropped + self._index_after(version), version)
 
     def wake(self, waker: Callable[[], None]) -> None:
-        """Call ``waker`` once, at the next change."""
-        self._wakers.append(waker)
+        """Call ``waker`` once, at the next change; asking again before that changes nothing."""
+        self._wakers[waker] = None
 
     def _sorted_keys(self) -> list[str]:
         if self._removed:
@@ -148,7 +148,7 @@ class Collection:
         if len(self._events) >= 2 * self._capacity:
             self._forget()
         if self._wakers:
-            wakers, self._wakers = self._wakers, []
+            wakers, self._wakers = self._wakers, {}
             for waker in wakers:
                 waker()
 
@@ -193,6 +193,7 @@ class Store:
     def __init__(self, *, history: int = HISTORY) -> None:
         self._history = history
         self._collections: dict[str, Collection] = {}
+        self._wakers: dict[Callable[[], None], None] = {}
         #: The version of the last write anywhere.
         self.version = 0
 
@@ -222,9 +223,17 @@ class Store:
         collection = self.collection(resource)
         return self._commit(collection, Event("DELETED", final, collection._objects[final.key]))
 
+    def wake(self, waker: Callable[[], None]) -> None:
+        """Call ``waker`` once, at the next change of any resource."""
+        self._wakers[waker] = None
+
     def _commit(self, collection: Collection, event: Event) -> Event:
         if event.version != self.upcoming:
             raise ValueError(f"write at version {event.version}, expected {self.upcoming}")
         self.version = event.version
         collection._apply(event)
+        if self._wakers:
+            wakers, self._wakers = self._wakers, {}
+            for waker in wakers:
+                waker()
         return event

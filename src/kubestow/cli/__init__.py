@@ -21,6 +21,7 @@ __all__ = ["main"]
 #: command name -> (module, attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("kubestow.cli.run", "run", "Schedule the pods of a cluster."),
+    "up": ("kubestow.cli.up", "up", "Run a cluster to try things on: API, controllers, nodes and scheduler."),
     "demo": ("kubestow.cli.demo", "demo", "Watch the scheduler fill a simulated GPU cluster."),
     "apiserver": ("kubestow.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API, with simulated nodes."),
     "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare every figure."),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import json
-import os
-import signal
 import sys
 from pathlib import Path
 
 import click
 
-from kubestow.errors import InputError, KubestowError
+from kubestow.cli.serving import interrupted, is_loopback, listening, write_kubeconfig
 
 __all__ = ["apiserver"]
 
@@ -51,54 +47,14 @@ async def _serve(
 
     tokens = read_tokens(token_file) if token_file is not None else None
     server = Server(host=address, port=port, nodes=nodes, simulate=simulate, tokens=tokens)
-    try:
-        await server.start()
-    except OSError as error:
-        raise KubestowError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
-    try:
+    async with listening(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
-        if not _is_loopback(address):
+        if not is_loopback(address):
             guarded = "a token is asked for" if tokens else "anyone who reaches it may do anything"
             click.echo(f"listening beyond this machine: {guarded}", err=True)
         if kubeconfig_out is not None:
-            _write_kubeconfig(kubeconfig_out, server.url, next(iter(tokens)) if tokens else "")
+            write_kubeconfig(kubeconfig_out, server.url, next(iter(tokens)) if tokens else "")
             click.echo(f"kubeconfig written; try: kubectl --kubeconfig={kubeconfig_out} get nodes")
         click.echo("ready")
         sys.stdout.flush()
-        await _interrupted()
-    finally:
-        await server.stop()
-
-
-async def _interrupted() -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
-def _write_kubeconfig(path: Path, url: str, token: str) -> None:
-    """JSON is YAML too; every client reads it."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "kubestow", "cluster": {"server": url}}],
-        "users": [{"name": "admin", "user": {"token": token} if token else {}}],
-        "contexts": [{"name": "kubestow", "context": {"cluster": "kubestow", "user": "admin"}}],
-        "current-context": "kubestow",
-    }
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be written: {error.strerror or error}") from None
+        await interrupted()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from kubestow.apiserver.resources import metadata, pod_spec
@@ -17,6 +18,8 @@ __all__ = [
     "ReplicationControllerStrategy",
     "StatefulSetStrategy",
 ]
+
+_PERCENTAGE = re.compile(r"[0-9]+%")
 
 
 class WorkloadStrategy(Strategy):
@@ -100,6 +103,21 @@ class DeploymentStrategy(WorkloadStrategy):
             rolling.setdefault("maxSurge", "25%")
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes = super().validate(new)
+        rolling = new["spec"]["strategy"].get("rollingUpdate") or {}
+        for field, value in rolling.items():
+            path = f"spec.strategy.rollingUpdate.{field}"
+            if isinstance(value, str) and not _PERCENTAGE.fullmatch(value):
+                problem = (
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
+                    " regex used for validation is '[0-9]+%')"
+                )
+                causes.append(invalid_value(path, value, problem))
+            elif isinstance(value, int) and value < 0:
+                causes.append(invalid_value(path, value, "must be greater than or equal to 0"))
+        return causes
 
 
 class StatefulSetStrategy(WorkloadStrategy):

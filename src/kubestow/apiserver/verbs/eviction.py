@@ -7,6 +7,7 @@ from kubestow.apiserver.messages import Answer
 from kubestow.apiserver.registry import Registry, Write
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.resources.pods import set_condition
+from kubestow.apiserver.selectors import selects
 from kubestow.apiserver.storage import Stored
 from kubestow.apiserver.verbs.call import Call
 from kubestow.apiserver.verbs.writing import read_deletion
@@ -67,7 +68,7 @@ def _spend(registry: Registry, pod: Stored, write: Write) -> None:
     matching = [
         budget
         for stored in registry.store.collection(kind.storage).snapshot(f"{pod.namespace}/")
-        if _selects((budget := kind.decode(stored))["spec"].get("selector"), pod.labels)
+        if selects((budget := kind.decode(stored))["spec"].get("selector"), pod.labels)
     ]
     if not matching:
         return
@@ -113,24 +114,3 @@ def _mark_insufficient(status: Object, generation: int, now: str) -> None:
     }
     others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
     status["conditions"] = [*others, condition]
-
-
-def _selects(selector: Object | None, labels: dict[str, str]) -> bool:
-    """Whether a label selector object matches. No selector matches nothing, an empty one everything."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_meets(requirement, labels) for requirement in selector.get("matchExpressions") or ())
-
-
-def _meets(requirement: Object, labels: dict[str, str]) -> bool:
-    value, values = labels.get(requirement["key"]), requirement.get("values") or ()
-    match requirement["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-    return value is None

@@ -8,7 +8,7 @@ import msgspec
 
 from kubestow.apiserver import negotiation, ownership, patches, statuses
 from kubestow.apiserver.messages import Answer
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.registry import PROPAGATION_FINALIZERS, Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.verbs.call import Call
 
@@ -176,11 +176,15 @@ def deletion_of(call: Call) -> Deletion:
     options: Object = {}
     if call.request.body.strip():
         options = negotiation.decode(call.request.body, call.request.content_type, expected="DeleteOptions")
-    return read_deletion(options, grace_period=call.request.number("gracePeriodSeconds"), dry_run=query.get("dryRun"))
+    return read_deletion(
+        options,
+        grace_period=call.request.number("gracePeriodSeconds"),
+        propagation=query.get("propagationPolicy", ""),
+    )
 
 
-def read_deletion(options: Object, *, grace_period: int | None = None, dry_run: str | None = None) -> Deletion:
-    """DeleteOptions as a Deletion; the query's grace period is used where the body has none."""
+def read_deletion(options: Object, *, grace_period: int | None = None, propagation: str = "") -> Deletion:
+    """DeleteOptions as a Deletion; what the query says is used where the body says nothing. Raises a Failure."""
     preconditions = options.get("preconditions") or {}
     asked = options.get("gracePeriodSeconds", grace_period)
     if not isinstance(preconditions, dict) or (asked is not None and type(asked) is not int):
@@ -188,7 +192,23 @@ def read_deletion(options: Object, *, grace_period: int | None = None, dry_run: 
     if asked is not None and asked < 0:
         # A negative period means: the shortest there is.
         asked = 1
-    return Deletion(asked, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "")
+    return Deletion(
+        asked,
+        preconditions.get("uid") or "",
+        preconditions.get("resourceVersion") or "",
+        _propagation(options, propagation),
+    )
+
+
+def _propagation(options: Object, from_query: str) -> str:
+    """The propagation policy; ``orphanDependents`` is its older form. Raises a 422 Failure."""
+    policy, orphan = options.get("propagationPolicy") or from_query, options.get("orphanDependents")
+    if orphan is not None:
+        policy = policy or ("Orphan" if orphan else "Background")
+    if policy and policy not in PROPAGATION_FINALIZERS:
+        cause = statuses.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
+        raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
+    return str(policy)
 
 
 def finalize(call: Call) -> Answer:

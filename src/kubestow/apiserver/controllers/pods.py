@@ -1,0 +1,115 @@
+"""Pods as controllers see them: few fields, decoded once per change, and found by the object that controls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from kubestow.apiserver.controllers.owners import Owner, controller_among
+from kubestow.apiserver.storage import Event
+
+__all__ = ["Pod", "Pods"]
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    creation_timestamp: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[Owner, ...] = ()
+    deletion_timestamp: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True, rename="camel"):
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = "Pending"
+    conditions: tuple[_Condition, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def controller(self) -> Owner | None:
+        return controller_among(self.metadata.owner_references)
+
+    @property
+    def is_deleted(self) -> bool:
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_active(self) -> bool:
+        return not self.is_deleted and not self.is_finished
+
+    @property
+    def is_ready(self) -> bool:
+        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    def ready_for(self, now: datetime) -> float:
+        """Seconds since the pod became ready; negative when it is not."""
+        for condition in self.status.conditions:
+            if condition.type == "Ready" and condition.status == "True":
+                since = datetime.fromisoformat(condition.last_transition_time or self.metadata.creation_timestamp)
+                return (now - since).total_seconds()
+        return -1.0
+
+
+class Pods:
+    """Every pod by its controller, which is named (kind, ``namespace/name``), and those without one by namespace."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._controlled: dict[tuple[str, str], dict[str, Pod]] = {}
+        self._free: dict[str, dict[str, Pod]] = {}
+
+    def observe(self, event: Event) -> tuple[Pod | None, Pod | None]:
+        """Take note of a change; what the pod was and what it is."""
+        key = event.object.key
+        before = self._pods.pop(key, None)
+        if before is not None:
+            self._shelf(before).pop(key, None)
+        if event.type == "DELETED":
+            return before, None
+        pod = self._pods[key] = msgspec.json.decode(event.object.data, type=Pod)
+        self._shelf(pod)[key] = pod
+        return before, pod
+
+    def controlled(self, kind: str, key: str, uid: str = "") -> list[Pod]:
+        """The pods of a controller, the oldest first; with ``uid`` only those of this one of several of that name."""
+        found = self._controlled.get((kind, key), {}).values()
+        chosen = [pod for pod in found if not uid or (pod.controller is not None and pod.controller.uid == uid)]
+        return sorted(chosen, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
+
+    def free(self, namespace: str) -> Iterator[Pod]:
+        """The pods that nobody controls."""
+        return iter(self._free.get(namespace, {}).values())
+
+    def _shelf(self, pod: Pod) -> dict[str, Pod]:
+        owner = pod.controller
+        if owner is None:
+            return self._free.setdefault(pod.metadata.namespace, {})
+        return self._controlled.setdefault((owner.kind, f"{pod.metadata.namespace}/{owner.name}"), {})

@@ -1,0 +1,77 @@
+"""A cluster in virtual time: an API server with controllers and simulated nodes, and a scheduler of one line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubestow.apiserver import Server
+from kubestow.apiserver.controllers import Controllers
+from kubestow.apiserver.kubelets import Kubelets
+from kubestow.testing import virtual_time
+from kubestow.testing.virtual_time import VirtualClock
+
+from .client import NODES, PODS, Client, node
+
+__all__ = ["DEPLOYMENTS", "JOBS", "REPLICA_SETS", "Cluster", "told", "workload"]
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+class Cluster(Client):
+    """A client that sees what a cluster does by itself."""
+
+    async def items(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = (await self.get(path)).json["items"]
+        return items
+
+    async def pods(self) -> list[dict[str, Any]]:
+        return await self.items(PODS)
+
+    async def bind_all(self) -> None:
+        """Put every pod that has no node on the only one."""
+        for pod in await self.pods():
+            if not pod["spec"].get("nodeName"):
+                name = pod["metadata"]["name"]
+                await self.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n"}})
+
+    async def pass_time(self, seconds: float, *, binding: bool = True) -> None:
+        """Let time pass, with pods bound every tenth of a second."""
+        for _ in range(int(seconds * 10)):
+            await asyncio.sleep(0.1)
+            if binding:
+                await self.bind_all()
+
+    async def reasons(self) -> list[str]:
+        """What events tell, the oldest first."""
+        events = await self.items("/api/v1/namespaces/default/events")
+        return [event["reason"] for event in sorted(events, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+
+
+def told(story: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run a story in virtual time."""
+
+    async def main() -> None:
+        server = Server(simulate=False, clock=VirtualClock(asyncio.get_running_loop()).now)
+        tasks = [asyncio.create_task(part(server.registry).run()) for part in (Kubelets, Controllers)]
+        cluster = Cluster(server)
+        await cluster.post(NODES, node("n"))
+        await story(cluster)
+        for task in tasks:
+            assert not task.done(), "simulation and controllers run until they are stopped"
+            task.cancel()
+
+    virtual_time.run(main())
+
+
+def workload(name: str = "web", *, replicas: int = 3, image: str = "x:1", **spec: Any) -> dict[str, Any]:
+    """A deployment or replica set."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": image}]}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
+    }

@@ -1,0 +1,101 @@
+"""``kubestow up``: what it prints, what it is given, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from .clusters import ended, up
+
+NODES = """
+apiVersion: v1
+kind: Node
+metadata: {name: only}
+status: {capacity: {cpu: "4", memory: 8Gi, pods: "10"}}
+"""
+DEPLOYMENT = {
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+        },
+    },
+}
+
+
+async def get(url: str, path: str) -> dict[str, Any]:
+    async with aiohttp.ClientSession() as session, session.get(url + path) as response:
+        found: dict[str, Any] = await response.json()
+        return found
+
+
+async def placed(url: str, count: int) -> set[str]:
+    """Wait until so many pods have run at one time; the nodes they were on."""
+    nodes: dict[str, str] = {}
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/pods?watch=true") as watch:
+        async for line in watch.content:
+            pod = json.loads(line)["object"]
+            if pod["status"]["phase"] == "Running":
+                nodes[pod["metadata"]["name"]] = pod["spec"]["nodeName"]
+            if len(nodes) == count:
+                break
+    return set(nodes.values())
+
+
+async def create(url: str, path: str, body: dict[str, Any]) -> None:
+    async with aiohttp.ClientSession() as session, session.post(url + path, json=body) as response:
+        assert response.status == 201, await response.text()
+
+
+async def test_it_prints_where_it_is_and_a_deployment_comes_to_run(tmp_path: Path) -> None:
+    async with up(tmp_path, "--nodes", "3") as cluster:
+        config = json.loads(cluster.kubeconfig.read_text())
+        assert config["clusters"][0]["cluster"]["server"] == cluster.url
+        assert "3 simulated nodes; scheduling for default-scheduler" in cluster.lines
+        await create(cluster.url, "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT)
+        assert await placed(cluster.url, 3) <= {"node-0", "node-1", "node-2"}
+
+
+async def test_a_cluster_from_a_file_takes_the_place_of_the_usual_nodes(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(NODES)
+    async with up(tmp_path, "--cluster", str(nodes)) as cluster:
+        assert cluster.lines[0] == f"{nodes}: 1 Node"
+        await create(cluster.url, "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT)
+        assert await placed(cluster.url, 3) == {"only"}
+
+
+async def test_the_scheduler_follows_its_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: mine}]\n"
+    )
+    async with up(tmp_path, "--config", str(config)) as cluster:
+        assert "5 simulated nodes; scheduling for mine" in cluster.lines
+
+
+async def test_anothers_kubeconfig_is_not_replaced_but_ones_own_is(tmp_path: Path) -> None:
+    async with up(tmp_path) as cluster:
+        own = cluster.kubeconfig
+    async with up(tmp_path):
+        pass
+    precious = json.dumps({"clusters": [{"name": "production"}]})
+    own.write_text(precious)
+    status, said = await ended("--kubeconfig-out", str(own))
+    assert (status, own.read_text()) == (2, precious)
+    assert said == f"kubestow: {own}: is there already and not a kubeconfig of kubestow's; name another file\n"
+
+
+async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("kind: Node\napiVersion: v1\n")
+    for arguments in (("--cluster", str(broken)), ("--cluster", str(tmp_path / "none")), ("--config", str(broken))):
+        status, said = await ended(*arguments, "--kubeconfig-out", str(tmp_path / "config"))
+        assert status == 2 and said.count("\n") == 1 and arguments[1] in said
