@@ -14,19 +14,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.run import read_configuration
 from kubestow.cli.serving import interrupted, listening, write_kubeconfig
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.apiserver import Server
-    from kubestow.config import FeatureGates, SchedulerConfiguration
-    from kubestow.framework.profile import Registry
+    from kubestow.live import Live
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["up"]
@@ -38,10 +35,7 @@ _NODES = 5
 class _Plan:
     """Everything that was asked for, read and checked."""
 
-    configuration: SchedulerConfiguration
-    gates: FeatureGates
-    registry: Registry
-    random: Random
+    live: Live
     nodes: int
     port: int
     cluster_file: Path | None
@@ -86,19 +80,14 @@ def up(
     kubeconfig: Path,
 ) -> None:
     """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
-    from kubestow.config import FeatureGates
-    from kubestow.plugins.discovery import find_plugins
+    from kubestow.live import Live
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gates = FeatureGates.parse(feature_gates)
-    registry = find_plugins(plugins)
+    live = Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
     if nodes is None:
         nodes = 0 if cluster_file is not None else _NODES
     plan = _Plan(
-        configuration=read_configuration(config_file, gates, registry),
-        gates=gates,
-        registry=registry,
-        random=Random(seed),
+        live=live,
         nodes=nodes,
         port=port,
         cluster_file=cluster_file,
@@ -143,9 +132,10 @@ async def _scheduler(plan: _Plan, url: str) -> AsyncIterator[Scheduler]:
     clock = WallClock()
     credentials = await load_credentials(master=url)
     # The server is ours alone: clientConnection's limits, meant to spare one that others need, do not apply.
-    async with RemoteCluster(credentials, clock=clock, random=plan.random) as api:
+    live = plan.live
+    async with RemoteCluster(credentials, clock=clock, random=live.random) as api:
         yield Scheduler(
-            plan.configuration, registry=plan.registry, api=api, clock=clock, random=plan.random, gates=plan.gates
+            live.configuration, registry=live.registry, api=api, clock=clock, random=live.random, gates=live.gates
         )
 
 
