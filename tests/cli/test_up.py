@@ -75,7 +75,7 @@ async def test_the_scheduler_follows_its_configuration(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "profiles: [{schedulerName: mine}]\n"
+        "profiles: [{schedulerName: mine}]\nclientConnection: {kubeconfig: /of/another/cluster}\n"
     )
     async with up(tmp_path, "--config", str(config)) as cluster:
         assert "5 simulated nodes; scheduling for mine" in cluster.lines

@@ -10,15 +10,14 @@ import asyncio
 import logging
 import shlex
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
-from kubestow.cli.serving import interrupted, listening, write_kubeconfig
+from kubestow.cli.serving import listening, write_kubeconfig
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["up"]
 
 _NODES = 5
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything that was asked for, read and checked."""
-
-    live: Live
-    nodes: int
-    port: int
-    cluster_file: Path | None
-    kubeconfig: Path
 
 
 @click.command()
@@ -83,59 +71,29 @@ def up(
     from kubestow.live import Live
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    live = Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
+    live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
     if nodes is None:
         nodes = 0 if cluster_file is not None else _NODES
-    plan = _Plan(
-        live=live,
-        nodes=nodes,
-        port=port,
-        cluster_file=cluster_file,
-        kubeconfig=kubeconfig,
-    )
-    asyncio.run(_run(plan))
-
-
-async def _run(plan: _Plan) -> None:
-    from kubestow.apiserver import Server
-
-    server = Server(port=plan.port, nodes=plan.nodes, controllers=True)
-    if plan.cluster_file is not None:
-        _load(server, plan.cluster_file)
-    async with listening(server):
-        write_kubeconfig(plan.kubeconfig, server.url)
-        async with _scheduler(plan, server.url) as scheduler:
-            ended = [asyncio.create_task(scheduler.run()), asyncio.create_task(interrupted())]
-            ready = asyncio.create_task(scheduler.synced.wait())
-            try:
-                await asyncio.wait((*ended, ready), return_when=asyncio.FIRST_COMPLETED)
-                if ready.done():
-                    _announce(plan, server, scheduler)
-                    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (*ended, ready):
-                    task.cancel()
-                results = await asyncio.gather(*ended, ready, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+    asyncio.run(_run(live, nodes, cluster_file, port, kubeconfig))
     click.echo("stopped; nothing of this cluster is kept")
 
 
-@asynccontextmanager
-async def _scheduler(plan: _Plan, url: str) -> AsyncIterator[Scheduler]:
-    from kubestow.client.credentials import load_credentials
-    from kubestow.client.pacing import WallClock
-    from kubestow.client.remote import RemoteCluster
-    from kubestow.scheduling.scheduler import Scheduler
+def _at_home(live: Live) -> Live:
+    """The same, on a server that is ours alone: no other cluster's kubeconfig, and nobody whom a limit would spare."""
+    connection = structs.replace(live.configuration.client_connection, kubeconfig="", qps=-1.0)
+    return replace(live, configuration=structs.replace(live.configuration, client_connection=connection))
 
-    clock = WallClock()
-    credentials = await load_credentials(master=url)
-    # The server is ours alone: clientConnection's limits, meant to spare one that others need, do not apply.
-    live = plan.live
-    async with RemoteCluster(credentials, clock=clock, random=live.random) as api:
-        yield Scheduler(
-            live.configuration, registry=live.registry, api=api, clock=clock, random=live.random, gates=live.gates
+
+async def _run(live: Live, nodes: int, cluster_file: Path | None, port: int, kubeconfig: Path) -> None:
+    from kubestow.apiserver import Server
+
+    server = Server(port=port, nodes=nodes, controllers=True)
+    if cluster_file is not None:
+        _load(server, cluster_file)
+    async with listening(server):
+        write_kubeconfig(kubeconfig, server.url)
+        await live.run(
+            kubeconfig="", master=server.url, on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig)
         )
 
 
@@ -156,13 +114,13 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "nothing"
 
 
-def _announce(plan: _Plan, server: Server, scheduler: Scheduler) -> None:
+def _announce(server: Server, scheduler: Scheduler, kubeconfig: Path) -> None:
     nodes = len(scheduler.cluster.nodes)
-    config = shlex.quote(str(plan.kubeconfig))
+    config = shlex.quote(str(kubeconfig))
     click.echo(f"""\
 serving the Kubernetes API on {server.url}
 {nodes} simulated nodes; scheduling for {", ".join(scheduler.profiles)}
-kubeconfig written to {plan.kubeconfig}
+kubeconfig written to {kubeconfig}
 
 try, in another terminal:
   export KUBECONFIG={config}
