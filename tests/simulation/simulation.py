@@ -107,12 +107,12 @@ class _World:
                 raise ended
         await asyncio.gather(*disturbing)
         await asyncio.sleep(_LONG_REST if self._meddled else _REST)
-        self.violations += self._judged()
+        await self._judge()
         for _ in range(_FAVOURS):
             people.do_a_favour()
             await asyncio.sleep(_SHORT_REST)
             self.violations += self._missed()
-        self.violations += self._judged()
+        await self._judge()
         for process in self._processes:
             await self._stop(process)
         running.cancel()
@@ -162,6 +162,12 @@ class _World:
                         waiting.allow("Meddler")
                     elif self._random.random() < 0.1:
                         waiting.reject("Meddler", "no")
+
+    async def _judge(self) -> None:
+        """Look twice: a timer may fire in the very moment of the first look, and there is something to do for once."""
+        if list(self._judged()):
+            await asyncio.sleep(1.0)
+            self.violations += self._judged()
 
     def _judged(self) -> Iterator[str]:
         for process in self._processes:
