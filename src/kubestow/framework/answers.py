@@ -175,6 +175,7 @@ class Answers:
     __slots__ = (
         "__weakref__",
         "_filter_memory",
+        "_nothing",
         "_score_memory",
         "minds",
         "outcome",
@@ -203,6 +204,7 @@ class Answers:
         self.scores: NDArray[np.int64] | None = None
         #: Whether all of them are 0, so that nothing distinguishes one node from another.
         self.scores_nothing = False
+        self._nothing: NDArray[np.int64] | None = None
         self.role = role
         self.remembered = remembered
         self.minds = role.staleness.row_bits | role.staleness.all_bits | _UNTOLD if remembered else _EVERYTHING
@@ -277,6 +279,7 @@ class Answers:
             nodes = cluster.all_nodes()
             self.scores = None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
             self.scores_nothing = self.scores is not None and not self.scores.any()
+            self._nothing = None
         elif stale and self.scores is not None:
             nodes = _rows(cluster, stale)
             scores = self.scores[nodes.rows] = self._scored(pod, nodes)
@@ -290,6 +293,13 @@ class Answers:
     def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
         """Raw scores of just the feasible nodes, for a plugin whose scores depend on which those are."""
         return None if self._skips_scoring(pod, nodes) else self._scored(pod, nodes)
+
+    def normalized_nothing(self, pod: PodInfo, cluster: Cluster) -> NDArray[np.int64]:
+        """What raw scores of 0 become, int64 of one entry: normalising treats equal scores alike, whatever the node."""
+        if self._nothing is None:
+            assert self.scores is not None
+            self._nothing = self.normalized(pod, self.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
+        return self._nothing
 
     def normalized(self, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """The feasible nodes' raw scores brought to 0 .. MAX_SCORE. Raises PluginError when they are not."""

@@ -315,8 +315,8 @@ class Evaluation:
             answers.refresh_scores(cluster, pod)
         if answers.scores is None:
             return None
-        if answers.scores_nothing:  # normalising treats equal scores alike
-            return answers.normalized(pod, answers.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
+        if answers.scores_nothing:
+            return answers.normalized_nothing(pod, cluster)
         return answers.normalized(pod, answers.scores[nodes.rows], nodes)
 
 
