@@ -12,6 +12,7 @@ not asked: that is what a :class:`~kubestow.testing.world.World` is for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -24,7 +25,6 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
 from kubestow.errors import PluginError
-from kubestow.framework.asking import Asking
 from kubestow.framework.plugin import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
@@ -118,16 +118,19 @@ class _Contract:
     def _info(self, pod: Pod) -> PodInfo:
         return self._cluster.shapes.info(pod)
 
-    def _profile(self, asking: Asking | None = None) -> Profile:
+    def _profile(self) -> Profile:
         """The plugin, made anew, and nothing beside it that has an opinion."""
+        return build_profile(self._alone, self._registry, self._world)
+
+    @cached_property
+    def _alone(self) -> config.Profile:
         others = [
             name
             for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))
             if not issubclass(self._kind, base)
         ]
         enabled = [{"name": name} for name in (self._kind.name, *others)]
-        configured = self._configuration({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
-        return build_profile(configured.profiles[0], self._registry, self._world, asking=asking)
+        return self._configuration({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}}).profiles[0]
 
     def _configuration(self, plugins: dict[str, Any]) -> config.SchedulerConfiguration:
         profile: dict[str, Any] = {"schedulerName": "default-scheduler", "plugins": plugins}
@@ -240,7 +243,7 @@ class _Contract:
 
     def memory_stays_right(self, events: int) -> None:
         """After any events, what is remembered is what would be said by a plugin that was made just now."""
-        living = self._profile(self._watching)
+        living = self._profile()
         event = "nothing has happened"
         for _ in range(events):
             for info in self.pods():
