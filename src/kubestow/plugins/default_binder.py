@@ -15,6 +15,7 @@ class DefaultBinder(BindPlugin):
     """POSTs the pod's binding; whatever the API server has against it is an error."""
 
     name = "DefaultBinder"
+    time_limit = None  # in doubt a binding waits for the server
     interests = ()
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

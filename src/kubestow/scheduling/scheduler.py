@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 
 #: Longest stretch of scheduling cycles before other tasks get their turn, in seconds.
 _TURN = 0.004
-#: How long binding cycles may go on when the scheduler shuts down, in seconds.
-_LAST_BINDINGS = 10.0
+#: How long binding cycles and other work may go on when the scheduler shuts down, in seconds.
+_LAST_WORK = 10.0
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
 
@@ -245,14 +245,8 @@ class Scheduler:
     async def _drain(self) -> None:
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
-        if self._bindings:
-            await asyncio.wait(self._bindings, timeout=_LAST_BINDINGS)
-        for binding in self._bindings:
-            binding.cancel()
-        if self._handle.background:
-            await asyncio.wait(self._handle.background, timeout=_LAST_BINDINGS)
-        for work in self._handle.background:
-            work.cancel()
+        await _ended(self._bindings)
+        await _ended(self._handle.background)
         await self._evictions.drain()
         await self._statuses.drain()
 
@@ -509,6 +503,16 @@ class Scheduler:
         if placement is not None:
             self.cluster.forget(uid)
             self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    """Give tasks a while to come to an end by themselves; those that do not are cancelled."""
+    if tasks:
+        _, hanging = await asyncio.wait(tasks, timeout=_LAST_WORK)
+        for task in hanging:
+            task.cancel()
+        if hanging:
+            await asyncio.wait(hanging, timeout=1.0)
 
 
 def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:

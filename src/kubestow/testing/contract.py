@@ -12,6 +12,7 @@ not asked: that is what a :class:`~kubestow.testing.world.World` is for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -24,13 +25,12 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
 from kubestow.errors import PluginError
-from kubestow.framework.asking import Asking
 from kubestow.framework.plugin import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
+from kubestow.testing.complaints import complaints
 from kubestow.testing.happenings import Happenings, crowd
-from kubestow.testing.living import broken_contracts
 from kubestow.testing.questions import Questions, Watching, told
 from kubestow.testing.world import World
 
@@ -118,23 +118,25 @@ class _Contract:
     def _info(self, pod: Pod) -> PodInfo:
         return self._cluster.shapes.info(pod)
 
-    def _profile(self, asking: Asking | None = None) -> Profile:
+    def _profile(self) -> Profile:
         """The plugin, made anew, and nothing beside it that has an opinion."""
+        return build_profile(self._alone, self._registry, self._world)
+
+    @cached_property
+    def _alone(self) -> config.Profile:
         others = [
             name
             for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))
             if not issubclass(self._kind, base)
         ]
         enabled = [{"name": name} for name in (self._kind.name, *others)]
-        configured = self._configuration({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
-        return build_profile(configured.profiles[0], self._registry, self._world, asking=asking)
-
-    def _configuration(self, plugins: dict[str, Any]) -> config.SchedulerConfiguration:
-        profile: dict[str, Any] = {"schedulerName": "default-scheduler", "plugins": plugins}
-        if self._args is not None:
-            profile["pluginConfig"] = [{"name": self._kind.name, "args": self._args}]
+        profile = self._profile_document({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
         document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
-        return config.load(document, subject=self._kind.name, implements=implements(self._registry))
+        return config.load(document, subject=self._kind.name, implements=implements(self._registry)).profiles[0]
+
+    def _profile_document(self, plugins: dict[str, Any]) -> dict[str, Any]:
+        args = [] if self._args is None else [{"name": self._kind.name, "args": self._args}]
+        return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": args}
 
     def _questions(self, info: PodInfo) -> Questions:
         plugin = next(plugin for plugin in self._profile().plugins if plugin.name == self._kind.name)
@@ -240,7 +242,7 @@ class _Contract:
 
     def memory_stays_right(self, events: int) -> None:
         """After any events, what is remembered is what would be said by a plugin that was made just now."""
-        living = self._profile(self._watching)
+        living = self._profile()
         event = "nothing has happened"
         for _ in range(events):
             for info in self.pods():
@@ -266,8 +268,8 @@ class _Contract:
             binders = [name] if self._kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
             plugins["bind"] = {"enabled": binders, "disabled": [{"name": "*"}]}
         material = [*self._given, *self._objects, *self._bound, *self._pending, pod("too-large", cpu="1000")]
-        broken = broken_contracts(self._configuration(plugins), self._registry, material, seed=self._random.random())
-        problems = [problem for problem in broken if self._kind.name in problem]
+        told = complaints(material, plugin=self._kind, profile=self._profile_document(plugins))
+        problems = [problem for problem in told if self._kind.name in problem]
         if problems:
             raise AssertionError(f"plugin {self._kind.name!r} in a living scheduler: {problems[0]}")
 

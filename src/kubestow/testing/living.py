@@ -1,64 +1,101 @@
-"""A scheduler that lives on a cluster in memory, in virtual time, and what it has to complain about."""
+"""A scheduler that lives on a cluster in memory, in virtual time, for tests to tell stories with.
+
+def test_a_pod_is_bound() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.node_of("a") == "n"
+
+    in_virtual_time(story, node("n"))
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 from kubestow import config
-from kubestow.framework.profile import Registry
+from kubestow.framework.plugin import Plugin
+from kubestow.framework.profile import implements
+from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
 
-__all__ = ["broken_contracts"]
-
-_SECONDS = 20 * 60.0
+__all__ = ["Living", "in_virtual_time", "living"]
 
 
-def broken_contracts(
-    configuration: config.SchedulerConfiguration, registry: Registry, objects: Iterable[Any], *, seed: float
-) -> list[str]:
-    """Schedule for twenty minutes of virtual time; the errors that were logged, and those that pods were told of."""
+class Living:
+    """The scheduler and its cluster."""
 
-    async def told() -> list[str]:
-        cluster = MemoryCluster()
-        for obj in objects:
-            cluster.put(obj)
-        scheduler = Scheduler(
-            configuration,
-            registry=registry,
-            api=cluster,
-            clock=VirtualClock(asyncio.get_running_loop()),
-            random=Random(seed),
-        )
-        running = asyncio.create_task(scheduler.run())
-        await asyncio.wait((running,), timeout=_SECONDS)
+    def __init__(self, cluster: MemoryCluster, scheduler: Scheduler) -> None:
+        self.cluster = cluster
+        self.scheduler = scheduler
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def settles(self) -> None:
+        """Let everything happen that is about to happen, in next to no time."""
+        await asyncio.sleep(0.01)
+
+    def node_of(self, name: str) -> str:
+        """Where a pod is bound, "" when it is not."""
+        return self.cluster.pod(name).spec.node_name
+
+
+@asynccontextmanager
+async def living(
+    objects: Iterable[Any] = (),
+    *,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    **configured: Any,
+) -> AsyncIterator[Living]:
+    """A scheduler on a cluster that holds some objects, until the block ends.
+
+    ``plugins`` are classes beside the in-tree ones, ``configured`` are fields of a KubeSchedulerConfiguration as the
+    API spells them. Raises ConfigurationError.
+    """
+    cluster = cluster or MemoryCluster()
+    for obj in objects:
+        cluster.put(obj)
+    registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+    document: Mapping[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
+    scheduler = Scheduler(
+        config.load(document, subject="test", implements=implements(registry)),
+        registry=registry,
+        api=cluster,
+        clock=VirtualClock(asyncio.get_running_loop()),
+        random=Random(1),
+    )
+    running = asyncio.create_task(scheduler.run())
+    world = Living(cluster, scheduler)
+    await world.settles()
+    try:
+        yield world
+    finally:
         running.cancel()
         await asyncio.wait((running,))
         if not running.cancelled():
             running.result()
-        conditions = (condition for pod in cluster.pods() for condition in pod.status.conditions)
-        return [condition.message or "" for condition in conditions if condition.reason == "SchedulerError"]
-
-    complaints = _Complaints()
-    logger = logging.getLogger("kubestow")
-    logger.addHandler(complaints)
-    try:
-        return run(told()) + complaints.messages
-    finally:
-        logger.removeHandler(complaints)
 
 
-class _Complaints(logging.Handler):
-    """Collects the errors that are logged."""
+def in_virtual_time(
+    story: Callable[[Living], Awaitable[None]],
+    *objects: Any,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    **configured: Any,
+) -> None:
+    """Run a story on a living scheduler (see :func:`living`) to its end, without waiting."""
 
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.messages: list[str] = []
+    async def told() -> None:
+        async with living(objects, cluster=cluster, plugins=plugins, **configured) as world:
+            await story(world)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
+    run(told())
