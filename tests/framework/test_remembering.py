@@ -21,7 +21,7 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision import Decision
 from kubestow.testing import World, node, pod
 
-NAMES = st.sampled_from([f"n{number}" for number in range(5)])
+NAMES = st.sampled_from([f"n{number}" for number in range(12)])
 TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
 IMAGE = 300 * 2**20
 
