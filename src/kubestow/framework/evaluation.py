@@ -394,14 +394,13 @@ class Evaluations:
                 own[plugin] = self._shared_answers(plugin, pod)
             return own[plugin]
 
-        def concerned(plugin: Plugin) -> bool:
-            return self._asking.concerns(plugin, pod)
-
+        concerned = {plugin for plugin in self._roles if self._asking.concerns(plugin, pod)}
+        scores = [s for s in self._scores if s.plugin in concerned or self._cannot_skip(s.plugin)]
         return Evaluation(
-            [answers(plugin) for plugin in self._pre_filters if concerned(plugin)],
-            [answers(plugin) for plugin in self._filters if concerned(plugin)],
-            [(answers(s.plugin), s.weight) for s in self._scores if concerned(s.plugin) or self._cannot_skip(s.plugin)],
-            [answers(plugin) for plugin in self._preparing if concerned(plugin)],
+            [answers(plugin) for plugin in self._pre_filters if plugin in concerned],
+            [answers(plugin) for plugin in self._filters if plugin in concerned],
+            [(answers(scorer.plugin), scorer.weight) for scorer in scores],
+            [answers(plugin) for plugin in self._preparing if plugin in concerned],
         )
 
     def _cannot_skip(self, plugin: ScorePlugin) -> bool:
