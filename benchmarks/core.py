@@ -15,6 +15,7 @@ import argparse
 import resource
 import time
 from random import Random
+from typing import Any
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
@@ -49,9 +50,26 @@ def node(number: int) -> Node:
     )
 
 
-def pod(number: int, *, cpu: str = "100m", memory: str = "500Mi") -> Pod:
+#: scheduler_perf's pod with node affinity: two zones will do.
+IN_TWO_ZONES = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-0", "zone-1"]}
+                    ]
+                }
+            ]
+        }
+    }
+}
+
+
+def pod(number: int, *, cpu: str = "100m", memory: str = "500Mi", affinity: dict[str, Any] | None = None) -> Pod:
     """A pod that asks for little."""
     spec = {
+        "affinity": affinity,
         "schedulerName": "default-scheduler",
         "containers": [{"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
     }
@@ -104,6 +122,12 @@ def main() -> None:
     world.schedule(distinct[:100])
     cost = world.schedule(distinct[100:])
     print(f"distinct pods, {options.nodes} nodes: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
+
+    world = World(options.nodes)
+    infos = [world.cluster.shapes.info(pod(n, affinity=IN_TWO_ZONES)) for n in range(options.pods)]
+    world.schedule(infos[:200])
+    cost = world.schedule(infos[200:])
+    print(f"pods with node affinity: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
     before = peak_memory()
     world = World(options.nodes)
