@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kubestow.api.core import Taint, Toleration
+from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.cluster.node_selection import go_int64
 
 __all__ = ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE", "tolerates", "untolerated"]
@@ -16,8 +17,10 @@ __all__ = ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE", "tolerates", "unto
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
 
 
-def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
-    """Whether a toleration covers a taint (reference 8.5).
+def tolerates(
+    toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, comparisons: bool = False
+) -> bool:
+    """Whether a toleration covers a taint, of a node or of a device (reference 8.5).
 
     ``comparisons`` admits the operators ``Lt`` and ``Gt`` (feature gate TaintTolerationComparisonOperators).
     """
@@ -36,7 +39,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
             return False
 
 
-def _compares(toleration: Toleration, taint: Taint) -> bool:
+def _compares(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     bound, value = go_int64(toleration.value), go_int64(taint.value)
     if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
         return False  # only numbers in their shortest form are compared: no "+5", no "05"

@@ -56,14 +56,6 @@ class Difference:
     got: Any
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """What came out for one pod, in the recording's own terms."""
-
-    figures: Object
-    decision: Decision | None = None
-
-
 class _NobodyAnswers(Exception):
     """Something was waited for that never happens in a replay."""
 

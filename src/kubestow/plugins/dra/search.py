@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kubestow.api.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.cluster.claims import ClaimLedger, DeviceID
+from kubestow.cluster.taints import tolerates
 from kubestow.plugins.dra.capacity import consumption, fits
 from kubestow.plugins.dra.cel import Selectors
 from kubestow.plugins.dra.demand import MOST_DEVICES, AllocationError, ClaimDemand, Demand, TimedOut
@@ -277,21 +278,7 @@ def _draw(counters: dict[str, dict[str, int]], device: PooledDevice, sign: int) 
 def _tolerates(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
     """Whether every taint that prevents allocation is put up with."""
     return all(
-        any(_tolerated(toleration, taint) for toleration in tolerations)
+        any(tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints
         if taint.effect in _PREVENTING
     )
-
-
-def _tolerated(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case _:
-            return False
