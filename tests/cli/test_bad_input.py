@@ -47,17 +47,18 @@ def test_every_mistake_in_a_configuration_is_told(capsys: pytest.CaptureFixture[
         "podInitialBackoffSeconds: -1\n"
     )
     status, error = told(capsys, "run", "--config", str(wrong))
-    assert status == 2
-    assert "wrong.yaml" in error
-    assert "parallelism" in error
-    assert "podInitialBackoffSeconds" in error
+    assert status == 1
+    assert error.splitlines() == [
+        f"kubestow: {wrong}: parallelism: Invalid value: 0: should be an integer value greater than zero (line 3)",
+        f"kubestow: {wrong}: podInitialBackoffSeconds: Invalid value: -1: must be greater than 0 (line 4)",
+    ]
 
 
 def test_a_file_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = tmp_path / "pod.yaml"
     other.write_text("apiVersion: v1\nkind: Pod\n")
     status, error = told(capsys, "run", "--config", str(other))
-    assert (status, "pod.yaml" in error, "Pod" in error) == (2, True, True)
+    assert (status, "pod.yaml" in error, "Pod" in error) == (1, True, True)
 
 
 def test_a_server_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,8 @@
 """The commands: nothing but parsing, wiring and printing.
 
 Each command is a module of this room and is imported only when it is called, so that ``kubestow --help`` answers at
-once. Errors of the :mod:`kubestow.errors` tree end a command with one line on standard error: status 2 for what was
-asked wrongly, 1 for what went wrong.
+once. Errors of the :mod:`kubestow.errors` tree end a command with one line on standard error, a wrong configuration
+with one line a mistake: status 2 for what was asked wrongly, 1 for what went wrong and for a wrong configuration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from kubestow import __version__
-from kubestow.errors import InputError, KubestowError
+from kubestow.errors import ConfigurationError, InputError, KubestowError
 
 __all__ = ["main"]
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("kubestow.cli.up", "up", "Run a cluster to try things on: API, controllers, nodes and scheduler."),
     "demo": ("kubestow.cli.demo", "demo", "Watch the scheduler fill a simulated GPU cluster."),
     "apiserver": ("kubestow.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API, with simulated nodes."),
+    "config": ("kubestow.cli.config", "config", "Check, show and convert scheduler configurations."),
     "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare every figure."),
 }
 
@@ -64,9 +65,16 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(130)
     except (KubestowError, ExceptionGroup) as error:
         cause = _first_cause(error)
-        click.echo(f"kubestow: {cause}", err=True)
-        sys.exit(2 if isinstance(cause, InputError) else 1)
+        for told in _told(cause):
+            click.echo(f"kubestow: {told}", err=True)
+        sys.exit(2 if isinstance(cause, InputError) and not isinstance(cause, ConfigurationError) else 1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _told(error: Exception) -> list[str]:
+    if not isinstance(error, ConfigurationError):
+        return [str(error)]
+    return [f"{error.subject}: {path}: {text}" if path else f"{error.subject}: {text}" for path, text in error.problems]
 
 
 def _first_cause(error: Exception) -> Exception:

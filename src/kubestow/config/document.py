@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import structs
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kubestow.config.problems import Problem, child
@@ -42,6 +43,10 @@ class Document:
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path)
+
+    def located(self, problem: Problem) -> Problem:
+        """The problem with the line of its field, where it has none and the text has one."""
+        return problem if problem.line else structs.replace(problem, line=self.line_of(problem.path))
 
 
 def read_document(source: str | bytes | Mapping[str, Any]) -> Document:

@@ -19,10 +19,9 @@ from kubestow.config.document import Document, Unreadable, read_document
 from kubestow.config.expansion import Implements, construct_problems
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.plugin_args import ARGS_TYPES
-from kubestow.config.problems import Problem
+from kubestow.config.problems import Problem, refusal
 from kubestow.config.type_meta import ARGS_KINDS, read_typed
 from kubestow.config.validation import validate
-from kubestow.errors import ConfigurationError
 
 __all__ = ["Source", "check", "default_configuration", "load"]
 
@@ -46,7 +45,7 @@ def load(
     if configuration is not None and implements is not None:
         problems = construct_problems(configuration, implements)
     if configuration is None or problems:
-        raise ConfigurationError(subject, [(p.path, str(structs.replace(p, path=""))) for p in problems])
+        raise refusal(subject, problems)
     return configuration
 
 
@@ -77,7 +76,7 @@ def _read(source: Source, gates: FeatureGates) -> tuple[SchedulerConfiguration |
         configuration = complete(decoded, gates)
         _stop_if(validate(configuration, gates))
     except _Refused as refused:
-        return None, [_with_line(problem, document) for problem in refused.problems]
+        return None, [document.located(problem) for problem in refused.problems]
     return configuration, []
 
 
@@ -91,10 +90,6 @@ class _Refused(Exception):
 def _stop_if(problems: list[Problem]) -> None:
     if problems:
         raise _Refused(problems)
-
-
-def _with_line(problem: Problem, document: Document) -> Problem:
-    return problem if problem.line else structs.replace(problem, line=document.line_of(problem.path))
 
 
 def _decode(document: Document) -> SchedulerConfiguration:

@@ -1,8 +1,8 @@
 """One mistake in a configuration, and the words for the usual ones.
 
 A :class:`Problem` names the field by its path, says what is wrong with it in the words of Kubernetes' field errors, and
-knows its line where the configuration was YAML. Problems are collected in lists; they become a
-:class:`~kubestow.errors.ConfigurationError` only in :mod:`kubestow.config.loading`.
+knows its line where the configuration was YAML. Problems are collected in lists; whoever was asked for a configuration
+and has none turns them into one :class:`~kubestow.errors.ConfigurationError` (:func:`refusal`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from kubestow.config.duration import Duration
 from kubestow.config.rendering import rendered
+from kubestow.errors import ConfigurationError
 
-__all__ = ["Problem", "child", "duplicate", "forbidden", "invalid", "required", "unsupported"]
+__all__ = ["Problem", "child", "duplicate", "forbidden", "invalid", "refusal", "required", "unsupported"]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -30,6 +32,11 @@ class Problem(msgspec.Struct, frozen=True):
         """One line: path, text, and the line number where there is one."""
         told = f"{self.path}: {self.text}" if self.path else self.text
         return f"{told} (line {self.line})" if self.line else told
+
+
+def refusal(subject: str, problems: Iterable[Problem]) -> ConfigurationError:
+    """The error that tells problems; ``subject`` is what it calls the configuration, such as the name of its file."""
+    return ConfigurationError(subject, [(p.path, str(structs.replace(p, path=""))) for p in problems])
 
 
 def child(path: str, name: str) -> str:

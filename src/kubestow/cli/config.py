@@ -1,0 +1,138 @@
+"""``kubestow config``: check, show and convert KubeSchedulerConfiguration files without starting anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kubestow.errors import InputError
+
+if TYPE_CHECKING:
+    from kubestow.config import ExtensionPoint, FeatureGates, Implements, SchedulerConfiguration
+
+__all__ = ["config"]
+
+_PLUGINS = click.option(
+    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to add to the registry; repeatable."
+)
+_GATES = click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
+
+
+@click.group()
+def config() -> None:
+    """Check, show and convert scheduler configurations; nothing is started, no cluster is asked."""
+
+
+@config.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@_PLUGINS
+@_GATES
+def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) -> int:
+    """Tell everything that is wrong with configurations ("-": standard input); exit status 1 if anything is.
+
+    One line a mistake: FILE:LINE: path: what is wrong. A configuration without mistakes would start a scheduler.
+    """
+    from kubestow import config as configuration
+    from kubestow.config import legacy
+
+    gates, implements = _given(plugins, feature_gates)
+    wrong = 0
+    for file in files:
+        source = _read(file)
+        problems = configuration.check(source, gates=gates, implements=implements)
+        for problem in problems:
+            place = f"{file}:{problem.line}" if problem.line else file
+            told = f"{problem.path}: {problem.text}" if problem.path else problem.text
+            click.echo(f"{place}: {told}")
+        if problems and legacy.is_legacy(source):
+            click.echo(
+                f"{file}: kubestow config convert {file} gives the same in {configuration.API_VERSION}", err=True
+            )
+        if not problems:
+            click.echo(f"{file}: good")
+        wrong += len(problems)
+    return int(wrong > 0)
+
+
+@config.command("show")
+@click.argument("file", required=False)
+@click.option("--points", is_flag=True, help="Show the plugins of each extension point in the order they are called.")
+@_PLUGINS
+@_GATES
+def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str) -> None:
+    """Print the effective configuration of FILE, or the default one: a comment marks what differs from the default."""
+    from kubestow import config as configuration
+    from kubestow.config.comparison import annotated
+
+    gates, implements = _given(plugins, feature_gates)
+    default = configuration.default_configuration(gates)
+    effective = default
+    if file is not None:
+        effective = configuration.load(_read(file), subject=file, gates=gates, implements=implements)
+    if points:
+        click.echo(_points(effective, implements), nl=False)
+    else:
+        click.echo(annotated(configuration.render(effective), configuration.render(default)), nl=False)
+
+
+@config.command("convert")
+@click.argument("file")
+@_PLUGINS
+@_GATES
+def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
+    """Print a v1beta2 or v1beta3 configuration, or a scheduler Policy (also in its ConfigMap), as a v1 configuration.
+
+    What has changed its meaning or is left out is told on standard error. What v1 cannot say is refused.
+    """
+    import yaml
+
+    from kubestow import config as configuration
+    from kubestow.config import legacy
+
+    gates, implements = _given(plugins, feature_gates)
+    conversion = legacy.convert(_read(file), subject=file)
+    for remark in conversion.remarks:
+        click.echo(f"{file}: {remark}", err=True)
+    configuration.load(conversion.data, subject=f"{file}, converted", gates=gates, implements=implements)
+    click.echo(yaml.safe_dump(conversion.data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _given(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
+    from kubestow.config import FeatureGates
+    from kubestow.framework.profile import implements
+    from kubestow.plugins.discovery import find_plugins
+
+    return FeatureGates.parse(feature_gates), implements(find_plugins(plugins))
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(file, f"cannot be read: {error.strerror}") from None
+
+
+def _points(configuration: SchedulerConfiguration, implements: Implements) -> str:
+    """The plugins of each profile and extension point, in order, a score's weight in brackets."""
+    from kubestow.config import expand
+
+    lines = []
+    for profile in configuration.profiles:
+        lines.append(f"{profile.scheduler_name}:")
+        expanded = expand(profile, implements)
+        for point in _in_call_order():
+            plugins = expanded[point]
+            names = ", ".join(f"{plugin.name}({plugin.weight})" if point.scores else plugin.name for plugin in plugins)
+            lines.append(f"  {point + ':':<19}{names or '-'}")
+    return "\n".join(lines) + "\n"
+
+
+def _in_call_order() -> tuple[ExtensionPoint, ...]:
+    from kubestow.config import ExtensionPoint as Point
+
+    before = (Point.PRE_ENQUEUE, Point.QUEUE_SORT, Point.PRE_FILTER, Point.FILTER, Point.POST_FILTER, Point.PRE_SCORE)
+    after = (Point.SCORE, Point.RESERVE, Point.PERMIT, Point.PRE_BIND, Point.BIND, Point.POST_BIND)
+    return (*before, *after, Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE)
