@@ -1,0 +1,94 @@
+// Command render prints the templates of a chart, rendered as Helm renders them.
+//
+// Where there is no Helm, this is enough of it to test a chart: Go's templates, sprig's functions, include and toYaml, and
+// the values of values.yaml with a file of values laid over them. It knows no hooks, no subcharts and no lookups.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/Masterminds/sprig"
+	"github.com/ghodss/yaml"
+)
+
+func main() {
+	if len(os.Args) < 4 {
+		fail("usage: render CHART RELEASE NAMESPACE [VALUES]")
+	}
+	chart, release, namespace := os.Args[1], os.Args[2], os.Args[3]
+	values := read(filepath.Join(chart, "values.yaml"))
+	if len(os.Args) > 4 {
+		overlay(values, read(os.Args[4]))
+	}
+	about := read(filepath.Join(chart, "Chart.yaml"))
+	facts := map[string]interface{}{
+		"Values":  values,
+		"Release": map[string]interface{}{"Name": release, "Namespace": namespace},
+		"Chart":   map[string]interface{}{"Name": about["name"], "Version": about["version"], "AppVersion": about["appVersion"]},
+	}
+	files, err := filepath.Glob(filepath.Join(chart, "templates", "*"))
+	check(err)
+	render(files, facts)
+}
+
+func render(files []string, facts map[string]interface{}) {
+	templates := template.New("chart").Option("missingkey=zero")
+	functions := sprig.TxtFuncMap()
+	functions["toYaml"] = func(value interface{}) string {
+		text, err := yaml.Marshal(value)
+		check(err)
+		return strings.TrimSuffix(string(text), "\n")
+	}
+	functions["include"] = func(name string, data interface{}) (string, error) {
+		var text bytes.Buffer
+		err := templates.ExecuteTemplate(&text, name, data)
+		return text.String(), err
+	}
+	templates.Funcs(functions)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		check(err)
+		template.Must(templates.New(filepath.Base(file)).Parse(string(content)))
+	}
+	for _, file := range files {
+		if filepath.Ext(file) == ".yaml" {
+			fmt.Println("---")
+			check(templates.ExecuteTemplate(os.Stdout, filepath.Base(file), facts))
+		}
+	}
+}
+
+func read(path string) map[string]interface{} {
+	content, err := os.ReadFile(path)
+	check(err)
+	values := map[string]interface{}{}
+	check(yaml.Unmarshal(content, &values))
+	return values
+}
+
+func overlay(under, over map[string]interface{}) {
+	for name, value := range over {
+		inner, isMap := value.(map[string]interface{})
+		if below, both := under[name].(map[string]interface{}); isMap && both {
+			overlay(below, inner)
+		} else {
+			under[name] = value
+		}
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		fail(err.Error())
+	}
+}
+
+func fail(text string) {
+	fmt.Fprintln(os.Stderr, "render:", text)
+	os.Exit(1)
+}
