@@ -1,0 +1,30 @@
+"""A place in a cluster: the embedded server, or the one that ``KUBESTOW_TEST_KUBECONFIG`` leads to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from kubestow.apiserver import Server
+from kubestow.client.credentials import load_credentials
+from kubestow.client.pacing import WallClock
+from kubestow.client.transport import Transport
+from tests.anycluster.place import Place
+
+KUBECONFIG = os.environ.get("KUBESTOW_TEST_KUBECONFIG", "")
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    """A namespace of its own, with everything in it taken away afterwards."""
+    async with AsyncExitStack() as open_:
+        master = ""
+        if not KUBECONFIG:
+            server = await open_.enter_async_context(Server(nodes=0))
+            master = server.url
+        credentials = await load_credentials(KUBECONFIG, master=master)
+        transport = await open_.enter_async_context(Transport(credentials, clock=WallClock()))
+        yield await open_.enter_async_context(Place(transport, credentials, KUBECONFIG, master))
