@@ -1,14 +1,15 @@
 """The API on sockets: aiohttp requests into our own, answers and streams out again.
 
 One handler takes every request; there are no routes. Bodies are limited while they are read, large answers are
-gzipped for clients that ask for it, and a watch whose client stopped reading is cut off after a while.
+gzipped for clients that ask for it, and a watch whose client stopped reading is cut off after a while. Where a cluster
+is kept on disk, nothing is sent before all that it may tell of is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from aiohttp import ClientConnectionResetError, web
 
@@ -29,11 +30,15 @@ STALLED = 60.0
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
 
-class Handler:
-    """The request handler of ``aiohttp.web.Server``."""
+#: Returns when everything written so far is kept; raises a Failure when it will not be.
+Settled = Callable[[], Awaitable[None]]
 
-    def __init__(self, api: API, authenticator: Authenticator) -> None:
-        self._api, self._authenticator = api, authenticator
+
+class Handler:
+    """The request handler of ``aiohttp.web.Server``. ``settled`` is None for a cluster in memory alone."""
+
+    def __init__(self, api: API, authenticator: Authenticator, settled: Settled | None = None) -> None:
+        self._api, self._authenticator, self._settled = api, authenticator, settled
 
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -43,8 +48,13 @@ class Handler:
             answer.headers["Connection"] = "close"
             return _response(answer)
         result = await self._api.handle(request)
+        if self._settled is not None:
+            try:
+                await self._settled()
+            except statuses.Failure as failure:
+                result = Answer.failure(failure)
         if isinstance(result, Stream):
-            return await _stream(incoming, result)
+            return await _stream(incoming, result, self._settled)
         if isinstance(result.body, bytes):
             if len(result.body) > GZIP_FROM and _takes_gzip(incoming):
                 return await _send_parts(incoming, result, iter((result.body,)))
@@ -125,7 +135,7 @@ async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator
     return response
 
 
-async def _stream(incoming: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+async def _stream(incoming: web.BaseRequest, stream: Stream, settled: Settled | None) -> web.StreamResponse:
     headers = _NO_CACHE | {"Content-Type": stream.content_type}
     response = web.StreamResponse(headers=headers)
     response.enable_chunked_encoding()
@@ -133,12 +143,14 @@ async def _stream(incoming: web.BaseRequest, stream: Stream) -> web.StreamRespon
         await response.prepare(incoming)
         async for part in stream.events:
             if part:
+                if settled is not None:
+                    await settled()
                 async with asyncio.timeout(STALLED):
                     await response.write(part)
         await response.write_eof()
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client closed its watch, which is how watches end.
-    except TimeoutError:
+    except (TimeoutError, statuses.Failure):
         if incoming.transport is not None:
             incoming.transport.abort()
     return response

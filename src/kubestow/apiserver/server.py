@@ -13,6 +13,7 @@ import contextlib
 import errno
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Self
 
@@ -22,6 +23,8 @@ from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.controllers import Controllers
+from kubestow.apiserver.database import Database
+from kubestow.apiserver.durability import Durability
 from kubestow.apiserver.http import Handler
 from kubestow.apiserver.kubelets import Kubelets
 from kubestow.apiserver.messages import User
@@ -46,6 +49,9 @@ class Server:
 
     ``controllers`` turns deployments, replica sets and jobs into pods, collects garbage and empties namespaces.
 
+    ``data_dir`` is where the cluster is kept, and where it goes on when there is one; without, it is in memory alone.
+    A file there that cannot be used raises InputError. Nodes that are there already are not made again.
+
     ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
     timestamps and uids repeatable.
     """
@@ -58,6 +64,7 @@ class Server:
         nodes: int = 0,
         simulate: bool = True,
         controllers: bool = False,
+        data_dir: Path | None = None,
         tokens: dict[str, User] | None = None,
         clock: Callable[[], datetime] = _wall_clock,
         random: Random | None = None,
@@ -65,20 +72,30 @@ class Server:
         self.host, self.port = host, port
         # Only the seed needs the system's randomness; after it, uids cost no system call.
         seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
-        self.store = Store()
+        database = None if data_dir is None else Database(data_dir)
+        #: Whether there was a cluster already.
+        self.is_resumed = database is not None and database.version > 0
+        self.store = Store() if database is None else database.load()
+        self._durability = None if database is None else Durability(self.store, database)
         self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
         self.api = API(self.registry)
-        self._handler = Handler(self.api, Authenticator(tokens))
-        self._simulate, self._node_count = simulate, nodes
+        settled = None if self._durability is None else self._durability.settled
+        self._handler = Handler(self.api, Authenticator(tokens), settled)
+        self._simulate = simulate
         self._runner: web.ServerRunner | None = None
         self._control = controllers
         self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
+        self.add_nodes(nodes)
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
+
+    def add_nodes(self, count: int) -> None:
+        """Make those of ``count`` simulated nodes that are missing."""
+        cluster.add_nodes(self.registry, count)
 
     async def start(self) -> None:
         """Listen. Raises AddressInUse, or OSError for an address that cannot be had."""
@@ -96,6 +113,7 @@ class Server:
             await web.TCPSite(runner, self.host, self.port, backlog=1024).start()
         except OSError as error:
             await runner.cleanup()
+            await self.stop()
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(
                     f"{self.host}:{self.port} is in use by another process; choose another --port"
@@ -103,14 +121,22 @@ class Server:
             raise
         self._runner = runner
         self.port = runner.addresses[0][1]
-        cluster.add_nodes(self.registry, self._node_count)
+        if self._durability is not None:
+            self._durability.start()
         if self._simulate:
             self._tasks.append(asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes"))
         if self._control:
             self._tasks.append(asyncio.create_task(Controllers(self.registry).run(), name="controllers"))
 
+    async def failed(self) -> None:
+        """Wait until the cluster can no longer be kept, then raise StorageFailed. In memory that never happens."""
+        if self._durability is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._durability.failed()
+
     async def stop(self) -> None:
-        """Close every connection, watches too, and stop controllers and simulated nodes."""
+        """Close every connection, watches too, stop controllers and simulated nodes, and let go of the data."""
         while self._tasks:
             task = self._tasks.pop()
             task.cancel()
@@ -119,6 +145,9 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._durability is not None:
+            durability, self._durability = self._durability, None
+            await durability.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -28,25 +28,42 @@ __all__ = ["apiserver"]
     "--kubeconfig-out", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig for this server here."
 )
 @click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the cluster in this directory, and go on from what is there.",
+)
+@click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Ask for a bearer token of this file (token,user,uid[,groups] a line).",
 )
 def apiserver(
-    port: int, bind_address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
+    port: int,
+    bind_address: str,
+    nodes: int,
+    simulate: bool,
+    kubeconfig_out: Path | None,
+    data_dir: Path | None,
+    token_file: Path | None,
 ) -> None:
     """Serve the embedded Kubernetes API, with simulated nodes."""
-    asyncio.run(_serve(port, bind_address, nodes, simulate, kubeconfig_out, token_file))
+    asyncio.run(_serve(port, bind_address, nodes, simulate, kubeconfig_out, data_dir, token_file))
 
 
 async def _serve(
-    port: int, address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
+    port: int,
+    address: str,
+    nodes: int,
+    simulate: bool,
+    kubeconfig_out: Path | None,
+    data_dir: Path | None,
+    token_file: Path | None,
 ) -> None:
     from kubestow.apiserver import Server
     from kubestow.apiserver.authentication import read_tokens
 
     tokens = read_tokens(token_file) if token_file is not None else None
-    server = Server(host=address, port=port, nodes=nodes, simulate=simulate, tokens=tokens)
+    server = Server(host=address, port=port, nodes=nodes, simulate=simulate, data_dir=data_dir, tokens=tokens)
     async with listening(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
         if not is_loopback(address):

@@ -26,13 +26,19 @@ _CONTEXT = "kubestow"
 
 @asynccontextmanager
 async def listening(server: Server) -> AsyncIterator[None]:
-    """Start a server, and stop it in the end. Raises KubestowError for an address that cannot be had."""
+    """Start a server, and stop it in the end. Raises KubestowError for an address that cannot be had.
+
+    When the server fails meanwhile, what is done in the context is cancelled, and why is raised.
+    """
     try:
         await server.start()
     except OSError as error:
         raise KubestowError(f"cannot listen on {server.host}:{server.port}: {error.strerror or error}") from None
     try:
-        yield
+        async with asyncio.TaskGroup() as meanwhile:
+            failure = meanwhile.create_task(server.failed())
+            yield
+            failure.cancel()
     finally:
         await server.stop()
 

@@ -32,13 +32,20 @@ _NODES = 5
 
 @click.command()
 @click.option(
-    "--nodes", type=click.IntRange(0, 100_000), help=f"Simulated nodes. Default: {_NODES}, none with --cluster."
+    "--nodes",
+    type=click.IntRange(0, 100_000),
+    help=f"Simulated nodes; those that are missing are made. Default: {_NODES} in a new cluster without --cluster.",
 )
 @click.option(
     "--cluster",
     "cluster_file",
     type=click.Path(path_type=Path),
     help="Objects to begin with, in YAML or JSON: nodes, or what kubectl get -o json prints of a cluster.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the cluster in this directory, and go on from what is there.",
 )
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
 @click.option(
@@ -60,6 +67,7 @@ _NODES = 5
 def up(
     nodes: int | None,
     cluster_file: Path | None,
+    data_dir: Path | None,
     config_file: Path | None,
     plugins: tuple[str, ...],
     feature_gates: str,
@@ -72,10 +80,8 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
-    if nodes is None:
-        nodes = 0 if cluster_file is not None else _NODES
-    asyncio.run(_run(live, nodes, cluster_file, port, kubeconfig))
-    click.echo("stopped; nothing of this cluster is kept")
+    asyncio.run(_run(live, nodes, cluster_file, data_dir, port, kubeconfig))
+    click.echo(f"stopped; {'nothing of this cluster is kept' if data_dir is None else f'{data_dir} has the cluster'}")
 
 
 def _at_home(live: Live) -> Live:
@@ -84,12 +90,19 @@ def _at_home(live: Live) -> Live:
     return replace(live, configuration=structs.replace(live.configuration, client_connection=connection))
 
 
-async def _run(live: Live, nodes: int, cluster_file: Path | None, port: int, kubeconfig: Path) -> None:
+async def _run(
+    live: Live, nodes: int | None, cluster_file: Path | None, data_dir: Path | None, port: int, kubeconfig: Path
+) -> None:
     from kubestow.apiserver import Server
 
-    server = Server(port=port, nodes=nodes, controllers=True)
-    if cluster_file is not None:
+    server = Server(port=port, controllers=True, data_dir=data_dir)
+    if cluster_file is not None and server.is_resumed:
+        click.echo(f"{cluster_file}: not read again; {data_dir} has a cluster already", err=True)
+    elif cluster_file is not None:
         _load(server, cluster_file)
+    elif nodes is None and not server.is_resumed:
+        nodes = _NODES
+    server.add_nodes(nodes or 0)
     async with listening(server):
         write_kubeconfig(kubeconfig, server.url)
         await live.run(
