@@ -13,7 +13,6 @@ import contextlib
 import errno
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random, SystemRandom
 from typing import Self
 
@@ -49,8 +48,8 @@ class Server:
 
     ``controllers`` turns deployments, replica sets and jobs into pods, collects garbage and empties namespaces.
 
-    ``data_dir`` is where the cluster is kept, and where it goes on when there is one; without, it is in memory alone.
-    A file there that cannot be used raises InputError. Nodes that are there already are not made again.
+    The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
+    closes it in the end. What is in the cluster already, nodes too, is not made again.
 
     ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
     timestamps and uids repeatable.
@@ -64,7 +63,7 @@ class Server:
         nodes: int = 0,
         simulate: bool = True,
         controllers: bool = False,
-        data_dir: Path | None = None,
+        database: Database | None = None,
         tokens: dict[str, User] | None = None,
         clock: Callable[[], datetime] = _wall_clock,
         random: Random | None = None,
@@ -72,7 +71,6 @@ class Server:
         self.host, self.port = host, port
         # Only the seed needs the system's randomness; after it, uids cost no system call.
         seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
-        database = None if data_dir is None else Database(data_dir)
         #: Whether there was a cluster already.
         self.is_resumed = database is not None and database.version > 0
         self.store = Store() if database is None else database.load()

@@ -59,11 +59,18 @@ async def _serve(
     data_dir: Path | None,
     token_file: Path | None,
 ) -> None:
-    from kubestow.apiserver import Server
+    from kubestow.apiserver import Database, Server
     from kubestow.apiserver.authentication import read_tokens
 
     tokens = read_tokens(token_file) if token_file is not None else None
-    server = Server(host=address, port=port, nodes=nodes, simulate=simulate, data_dir=data_dir, tokens=tokens)
+    server = Server(
+        host=address,
+        port=port,
+        nodes=nodes,
+        simulate=simulate,
+        database=None if data_dir is None else Database(data_dir),
+        tokens=tokens,
+    )
     async with listening(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
         if not is_loopback(address):

@@ -93,9 +93,9 @@ def _at_home(live: Live) -> Live:
 async def _run(
     live: Live, nodes: int | None, cluster_file: Path | None, data_dir: Path | None, port: int, kubeconfig: Path
 ) -> None:
-    from kubestow.apiserver import Server
+    from kubestow.apiserver import Database, Server
 
-    server = Server(port=port, controllers=True, data_dir=data_dir)
+    server = Server(port=port, controllers=True, database=None if data_dir is None else Database(data_dir))
     if cluster_file is not None and server.is_resumed:
         click.echo(f"{cluster_file}: not read again; {data_dir} has a cluster already", err=True)
     elif cluster_file is not None:
