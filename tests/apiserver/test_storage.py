@@ -56,6 +56,13 @@ class StoreMachine(RuleBasedStateMachine):
             assert missed, "only a watcher that has lost something may be told so"
             assert missed[0].version <= self.pods.floor
 
+    @rule(watcher=watchers)
+    def resume(self, watcher: Watcher) -> None:
+        try:
+            watcher.cursor = self.pods.cursor(watcher.cursor.version)
+        except Expired:
+            assert watcher.cursor.version < self.pods.floor
+
     @rule(back=st.integers(0, 12), prefix=st.sampled_from(["", "a/", "b/"]))
     def list_earlier(self, back: int, prefix: str) -> None:
         version = max(self.store.version - back, 0)

@@ -147,13 +147,12 @@ class _Watcher:
             if len(batch) < BATCH:
                 if written:
                     await asyncio.sleep(COALESCE)
-                next_stop = min(
-                    moment for moment in (end, before_end, last_bookmark + BOOKMARK_INTERVAL) if moment is not None
-                )
+                stops = [end, before_end, last_bookmark + BOOKMARK_INTERVAL] if bookmarks else [end]
+                next_stop = min((moment for moment in stops if moment is not None), default=None)
                 await self._next_change(cursor, next_stop)
 
-    async def _next_change(self, cursor: Cursor, deadline: float) -> None:
-        """Return when the resource has changed since the cursor was read, or at the deadline."""
+    async def _next_change(self, cursor: Cursor, deadline: float | None) -> None:
+        """Return when the resource has changed since the cursor was read, or at the deadline if there is one."""
         if cursor.has_more:
             return
         loop = asyncio.get_running_loop()
@@ -164,11 +163,12 @@ class _Watcher:
                 changed.set_result(None)
 
         self._collection.wake(wake)
-        timer = loop.call_at(deadline, wake)
+        timer = None if deadline is None else loop.call_at(deadline, wake)
         try:
             await changed
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             changed.cancel()
 
     def _state(self) -> Iterator[bytes]:
