@@ -63,7 +63,8 @@ class Handler:
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         headers, url = incoming.headers, incoming.rel_url
-        user = self._authenticator.user(headers.get("Authorization", ""), url.raw_path)
+        peer = None if incoming.transport is None else incoming.transport.get_extra_info("ssl_object")
+        user = self._authenticator.user(headers, url.raw_path, peer)
         body = await _body(incoming) if incoming.body_exists else b""
         return Request(
             method=incoming.method,

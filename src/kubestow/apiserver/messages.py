@@ -5,7 +5,7 @@ Nothing in the verbs touches a socket, so the same code answers aiohttp and call
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -23,6 +23,8 @@ _TRUE = frozenset({"1", "true", "True", "TRUE", "t", "T"})
 class User:
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
 
 
 ADMIN = User("system:admin", ("system:masters", "system:authenticated"))

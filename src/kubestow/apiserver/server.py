@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import Random, SystemRandom
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
@@ -32,7 +32,14 @@ from kubestow.apiserver.resources import Catalog
 from kubestow.apiserver.storage import Store
 from kubestow.errors import KubestowError
 
+if TYPE_CHECKING:
+    from kubestow.apiserver.tls import TLS
+
 __all__ = ["AddressInUse", "Server"]
+
+
+#: Addresses to listen on that nobody can be reached at, and what reaches them on this machine.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class AddressInUse(KubestowError):
@@ -51,8 +58,8 @@ class Server:
     The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
     closes it in the end. What is in the cluster already, nodes too, is not made again.
 
-    ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
-    timestamps and uids repeatable.
+    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that asks for client certificates,
+    turn authentication on. ``clock`` and ``random`` make a server's timestamps and uids repeatable.
     """
 
     def __init__(
@@ -64,7 +71,8 @@ class Server:
         simulate: bool = True,
         controllers: bool = False,
         database: Database | None = None,
-        tokens: dict[str, User] | None = None,
+        tls: TLS | None = None,
+        tokens: Mapping[str, User] | None = None,
         clock: Callable[[], datetime] = _wall_clock,
         random: Random | None = None,
     ) -> None:
@@ -76,9 +84,11 @@ class Server:
         self.store = Store() if database is None else database.load()
         self._durability = None if database is None else Durability(self.store, database)
         self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
-        self.api = API(self.registry)
+        authenticator = Authenticator(tokens, certificates=tls is not None and tls.asks_certificates)
+        self.api = API(self.registry, authenticator)
         settled = None if self._durability is None else self._durability.settled
-        self._handler = Handler(self.api, Authenticator(tokens), settled)
+        self._handler = Handler(self.api, authenticator, settled)
+        self._tls = tls
         self._simulate = simulate
         self._runner: web.ServerRunner | None = None
         self._control = controllers
@@ -88,8 +98,9 @@ class Server:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        host = _EVERYWHERE.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     def add_nodes(self, count: int) -> None:
         """Make those of ``count`` simulated nodes that are missing."""
@@ -108,7 +119,8 @@ class Server:
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self.host, self.port, backlog=1024).start()
+            context = None if self._tls is None else self._tls.context
+            await web.TCPSite(runner, self.host, self.port, backlog=1024, ssl_context=context).start()
         except OSError as error:
             await runner.cleanup()
             await self.stop()
