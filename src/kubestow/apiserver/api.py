@@ -106,6 +106,10 @@ class API:
 
     def _outside(self, request: Request) -> Result:
         """Paths that name no resource: discovery, OpenAPI, version, health."""
+        if not request.path.startswith("/"):
+            return Answer.text("404 page not found\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
         path = request.path.rstrip("/") or "/"
         if path.startswith("/openapi/v3"):
             return self._openapi.answer(request, path)

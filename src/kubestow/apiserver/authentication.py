@@ -89,9 +89,11 @@ def _named(certificate: Mapping[str, object], encoded: bytes) -> User:
 def _impersonated(headers: MultiMapping[str]) -> User:
     """The user that the request is made as. Raises a 400 Failure for headers that name none."""
     name = headers.get("Impersonate-User", "")
+    groups = tuple(headers.getall("Impersonate-Group", ()))
     if not name:
         raise statuses.bad_request("groups, a uid or extra values are to be impersonated, and no user")
-    groups = tuple(headers.getall("Impersonate-Group", ()))
+    if not all(value.isprintable() for header, value in headers.items() if header.lower().startswith("impersonate-")):
+        raise statuses.bad_request("the user to be impersonated is not readable text")
     if not groups and name.startswith(_SERVICE_ACCOUNT):
         namespace = name.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

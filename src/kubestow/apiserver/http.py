@@ -8,23 +8,25 @@ is kept on disk, nothing is sent before all that it may tell of is there.
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from aiohttp import ClientConnectionResetError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.messages import Answer, Request, Stream
 
-__all__ = ["MAX_BODY", "Handler"]
+__all__ = ["MAX_BODY", "Handler", "connection_log"]
 
 #: Largest request body, in bytes: etcd's limit, as a real server has it.
 MAX_BODY = 3 * 1024 * 1024
 #: Answers longer than this many bytes are gzipped on request.
 GZIP_FROM = 128 * 1024
-#: Seconds a watcher may leave its socket full before it is dropped.
+#: Seconds a client may leave its socket full, or let us wait for the rest of a body, before it is dropped.
 STALLED = 60.0
 
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
@@ -32,6 +34,16 @@ _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
 #: Returns when everything written so far is kept; raises a Failure when it will not be.
 Settled = Callable[[], Awaitable[None]]
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether something is wrong with us, and not with what was sent: aiohttp logs both alike, with a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+#: Where aiohttp tells of what goes wrong on a connection.
+connection_log = logging.getLogger(__name__)
+connection_log.addFilter(_is_worth_a_line)
 
 
 class Handler:
@@ -72,7 +84,7 @@ class Handler:
             query=dict(url.query) if url.raw_query_string else {},
             accept=",".join(headers.getall("Accept", ())),
             content_type=headers.get("Content-Type", ""),
-            user_agent=headers.get("User-Agent", ""),
+            user_agent=_readable(headers.get("User-Agent", "")),
             if_none_match=headers.get("If-None-Match", ""),
             body=body,
             user=user,
@@ -81,17 +93,32 @@ class Handler:
 
 
 async def _body(incoming: web.BaseRequest) -> bytes:
-    """Raises a 413 Failure before more than the limit is held."""
+    """Raises a 413 Failure before more than the limit is held, a 504 one for a client that does not get on."""
     if (incoming.content_length or 0) > MAX_BODY:
         raise statuses.too_large(MAX_BODY)
+    if incoming.content.is_eof():
+        # It came along with the headers, as small ones do.
+        whole = incoming.content.read_nowait()
+        if len(whole) > MAX_BODY:
+            raise statuses.too_large(MAX_BODY)
+        return whole
     parts: list[bytes] = []
     size = 0
-    async for part in incoming.content.iter_any():
-        size += len(part)
-        if size > MAX_BODY:
-            raise statuses.too_large(MAX_BODY)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(STALLED):
+            async for part in incoming.content.iter_any():
+                size += len(part)
+                if size > MAX_BODY:
+                    raise statuses.too_large(MAX_BODY)
+                parts.append(part)
+    except TimeoutError:
+        raise statuses.timed_out() from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _readable(header: str) -> str:
+    """A header that is going to be stored or shown; bytes that are no UTF-8 are replaced."""
+    return header if header.isascii() else header.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _headers(answer: Answer) -> dict[str, str]:
@@ -125,7 +152,9 @@ async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator
         part: bytes | None = first
         while part is not None:
             # Compression runs beside the event loop: zlib lets go of the interpreter.
-            await response.write(await asyncio.to_thread(gzip.compress, part) if gzip is not None else part)
+            written = await asyncio.to_thread(gzip.compress, part) if gzip is not None else part
+            async with asyncio.timeout(STALLED):
+                await response.write(written)
             part, second = second, next(parts, None)
             await asyncio.sleep(0)
         if gzip is not None:
@@ -133,6 +162,8 @@ async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator
         await response.write_eof()
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client went away; there is nobody left to tell.
+    except TimeoutError:
+        _drop(incoming)
     return response
 
 
@@ -152,6 +183,10 @@ async def _stream(incoming: web.BaseRequest, stream: Stream, settled: Settled | 
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client closed its watch, which is how watches end.
     except (TimeoutError, statuses.Failure):
-        if incoming.transport is not None:
-            incoming.transport.abort()
+        _drop(incoming)
     return response
+
+
+def _drop(incoming: web.BaseRequest) -> None:
+    if incoming.transport is not None:
+        incoming.transport.abort()

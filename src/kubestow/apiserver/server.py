@@ -24,7 +24,7 @@ from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.controllers import Controllers
 from kubestow.apiserver.database import Database
 from kubestow.apiserver.durability import Durability
-from kubestow.apiserver.http import Handler
+from kubestow.apiserver.http import Handler, connection_log
 from kubestow.apiserver.kubelets import Kubelets
 from kubestow.apiserver.messages import User
 from kubestow.apiserver.registry import Registry
@@ -112,6 +112,9 @@ class Server:
             self._handler,
             handler_cancellation=True,
             access_log=None,
+            logger=connection_log,
+            # As sent: what is compressed may be a thousand times as long.
+            auto_decompress=False,
             max_line_size=65536,
             max_field_size=65536,
             keepalive_timeout=300.0,

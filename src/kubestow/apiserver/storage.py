@@ -23,6 +23,8 @@ Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 #: Events kept per resource. Past twice this the older half is dropped in one cut.
 HISTORY = 16_384
+#: Bytes of objects in the events kept per resource; past them, too, the older half is dropped.
+HISTORY_BYTES = 256 * 1024 * 1024
 
 
 class Expired(Exception):
@@ -70,13 +72,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class Collection:
     """The objects of one resource and their history."""
 
-    def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
+    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
         self._objects: dict[str, Stored] = {}
         self._keys: list[str] = []
         self._unsorted = self._removed = False
         self._events: list[Event] = []
         self._dropped = 0
-        self._capacity = history
+        self._capacity, self._bytes_capacity = history, history_bytes
+        self._bytes = 0
         self._wakers: dict[Callable[[], None], None] = {}
         #: The newest version that the history has forgotten; it is complete for every later one.
         self.floor = version
@@ -151,8 +154,9 @@ class Collection:
                 self._unsorted = True
             self._objects[key] = event.object
         self._events.append(event)
+        self._bytes += len(event.object.data)
         self.version = event.version
-        if len(self._events) >= 2 * self._capacity:
+        if len(self._events) >= 2 * self._capacity or self._bytes > self._bytes_capacity:
             self._forget()
         if self._wakers:
             wakers, self._wakers = self._wakers, {}
@@ -160,10 +164,19 @@ class Collection:
                 waker()
 
     def _forget(self) -> None:
-        gone = len(self._events) - self._capacity
+        """Drop the older half, by number or by bytes."""
+        kept = held = 0
+        for event in reversed(self._events):
+            if kept and (kept >= self._capacity or held + len(event.object.data) > self._bytes_capacity // 2):
+                break
+            kept, held = kept + 1, held + len(event.object.data)
+        gone = len(self._events) - kept
+        if not gone:
+            return
         self.floor = self._events[gone - 1].version
         del self._events[:gone]
         self._dropped += gone
+        self._bytes = held
 
 
 class Cursor:
@@ -200,8 +213,8 @@ class Store:
     A store that goes on where another ended begins at that one's ``version``: what was before has no history here.
     """
 
-    def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
-        self._history = history
+    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
+        self._history, self._history_bytes = history, history_bytes
         self._began = version
         self._collections: dict[str, Collection] = {}
         self._wakers: dict[Callable[[], None], None] = {}
@@ -218,7 +231,9 @@ class Store:
     def collection(self, resource: str) -> Collection:
         found = self._collections.get(resource)
         if found is None:
-            found = self._collections[resource] = Collection(history=self._history, version=self._began)
+            found = self._collections[resource] = Collection(
+                history=self._history, history_bytes=self._history_bytes, version=self._began
+            )
         return found
 
     def counts(self) -> dict[str, int]:

@@ -72,8 +72,9 @@ class Call:
         except Mismatch as mismatch:
             raise self.unreadable(str(mismatch)) from None
         headers: dict[str, str] = {}
+        how = self.request.field_validation
         if strangers:
-            headers = self._unknown_fields(kind.struct.strangers(decoded))
+            headers = self._unknown_fields(kind.struct.strangers(decoded), how)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
@@ -98,9 +99,8 @@ class Call:
         )
         return statuses.bad_request(message)
 
-    def _unknown_fields(self, paths: list[str]) -> dict[str, str]:
+    def _unknown_fields(self, paths: list[str], how: str) -> dict[str, str]:
         problems = [f'unknown field "{path}"' for path in paths]
-        how = self.request.query.get("fieldValidation", "Warn")
         if how == "Strict":
             raise self.unreadable(f"strict decoding error: {', '.join(problems)}")
         if how == "Ignore":
