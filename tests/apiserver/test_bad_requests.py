@@ -94,6 +94,14 @@ async def test_an_unknown_field_is_named_in_a_warning_or_refused(client: Client)
     assert "Warning" not in ignored.headers
 
 
+async def test_a_field_given_twice_is_refused_by_who_is_strict(client: Client) -> None:
+    twice = b'{"metadata":{"name":"a","name":"b"},"spec":{"containers":[{"name":"c","image":"x","image":"y"}]}}'
+    assert (await client.post(PODS, twice)).json["metadata"]["name"] == "b"
+    refused = await client.post(f"{PODS}?fieldValidation=Strict", twice)
+    problem = 'duplicate field "metadata.name", duplicate field "spec.containers[0].image"'
+    assert refused.status == 400 and refused.message.endswith(f"strict decoding error: {problem}")
+
+
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b"- " * 100_000, b"{a: " * 5000, b"? " * 5000, b"1: x", b"!!set {a}", b"@"]
 )

@@ -58,6 +58,12 @@ class Call:
     def body(self) -> tuple[Object, dict[str, str]]:
         """The object in the body, read through the schema, and warning headers. Raises a 400 or 415 Failure."""
         decoded = negotiation.decode(self.request.body, self.request.content_type, expected=self.kind.name)
+        # Looking for fields given twice takes reading the body twice, so it is for those who ask for it.
+        if self.request.field_validation == "Strict":
+            repeated = negotiation.repeated_fields(self.request.body, self.request.content_type)
+            if repeated:
+                problems = ", ".join(f'duplicate field "{path}"' for path in repeated)
+                raise self.unreadable(f"strict decoding error: {problems}")
         return self.read(decoded)
 
     def read(self, decoded: Object) -> tuple[Object, dict[str, str]]:
