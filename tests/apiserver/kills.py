@@ -32,7 +32,7 @@ __all__ = ["Ledger", "Tally", "kill_over_and_over"]
 PATH = "/api/v1/namespaces/default/configmaps"
 WRITERS = 16
 #: Seconds of load before a kill, at most.
-LONGEST = 0.15
+LONGEST = 0.3
 
 Object = dict[str, Any]
 
