@@ -1,6 +1,6 @@
 """How fast the embedded API server is: creates, binds, lists, watches, start-up, memory.
 
-    python benchmarks/apiserver.py [--pods 50000] [--watchers 100]
+    python benchmarks/apiserver.py [--pods 50000] [--watchers 100] [--data-dir NEW]
 
 The server runs in its own process, the clients in this one, over loopback. Rates are wall-clock; ``cpu`` is what the
 server's process spent per operation, which is the figure to compare between machines that do other things too.
@@ -168,7 +168,8 @@ async def watches(
 
 async def run(arguments: argparse.Namespace) -> None:
     connector = aiohttp.TCPConnector(limit=0)
-    with serving("--no-simulate") as server:
+    kept = ("--data-dir", arguments.data_dir) if arguments.data_dir else ()
+    with serving("--no-simulate", *kept) as server:
         print(f"{'start to ready':<28} {server.started_in:>9.2f} s")
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
             await creates_and_binds(session, server, arguments.pods)
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument("--events", type=int, default=3000)
     parser.add_argument("--events-per-second", type=int, default=1000)
+    parser.add_argument("--data-dir", help="keep the cluster in this (new) directory")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import pytest
+
+from kubestow.apiserver import Server
 
 from .client import PODS, Client, pod
 
@@ -35,6 +40,20 @@ from .client import PODS, Client, pod
         ("DELETE", f"{PODS}/p", b"{", 400),
         ("POST", f"{PODS}?dryRun=Some", pod(), 422),
         ("BREW", PODS, None, 405),
+        ("OPTIONS", "*", None, 404),
+        ("TRACE", "/", None, 405),
+        ("POST", "/api", b"{}", 405),
+        ("GET", f"{PODS}?limit=1_0", None, 400),
+        ("GET", f"{PODS}?limit={'9' * 5000}", None, 400),
+        ("GET", f"{PODS}?resourceVersion={2**64}", None, 400),
+        ("GET", f"{PODS}?resourceVersion={'9' * 5000}", None, 400),
+        ("GET", f"{PODS}?watch=1&timeoutSeconds={2**63}", None, 400),
+        ("GET", f"{PODS}?watch=1&sendInitialEvents=true", None, 422),
+        ("GET", f"{PODS}?watch=1&resourceVersionMatch=Exact", None, 422),
+        ("DELETE", f"{PODS}/p?gracePeriodSeconds=soon", None, 400),
+        ("POST", f"{PODS}?fieldValidation=Maybe", pod(), 422),
+        ("POST", f"{PODS}?fieldManager=a%0Ab", pod(), 422),
+        ("POST", f"{PODS}?fieldManager={'x' * 129}", pod(), 422),
     ],
 )
 async def test_nonsense_is_refused_with_a_status(
@@ -75,6 +94,14 @@ async def test_an_unknown_field_is_named_in_a_warning_or_refused(client: Client)
     assert "Warning" not in ignored.headers
 
 
+async def test_a_field_given_twice_is_refused_by_who_is_strict(client: Client) -> None:
+    twice = b'{"metadata":{"name":"a","name":"b"},"spec":{"containers":[{"name":"c","image":"x","image":"y"}]}}'
+    assert (await client.post(PODS, twice)).json["metadata"]["name"] == "b"
+    refused = await client.post(f"{PODS}?fieldValidation=Strict", twice)
+    problem = 'duplicate field "metadata.name", duplicate field "spec.containers[0].image"'
+    assert refused.status == 400 and refused.message.endswith(f"strict decoding error: {problem}")
+
+
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b"- " * 100_000, b"{a: " * 5000, b"? " * 5000, b"1: x", b"!!set {a}", b"@"]
 )
@@ -82,3 +109,61 @@ async def test_hostile_yaml_is_refused(client: Client, body: bytes) -> None:
     refused = await client("POST", PODS, body, content_type="application/yaml")
     assert refused.status in (400, 422)
     assert refused.json["kind"] == "Status"
+
+
+async def test_anything_but_no_is_a_yes_to_a_question_of_the_query(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    for said in ("", "=", "=maybe", "=TRUE"):
+        assert (await anext(client.watch(f"{PODS}?watch{said}&timeoutSeconds=1")))["type"] == "ADDED"
+    for said in ("=0", "=False"):
+        assert (await client.get(f"{PODS}?watch{said}")).json["kind"] == "PodList"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET /healthz HTTP/3.0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: a\r\n" % n for n in range(5000)) + b"\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_refused_in_silence(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with Server(simulate=False) as server:
+        assert (await exchanged(server, sent)).split()[1] == b"400"
+        assert b" 200 OK" in await exchanged(server, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"User-Agent: \xff\xfe/1", 201),
+        (b"Authorization: Bearer \xff", 201),
+        (b"Impersonate-User: \xff", 400),
+        (b"Content-Type: \xff", 415),
+        (b"Accept: \xff", 406),
+        (b"Content-Encoding: gzip", 201),
+    ],
+)
+async def test_a_header_that_is_no_text_does_no_harm(header: bytes, status: int) -> None:
+    body = msgspec.json.encode(pod())
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n" % (PODS.encode(), len(body))
+    async with Server(simulate=False) as server:
+        answer = await exchanged(server, head + header + b"\r\n\r\n" + body)
+    assert int(answer.split()[1]) == status
+
+
+async def exchanged(server: Server, sent: bytes) -> bytes:
+    """All that comes back on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return answer

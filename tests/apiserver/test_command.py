@@ -62,3 +62,21 @@ async def test_a_bad_token_file_is_named_with_its_line(tmp_path: Path) -> None:
     status, err = await refused("--port", "0", "--token-file", str(tokens))
     assert status == 2
     assert err == f"kubestow: {tokens}: line 2: expected token,user,uid[,groups]\n"
+
+
+async def test_a_server_that_others_may_reach_says_so() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "--port",
+        "0",
+        "--bind-address",
+        "0.0.0.0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        warning = await process.stderr.readline()
+    process.terminate()
+    await process.communicate()
+    assert warning == b"listening beyond this machine: anyone who reaches it may do anything\n"

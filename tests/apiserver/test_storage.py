@@ -56,6 +56,13 @@ class StoreMachine(RuleBasedStateMachine):
             assert missed, "only a watcher that has lost something may be told so"
             assert missed[0].version <= self.pods.floor
 
+    @rule(watcher=watchers)
+    def resume(self, watcher: Watcher) -> None:
+        try:
+            watcher.cursor = self.pods.cursor(watcher.cursor.version)
+        except Expired:
+            assert watcher.cursor.version < self.pods.floor
+
     @rule(back=st.integers(0, 12), prefix=st.sampled_from(["", "a/", "b/"]))
     def list_earlier(self, back: int, prefix: str) -> None:
         version = max(self.store.version - back, 0)
@@ -110,3 +117,14 @@ def test_a_waker_is_called_once_at_the_next_change() -> None:
 def test_a_stored_key_is_namespace_and_name() -> None:
     assert (Stored("ns/pod", 1, b"", {}).namespace, Stored("ns/pod", 1, b"", {}).name) == ("ns", "pod")
     assert (Stored("node", 1, b"", {}).namespace, Stored("node", 1, b"", {}).name) == ("", "node")
+
+
+def test_large_objects_shorten_the_history_but_never_lose_the_newest_event() -> None:
+    store = Store(history_bytes=1000)
+    pods = store.collection("pods")
+    for size in (300, 300, 300, 300, 5000):
+        store.put("pods", Stored("a/x", store.upcoming, b"x" * size, {}))
+    assert pods.floor == 4
+    assert [event.version for event in pods.cursor(4).take()] == [5]
+    with pytest.raises(Expired):
+        pods.cursor(3)

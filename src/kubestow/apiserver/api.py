@@ -8,8 +8,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kubestow.apiserver import discovery, health, statuses
+from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.messages import Answer, Request, Stream
 from kubestow.apiserver.openapi import OpenAPI
 from kubestow.apiserver.paths import Target, parse
@@ -51,15 +53,18 @@ _QUESTIONS: dict[str, Verb] = {
     "selfsubjectreviews.authentication.k8s.io": reviews.who_am_i,
     "selfsubjectaccessreviews.authorization.k8s.io": reviews.may_i,
     "selfsubjectrulesreviews.authorization.k8s.io": reviews.what_may_i,
-    "subjectaccessreviews.authorization.k8s.io": reviews.may_i,
+    "subjectaccessreviews.authorization.k8s.io": reviews.may_they,
+    "localsubjectaccessreviews.authorization.k8s.io": reviews.may_they,
 }
 
 
 class API:
-    """The API over one registry."""
+    """The API over one registry. ``authenticator`` is asked in token reviews."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, authenticator: Authenticator | None = None) -> None:
         self._registry = registry
+        whose_token = partial(reviews.whose_token, authenticator=authenticator or Authenticator())
+        self._questions = _QUESTIONS | {"tokenreviews.authentication.k8s.io": whose_token}
         self._lines = watching.LineCache()
         self._openapi = OpenAPI(registry.catalog)
 
@@ -86,10 +91,10 @@ class API:
         if kind.namespaced and target.name and not target.namespace:
             raise statuses.no_such_resource()
         call = Call(request, target, kind, self._registry)
-        if kind.resource in _QUESTIONS:
+        if kind.resource in self._questions:
             if request.method != "POST":
                 raise statuses.method_not_allowed()
-            return _QUESTIONS[kind.resource](call)
+            return self._questions[kind.resource](call)
         if request.method == "GET" and (target.watch or (not target.name and request.flag("watch"))):
             return watching.watch(call, self._lines)
         return _verb(kind, target, request.method)(call)
@@ -101,6 +106,10 @@ class API:
 
     def _outside(self, request: Request) -> Result:
         """Paths that name no resource: discovery, OpenAPI, version, health."""
+        if not request.path.startswith("/"):
+            return Answer.text("404 page not found\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
         path = request.path.rstrip("/") or "/"
         if path.startswith("/openapi/v3"):
             return self._openapi.answer(request, path)

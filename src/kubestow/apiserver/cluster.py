@@ -1,6 +1,11 @@
-"""What is in a cluster before anybody has asked for anything, and simulated nodes made to order."""
+"""What is in a cluster before anybody has asked for anything, and simulated nodes made to order.
+
+In a cluster that goes on from where it was, only what is missing is made.
+"""
 
 from __future__ import annotations
+
+import re
 
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Object
@@ -10,6 +15,7 @@ __all__ = ["add_nodes", "found"]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _ZONES = ("zone-a", "zone-b", "zone-c")
+_NUMBERED = re.compile(r"node-(\d+)")
 
 
 def found(registry: Registry) -> None:
@@ -29,10 +35,17 @@ def found(registry: Registry) -> None:
 
 
 def add_nodes(registry: Registry, count: int) -> None:
-    """Nodes ``node-0`` ... of 32 CPUs, 128 GiB and 110 pods each, spread over three zones."""
+    """Nodes ``node-0`` ... of 32 CPUs, 128 GiB and 110 pods each, spread over three zones.
+
+    A number that a node has already counts, with however many zeros it is written.
+    """
+    present = registry.store.collection("nodes").snapshot()
+    taken = {int(found[1]) for stored in present if (found := _NUMBERED.fullmatch(stored.name))}
     width = len(str(max(count - 1, 0)))
     capacity = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
     for number in range(count):
+        if number in taken:
+            continue
         name = f"node-{number:0{width}d}"
         labels = {
             "kubernetes.io/arch": "amd64",
@@ -46,4 +59,5 @@ def add_nodes(registry: Registry, count: int) -> None:
 
 def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "") -> None:
     kind = registry.catalog[resource]
-    registry.create(kind, namespace, kind.struct.read(new, []))
+    if registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
+        registry.create(kind, namespace, kind.struct.read(new, []))

@@ -1,39 +1,56 @@
 """The API on sockets: aiohttp requests into our own, answers and streams out again.
 
 One handler takes every request; there are no routes. Bodies are limited while they are read, large answers are
-gzipped for clients that ask for it, and a watch whose client stopped reading is cut off after a while.
+gzipped for clients that ask for it, and a watch whose client stopped reading is cut off after a while. Where a cluster
+is kept on disk, nothing is sent before all that it may tell of is there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from aiohttp import ClientConnectionResetError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.messages import Answer, Request, Stream
 
-__all__ = ["MAX_BODY", "Handler"]
+__all__ = ["MAX_BODY", "Handler", "connection_log"]
 
 #: Largest request body, in bytes: etcd's limit, as a real server has it.
 MAX_BODY = 3 * 1024 * 1024
 #: Answers longer than this many bytes are gzipped on request.
 GZIP_FROM = 128 * 1024
-#: Seconds a watcher may leave its socket full before it is dropped.
+#: Seconds a client may leave its socket full, or let us wait for the rest of a body, before it is dropped.
 STALLED = 60.0
 
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
 
-class Handler:
-    """The request handler of ``aiohttp.web.Server``."""
+#: Returns when everything written so far is kept; raises a Failure when it will not be.
+Settled = Callable[[], Awaitable[None]]
 
-    def __init__(self, api: API, authenticator: Authenticator) -> None:
-        self._api, self._authenticator = api, authenticator
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether something is wrong with us, and not with what was sent: aiohttp logs both alike, with a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+#: Where aiohttp tells of what goes wrong on a connection.
+connection_log = logging.getLogger(__name__)
+connection_log.addFilter(_is_worth_a_line)
+
+
+class Handler:
+    """The request handler of ``aiohttp.web.Server``. ``settled`` is None for a cluster in memory alone."""
+
+    def __init__(self, api: API, authenticator: Authenticator, settled: Settled | None = None) -> None:
+        self._api, self._authenticator, self._settled = api, authenticator, settled
 
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -43,8 +60,13 @@ class Handler:
             answer.headers["Connection"] = "close"
             return _response(answer)
         result = await self._api.handle(request)
+        if self._settled is not None:
+            try:
+                await self._settled()
+            except statuses.Failure as failure:
+                result = Answer.failure(failure)
         if isinstance(result, Stream):
-            return await _stream(incoming, result)
+            return await _stream(incoming, result, self._settled)
         if isinstance(result.body, bytes):
             if len(result.body) > GZIP_FROM and _takes_gzip(incoming):
                 return await _send_parts(incoming, result, iter((result.body,)))
@@ -53,7 +75,8 @@ class Handler:
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         headers, url = incoming.headers, incoming.rel_url
-        user = self._authenticator.user(headers.get("Authorization", ""), url.raw_path)
+        peer = None if incoming.transport is None else incoming.transport.get_extra_info("ssl_object")
+        user = self._authenticator.user(headers, url.raw_path, peer)
         body = await _body(incoming) if incoming.body_exists else b""
         return Request(
             method=incoming.method,
@@ -61,7 +84,7 @@ class Handler:
             query=dict(url.query) if url.raw_query_string else {},
             accept=",".join(headers.getall("Accept", ())),
             content_type=headers.get("Content-Type", ""),
-            user_agent=headers.get("User-Agent", ""),
+            user_agent=_readable(headers.get("User-Agent", "")),
             if_none_match=headers.get("If-None-Match", ""),
             body=body,
             user=user,
@@ -70,17 +93,32 @@ class Handler:
 
 
 async def _body(incoming: web.BaseRequest) -> bytes:
-    """Raises a 413 Failure before more than the limit is held."""
+    """Raises a 413 Failure before more than the limit is held, a 504 one for a client that does not get on."""
     if (incoming.content_length or 0) > MAX_BODY:
         raise statuses.too_large(MAX_BODY)
+    if incoming.content.is_eof():
+        # It came along with the headers, as small ones do.
+        whole = incoming.content.read_nowait()
+        if len(whole) > MAX_BODY:
+            raise statuses.too_large(MAX_BODY)
+        return whole
     parts: list[bytes] = []
     size = 0
-    async for part in incoming.content.iter_any():
-        size += len(part)
-        if size > MAX_BODY:
-            raise statuses.too_large(MAX_BODY)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(STALLED):
+            async for part in incoming.content.iter_any():
+                size += len(part)
+                if size > MAX_BODY:
+                    raise statuses.too_large(MAX_BODY)
+                parts.append(part)
+    except TimeoutError:
+        raise statuses.timed_out() from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _readable(header: str) -> str:
+    """A header that is going to be stored or shown; bytes that are no UTF-8 are replaced."""
+    return header if header.isascii() else header.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _headers(answer: Answer) -> dict[str, str]:
@@ -114,7 +152,9 @@ async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator
         part: bytes | None = first
         while part is not None:
             # Compression runs beside the event loop: zlib lets go of the interpreter.
-            await response.write(await asyncio.to_thread(gzip.compress, part) if gzip is not None else part)
+            written = await asyncio.to_thread(gzip.compress, part) if gzip is not None else part
+            async with asyncio.timeout(STALLED):
+                await response.write(written)
             part, second = second, next(parts, None)
             await asyncio.sleep(0)
         if gzip is not None:
@@ -122,10 +162,12 @@ async def _send_parts(incoming: web.BaseRequest, answer: Answer, parts: Iterator
         await response.write_eof()
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client went away; there is nobody left to tell.
+    except TimeoutError:
+        _drop(incoming)
     return response
 
 
-async def _stream(incoming: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+async def _stream(incoming: web.BaseRequest, stream: Stream, settled: Settled | None) -> web.StreamResponse:
     headers = _NO_CACHE | {"Content-Type": stream.content_type}
     response = web.StreamResponse(headers=headers)
     response.enable_chunked_encoding()
@@ -133,12 +175,18 @@ async def _stream(incoming: web.BaseRequest, stream: Stream) -> web.StreamRespon
         await response.prepare(incoming)
         async for part in stream.events:
             if part:
+                if settled is not None:
+                    await settled()
                 async with asyncio.timeout(STALLED):
                     await response.write(part)
         await response.write_eof()
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client closed its watch, which is how watches end.
-    except TimeoutError:
-        if incoming.transport is not None:
-            incoming.transport.abort()
+    except (TimeoutError, statuses.Failure):
+        _drop(incoming)
     return response
+
+
+def _drop(incoming: web.BaseRequest) -> None:
+    if incoming.transport is not None:
+        incoming.transport.abort()

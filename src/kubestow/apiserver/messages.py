@@ -5,7 +5,8 @@ Nothing in the verbs touches a socket, so the same code answers aiohttp and call
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,13 +17,19 @@ from kubestow.apiserver.negotiation import Representation, accepted
 __all__ = ["JSON", "Answer", "Request", "Stream", "User"]
 
 JSON = "application/json"
-_TRUE = frozenset({"1", "true", "True", "TRUE", "t", "T"})
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+_FIELD_VALIDATION = ("Ignore", "Strict", "Warn")
+#: What the options of a write are called in refusals.
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
 
 
 ADMIN = User("system:admin", ("system:masters", "system:authenticated"))
@@ -54,31 +61,48 @@ class Request:
         """Raises a 422 Failure for an unknown directive."""
         asked = self.query.get("dryRun", "")
         if asked not in ("", "All"):
-            cause = statuses.unsupported_value("dryRun", [asked], ("All",))
-            raise statuses.invalid("CreateOptions", "", [cause], group="meta.k8s.io")
+            raise self._invalid(statuses.unsupported_value("dryRun", [asked], ("All",)))
         return asked == "All"
 
     @property
     def manager(self) -> str:
-        """The field manager: named in the query, or the first word of the user agent."""
+        """The field manager: named in the query, or the first word of the user agent. Raises a 422 Failure."""
         named = self.query.get("fieldManager", "")
         if len(named) > 128:
-            cause = statuses.Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager")
-            raise statuses.invalid("CreateOptions", "", [cause], group="meta.k8s.io")
+            raise self._invalid(statuses.too_long("fieldManager", 128))
+        if not named.isprintable():
+            problem = "should only contain printable characters"
+            raise self._invalid(statuses.invalid_value("fieldManager", named, problem))
         return named or self.user_agent.partition("/")[0] or "unknown"
 
+    @property
+    def field_validation(self) -> str:
+        """What to do about unknown fields: Ignore, Strict or Warn. Raises a 422 Failure."""
+        asked = self.query.get("fieldValidation", "") or "Warn"
+        if asked not in _FIELD_VALIDATION:
+            raise self._invalid(statuses.unsupported_value("fieldValidation", asked, _FIELD_VALIDATION))
+        return asked
+
     def flag(self, name: str) -> bool:
-        return self.query.get(name, "") in _TRUE
+        """Whatever is said but ``false`` and ``0`` means yes, as it does to kube-apiserver."""
+        said = self.query.get(name)
+        return said is not None and said != "0" and said.lower() != "false"
 
     def number(self, name: str) -> int | None:
-        """An integer parameter, None when absent. Raises a 400 Failure in Go's words for anything else."""
+        """A 64-bit integer parameter, None when absent. Raises a 400 Failure in Go's words for anything else."""
         text = self.query.get(name, "")
         if not text:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if not _INTEGER.fullmatch(text):
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        # Longer than any such number: not worth the quadratic time that reading it takes.
+        if len(text) > 100 or (number := int(text)) not in _INT64:
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return number
+
+    def _invalid(self, cause: statuses.Cause) -> statuses.Failure:
+        options = _OPTIONS.get(self.method, "CreateOptions")
+        return statuses.invalid(options, "", [cause], group="meta.k8s.io")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +12,7 @@ import yaml
 
 from kubestow.apiserver import protobuf, statuses
 
-__all__ = ["Form", "Representation", "YAMLLoader", "accepted", "decode"]
+__all__ = ["Form", "Representation", "YAMLLoader", "accepted", "decode", "repeated_fields"]
 
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _EVERY_OFFER = f"{_OFFERED}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
@@ -79,6 +80,33 @@ def decode(body: bytes, content_type: str, *, expected: str) -> dict[str, Any]:
         problem = f"json: cannot unmarshal {_json_name(value)} into Go value of type struct"
         raise _unrecognized(expected, f"json parse error: {problem}", body)
     return value
+
+
+def repeated_fields(body: bytes, content_type: str) -> list[str]:
+    """The paths of fields that a JSON body, known to be well-formed, gives more than once."""
+    if (content_type.partition(";")[0].strip() or _JSON) != _JSON:
+        return []
+    found: list[str] = []
+    _find_repeated(json.loads(body, object_pairs_hook=_Pairs, parse_int=str), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its members in order, repeated ones too."""
+
+
+def _find_repeated(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, inner in value:
+            place = f"{path}.{name}" if path else name
+            if name in seen and place not in found:
+                found.append(place)
+            seen.add(name)
+            _find_repeated(inner, place, found)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _find_repeated(inner, f"{path}[{index}]", found)
 
 
 def _decode_json(body: bytes, expected: str) -> Any:

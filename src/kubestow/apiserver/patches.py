@@ -203,7 +203,8 @@ def _in_order(merged: list[Any], wanted: list[Any], original: list[Any], key: st
     """Items of the patch in the patch's order, the server's others in theirs, new items before what they meet."""
 
     def identity(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
+        value = item.get(key) if key and isinstance(item, dict) else item
+        return str(value) if isinstance(value, (dict, list)) else value
 
     rank = {identity(item): index for index, item in enumerate(wanted)}
     server = {identity(item): index for index, item in enumerate(original)}

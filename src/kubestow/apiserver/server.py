@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import Random, SystemRandom
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
@@ -22,7 +22,9 @@ from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.controllers import Controllers
-from kubestow.apiserver.http import Handler
+from kubestow.apiserver.database import Database
+from kubestow.apiserver.durability import Durability
+from kubestow.apiserver.http import Handler, connection_log
 from kubestow.apiserver.kubelets import Kubelets
 from kubestow.apiserver.messages import User
 from kubestow.apiserver.registry import Registry
@@ -30,7 +32,14 @@ from kubestow.apiserver.resources import Catalog
 from kubestow.apiserver.storage import Store
 from kubestow.errors import KubestowError
 
+if TYPE_CHECKING:
+    from kubestow.apiserver.tls import TLS
+
 __all__ = ["AddressInUse", "Server"]
+
+
+#: Addresses to listen on that nobody can be reached at, and what reaches them on this machine.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class AddressInUse(KubestowError):
@@ -46,8 +55,11 @@ class Server:
 
     ``controllers`` turns deployments, replica sets and jobs into pods, collects garbage and empties namespaces.
 
-    ``port`` 0 takes any free port. ``tokens`` turns authentication on. ``clock`` and ``random`` make a server's
-    timestamps and uids repeatable.
+    The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
+    closes it in the end. What is in the cluster already, nodes too, is not made again.
+
+    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that asks for client certificates,
+    turn authentication on. ``clock`` and ``random`` make a server's timestamps and uids repeatable.
     """
 
     def __init__(
@@ -58,27 +70,41 @@ class Server:
         nodes: int = 0,
         simulate: bool = True,
         controllers: bool = False,
-        tokens: dict[str, User] | None = None,
+        database: Database | None = None,
+        tls: TLS | None = None,
+        tokens: Mapping[str, User] | None = None,
         clock: Callable[[], datetime] = _wall_clock,
         random: Random | None = None,
     ) -> None:
         self.host, self.port = host, port
         # Only the seed needs the system's randomness; after it, uids cost no system call.
         seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
-        self.store = Store()
+        #: Whether there was a cluster already.
+        self.is_resumed = database is not None and database.version > 0
+        self.store = Store() if database is None else database.load()
+        self._durability = None if database is None else Durability(self.store, database)
         self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
-        self.api = API(self.registry)
-        self._handler = Handler(self.api, Authenticator(tokens))
-        self._simulate, self._node_count = simulate, nodes
+        authenticator = Authenticator(tokens, certificates=tls is not None and tls.asks_certificates)
+        self.api = API(self.registry, authenticator)
+        settled = None if self._durability is None else self._durability.settled
+        self._handler = Handler(self.api, authenticator, settled)
+        self._tls = tls
+        self._simulate = simulate
         self._runner: web.ServerRunner | None = None
         self._control = controllers
         self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
+        self.add_nodes(nodes)
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        host = _EVERYWHERE.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
+
+    def add_nodes(self, count: int) -> None:
+        """Make those of ``count`` simulated nodes that are missing."""
+        cluster.add_nodes(self.registry, count)
 
     async def start(self) -> None:
         """Listen. Raises AddressInUse, or OSError for an address that cannot be had."""
@@ -86,6 +112,9 @@ class Server:
             self._handler,
             handler_cancellation=True,
             access_log=None,
+            logger=connection_log,
+            # As sent: what is compressed may be a thousand times as long.
+            auto_decompress=False,
             max_line_size=65536,
             max_field_size=65536,
             keepalive_timeout=300.0,
@@ -93,9 +122,11 @@ class Server:
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self.host, self.port, backlog=1024).start()
+            context = None if self._tls is None else self._tls.context
+            await web.TCPSite(runner, self.host, self.port, backlog=1024, ssl_context=context).start()
         except OSError as error:
             await runner.cleanup()
+            await self.stop()
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(
                     f"{self.host}:{self.port} is in use by another process; choose another --port"
@@ -103,14 +134,22 @@ class Server:
             raise
         self._runner = runner
         self.port = runner.addresses[0][1]
-        cluster.add_nodes(self.registry, self._node_count)
+        if self._durability is not None:
+            self._durability.start()
         if self._simulate:
             self._tasks.append(asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes"))
         if self._control:
             self._tasks.append(asyncio.create_task(Controllers(self.registry).run(), name="controllers"))
 
+    async def failed(self) -> None:
+        """Wait until the cluster can no longer be kept, then raise StorageFailed. In memory that never happens."""
+        if self._durability is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._durability.failed()
+
     async def stop(self) -> None:
-        """Close every connection, watches too, and stop controllers and simulated nodes."""
+        """Close every connection, watches too, stop controllers and simulated nodes, and let go of the data."""
         while self._tasks:
             task = self._tasks.pop()
             task.cancel()
@@ -119,6 +158,9 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._durability is not None:
+            durability, self._durability = self._durability, None
+            await durability.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()

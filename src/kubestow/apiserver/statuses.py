@@ -191,6 +191,11 @@ def version_too_large(asked: int, current: int) -> Failure:
     return Failure(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
 
 
+def timed_out() -> Failure:
+    """A request whose client did not get on with it."""
+    return Failure(504, "Timeout", "request did not complete within the allotted timeout", details={})
+
+
 def details(kind: Kind, name: str) -> dict[str, Any]:
     about: dict[str, Any] = {"name": name} if name else {}
     if kind.group:

@@ -5,7 +5,8 @@ snapshots of references; a watch is a :class:`Cursor` over the shared history, s
 event in order exactly once, and one that falls behind the bounded history learns so (:class:`Expired`) instead of
 holding memory. A list at an earlier version is today's objects with the later events undone.
 
-Nothing here knows HTTP, JSON or Kubernetes kinds: an object is bytes plus the few values that selectors read.
+Nothing here knows HTTP, JSON or Kubernetes kinds: an object is bytes plus the few values that selectors read. Nothing
+here touches a disk either: :attr:`Store.recorder` is told every write, and ``durability`` keeps it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 #: Events kept per resource. Past twice this the older half is dropped in one cut.
 HISTORY = 16_384
+#: Bytes of objects in the events kept per resource; past them, too, the older half is dropped.
+HISTORY_BYTES = 256 * 1024 * 1024
 
 
 class Expired(Exception):
@@ -69,18 +72,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class Collection:
     """The objects of one resource and their history."""
 
-    def __init__(self, *, history: int = HISTORY) -> None:
+    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
         self._objects: dict[str, Stored] = {}
         self._keys: list[str] = []
         self._unsorted = self._removed = False
         self._events: list[Event] = []
         self._dropped = 0
-        self._capacity = history
+        self._capacity, self._bytes_capacity = history, history_bytes
+        self._bytes = 0
         self._wakers: dict[Callable[[], None], None] = {}
         #: The newest version that the history has forgotten; it is complete for every later one.
-        self.floor = 0
-        #: The version of the last change to this resource.
-        self.version = 0
+        self.floor = version
+        #: The version of the last change to this resource, or the one the store began at.
+        self.version = version
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -121,6 +125,12 @@ class Collection:
         """Call ``waker`` once, at the next change; asking again before that changes nothing."""
         self._wakers[waker] = None
 
+    def restore(self, stored: Stored) -> None:
+        """Take in an object from before the store began. No event tells of it."""
+        self._keys.append(stored.key)
+        self._unsorted = True
+        self._objects[stored.key] = stored
+
     def _sorted_keys(self) -> list[str]:
         if self._removed:
             self._keys = [key for key in self._keys if key in self._objects]
@@ -144,8 +154,9 @@ class Collection:
                 self._unsorted = True
             self._objects[key] = event.object
         self._events.append(event)
+        self._bytes += len(event.object.data)
         self.version = event.version
-        if len(self._events) >= 2 * self._capacity:
+        if len(self._events) >= 2 * self._capacity or self._bytes > self._bytes_capacity:
             self._forget()
         if self._wakers:
             wakers, self._wakers = self._wakers, {}
@@ -153,10 +164,19 @@ class Collection:
                 waker()
 
     def _forget(self) -> None:
-        gone = len(self._events) - self._capacity
+        """Drop the older half, by number or by bytes."""
+        kept = held = 0
+        for event in reversed(self._events):
+            if kept and (kept >= self._capacity or held + len(event.object.data) > self._bytes_capacity // 2):
+                break
+            kept, held = kept + 1, held + len(event.object.data)
+        gone = len(self._events) - kept
+        if not gone:
+            return
         self.floor = self._events[gone - 1].version
         del self._events[:gone]
         self._dropped += gone
+        self._bytes = held
 
 
 class Cursor:
@@ -188,14 +208,20 @@ class Cursor:
 
 
 class Store:
-    """Every collection, and the one version counter they share."""
+    """Every collection, and the one version counter they share.
 
-    def __init__(self, *, history: int = HISTORY) -> None:
-        self._history = history
+    A store that goes on where another ended begins at that one's ``version``: what was before has no history here.
+    """
+
+    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
+        self._history, self._history_bytes = history, history_bytes
+        self._began = version
         self._collections: dict[str, Collection] = {}
         self._wakers: dict[Callable[[], None], None] = {}
+        #: Told of every write, as it happens: the resource and the event.
+        self.recorder: Callable[[str, Event], None] | None = None
         #: The version of the last write anywhere.
-        self.version = 0
+        self.version = version
 
     @property
     def upcoming(self) -> int:
@@ -205,7 +231,9 @@ class Store:
     def collection(self, resource: str) -> Collection:
         found = self._collections.get(resource)
         if found is None:
-            found = self._collections[resource] = Collection(history=self._history)
+            found = self._collections[resource] = Collection(
+                history=self._history, history_bytes=self._history_bytes, version=self._began
+            )
         return found
 
     def counts(self) -> dict[str, int]:
@@ -216,21 +244,23 @@ class Store:
         """Create or replace an object. ``stored.version`` must be :attr:`upcoming`."""
         collection = self.collection(resource)
         previous = collection.get(stored.key)
-        return self._commit(collection, Event("MODIFIED" if previous else "ADDED", stored, previous))
+        return self._commit(resource, collection, Event("MODIFIED" if previous else "ADDED", stored, previous))
 
     def delete(self, resource: str, final: Stored) -> Event:
         """Remove the object with ``final``'s key; ``final`` is its last state, at version :attr:`upcoming`."""
         collection = self.collection(resource)
-        return self._commit(collection, Event("DELETED", final, collection._objects[final.key]))
+        return self._commit(resource, collection, Event("DELETED", final, collection._objects[final.key]))
 
     def wake(self, waker: Callable[[], None]) -> None:
         """Call ``waker`` once, at the next change of any resource."""
         self._wakers[waker] = None
 
-    def _commit(self, collection: Collection, event: Event) -> Event:
+    def _commit(self, resource: str, collection: Collection, event: Event) -> Event:
         if event.version != self.upcoming:
             raise ValueError(f"write at version {event.version}, expected {self.upcoming}")
         self.version = event.version
+        if self.recorder is not None:
+            self.recorder(resource, event)
         collection._apply(event)
         if self._wakers:
             wakers, self._wakers = self._wakers, {}

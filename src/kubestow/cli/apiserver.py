@@ -8,16 +8,13 @@ from pathlib import Path
 
 import click
 
-from kubestow.cli.serving import interrupted, is_loopback, listening, write_kubeconfig
+from kubestow.cli.serving import ServerOptions, interrupted, listening, server_options, write_kubeconfig
 
 __all__ = ["apiserver"]
 
 
 @click.command()
-@click.option(
-    "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
-)
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@server_options
 @click.option(
     "--nodes", default=0, show_default=True, type=click.IntRange(0, 100_000), help="Simulated nodes to start with."
 )
@@ -27,33 +24,19 @@ __all__ = ["apiserver"]
 @click.option(
     "--kubeconfig-out", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig for this server here."
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Ask for a bearer token of this file (token,user,uid[,groups] a line).",
-)
-def apiserver(
-    port: int, bind_address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
-) -> None:
+def apiserver(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out: Path | None) -> None:
     """Serve the embedded Kubernetes API, with simulated nodes."""
-    asyncio.run(_serve(port, bind_address, nodes, simulate, kubeconfig_out, token_file))
+    asyncio.run(_serve(options, nodes, simulate, kubeconfig_out))
 
 
-async def _serve(
-    port: int, address: str, nodes: int, simulate: bool, kubeconfig_out: Path | None, token_file: Path | None
-) -> None:
-    from kubestow.apiserver import Server
-    from kubestow.apiserver.authentication import read_tokens
-
-    tokens = read_tokens(token_file) if token_file is not None else None
-    server = Server(host=address, port=port, nodes=nodes, simulate=simulate, tokens=tokens)
+async def _serve(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out: Path | None) -> None:
+    access = options.access()
+    server = options.server(access, nodes=nodes, simulate=simulate)
     async with listening(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
-        if not is_loopback(address):
-            guarded = "a token is asked for" if tokens else "anyone who reaches it may do anything"
-            click.echo(f"listening beyond this machine: {guarded}", err=True)
+        options.warn_if_open(access)
         if kubeconfig_out is not None:
-            write_kubeconfig(kubeconfig_out, server.url, next(iter(tokens)) if tokens else "")
+            write_kubeconfig(kubeconfig_out, server.url, access)
             click.echo(f"kubeconfig written; try: kubectl --kubeconfig={kubeconfig_out} get nodes")
         click.echo("ready")
         sys.stdout.flush()

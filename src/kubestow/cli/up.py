@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
-from kubestow.cli.serving import listening, write_kubeconfig
+from kubestow.cli.serving import Access, ServerOptions, listening, server_options, write_kubeconfig
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ _NODES = 5
 
 @click.command()
 @click.option(
-    "--nodes", type=click.IntRange(0, 100_000), help=f"Simulated nodes. Default: {_NODES}, none with --cluster."
+    "--nodes",
+    type=click.IntRange(0, 100_000),
+    help=f"Simulated nodes; those that are missing are made. Default: {_NODES} in a new cluster without --cluster.",
 )
 @click.option(
     "--cluster",
@@ -47,9 +51,6 @@ _NODES = 5
 @click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
 @click.option("--seed", type=int, help="Seed of the choice among equally good nodes. Default: random.")
 @click.option(
-    "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
-)
-@click.option(
     "--kubeconfig-out",
     "kubeconfig",
     default="kubestow.kubeconfig",
@@ -57,14 +58,15 @@ _NODES = 5
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write the kubeconfig.",
 )
+@server_options
 def up(
+    options: ServerOptions,
     nodes: int | None,
     cluster_file: Path | None,
     config_file: Path | None,
     plugins: tuple[str, ...],
     feature_gates: str,
     seed: int | None,
-    port: int,
     kubeconfig: Path,
 ) -> None:
     """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
@@ -72,10 +74,9 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
-    if nodes is None:
-        nodes = 0 if cluster_file is not None else _NODES
-    asyncio.run(_run(live, nodes, cluster_file, port, kubeconfig))
-    click.echo("stopped; nothing of this cluster is kept")
+    asyncio.run(_run(live, options, nodes, cluster_file, kubeconfig))
+    kept = "nothing of this cluster is kept" if options.data_dir is None else f"{options.data_dir} has the cluster"
+    click.echo(f"stopped; {kept}")
 
 
 def _at_home(live: Live) -> Live:
@@ -84,17 +85,45 @@ def _at_home(live: Live) -> Live:
     return replace(live, configuration=structs.replace(live.configuration, client_connection=connection))
 
 
-async def _run(live: Live, nodes: int, cluster_file: Path | None, port: int, kubeconfig: Path) -> None:
-    from kubestow.apiserver import Server
-
-    server = Server(port=port, nodes=nodes, controllers=True)
-    if cluster_file is not None:
+async def _run(
+    live: Live, options: ServerOptions, nodes: int | None, cluster_file: Path | None, kubeconfig: Path
+) -> None:
+    access = options.access()
+    ours = _with_scheduler(access)
+    server = options.server(ours, controllers=True)
+    if cluster_file is not None and server.is_resumed:
+        click.echo(f"{cluster_file}: not read again; {options.data_dir} has a cluster already", err=True)
+    elif cluster_file is not None:
         _load(server, cluster_file)
+    elif nodes is None and not server.is_resumed:
+        nodes = _NODES
+    server.add_nodes(nodes or 0)
     async with listening(server):
-        write_kubeconfig(kubeconfig, server.url)
-        await live.run(
-            kubeconfig="", master=server.url, on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig)
-        )
+        write_kubeconfig(kubeconfig, server.url, access)
+        options.warn_if_open(access)
+        with TemporaryDirectory(prefix="kubestow-") as private:
+            scheduler_config = Path(private) / "scheduler.kubeconfig"
+            write_kubeconfig(scheduler_config, server.url, ours)
+            await live.run(
+                kubeconfig=str(scheduler_config),
+                master="",
+                on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig),
+            )
+
+
+def _with_scheduler(access: Access) -> Access:
+    """The same for the scheduler in this process: where users are told apart, it is known by a token of its own.
+
+    It need not check the server's certificate, which may be for other names: the address is held by this very process.
+    """
+    from kubestow.apiserver.authentication import AUTHENTICATED
+    from kubestow.apiserver.messages import User
+
+    tls = None if access.tls is None else replace(access.tls, trust=b"", admin=None)
+    if not access.is_guarded:
+        return replace(access, tls=tls)
+    scheduler = {secrets.token_urlsafe(32): User("system:kube-scheduler", (AUTHENTICATED,))}
+    return Access(tls, {**scheduler, **access.tokens})
 
 
 def _load(server: Server, path: Path) -> None:

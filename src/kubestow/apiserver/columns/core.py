@@ -146,9 +146,9 @@ def _service(new: Object, now: datetime) -> list[Any]:
     else:
         external = listed(outside)
     ports = listed(
-        f"{port['port']}:{port['nodePort']}/{port.get('protocol')}"
+        f"{port.get('port', 0)}:{port['nodePort']}/{port.get('protocol')}"
         if port.get("nodePort")
-        else f"{port['port']}/{port.get('protocol')}"
+        else f"{port.get('port', 0)}/{port.get('protocol')}"
         for port in spec.get("ports") or ()
     )
     address = spec.get("clusterIP") or NONE

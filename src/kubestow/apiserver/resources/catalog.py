@@ -124,6 +124,11 @@ KINDS: tuple[Kind, ...] = (
         "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, "V1SelfSubjectReview",
         verbs=_CREATE,
     ),
+    Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False, "V1TokenReview", verbs=_CREATE),
+    Kind(
+        "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True,
+        "V1LocalSubjectAccessReview", verbs=_CREATE,
+    ),
     Kind(
         "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False,
         "V1SelfSubjectAccessReview", verbs=_CREATE,

@@ -37,7 +37,7 @@ class PriorityClassStrategy(Strategy):
         new.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
     def validate(self, new: Object) -> list[Cause]:
-        name = new["metadata"]["name"]
+        name = new["metadata"].get("name", "")
         if name in SYSTEM_PRIORITY_CLASSES:
             return (
                 []

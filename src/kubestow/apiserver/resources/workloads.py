@@ -183,7 +183,7 @@ class JobStrategy(WorkloadStrategy):
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for prefix in ("", "batch.kubernetes.io/"):
             labels.setdefault(f"{prefix}controller-uid", identity["uid"])
-            labels.setdefault(f"{prefix}job-name", identity["name"])
+            labels.setdefault(f"{prefix}job-name", identity.get("name", ""))
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": identity["uid"]}})
 
     def validate(self, new: Object) -> list[Cause]:

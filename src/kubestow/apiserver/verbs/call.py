@@ -58,6 +58,12 @@ class Call:
     def body(self) -> tuple[Object, dict[str, str]]:
         """The object in the body, read through the schema, and warning headers. Raises a 400 or 415 Failure."""
         decoded = negotiation.decode(self.request.body, self.request.content_type, expected=self.kind.name)
+        # Looking for fields given twice takes reading the body twice, so it is for those who ask for it.
+        if self.request.field_validation == "Strict":
+            repeated = negotiation.repeated_fields(self.request.body, self.request.content_type)
+            if repeated:
+                problems = ", ".join(f'duplicate field "{path}"' for path in repeated)
+                raise self.unreadable(f"strict decoding error: {problems}")
         return self.read(decoded)
 
     def read(self, decoded: Object) -> tuple[Object, dict[str, str]]:
@@ -72,8 +78,9 @@ class Call:
         except Mismatch as mismatch:
             raise self.unreadable(str(mismatch)) from None
         headers: dict[str, str] = {}
+        how = self.request.field_validation
         if strangers:
-            headers = self._unknown_fields(kind.struct.strangers(decoded))
+            headers = self._unknown_fields(kind.struct.strangers(decoded), how)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
@@ -98,9 +105,8 @@ class Call:
         )
         return statuses.bad_request(message)
 
-    def _unknown_fields(self, paths: list[str]) -> dict[str, str]:
+    def _unknown_fields(self, paths: list[str], how: str) -> dict[str, str]:
         problems = [f'unknown field "{path}"' for path in paths]
-        how = self.request.query.get("fieldValidation", "Warn")
         if how == "Strict":
             raise self.unreadable(f"strict decoding error: {', '.join(problems)}")
         if how == "Ignore":

@@ -9,7 +9,7 @@ behind the history gets an ERROR event of code 410 and is dropped, as it would b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import msgspec
 
@@ -33,15 +33,18 @@ BOOKMARK_BEFORE_END = 2.0
 SHORT = 5.0
 #: Most events joined into one write.
 BATCH = 1000
+#: Bytes after which a write is not joined any longer, however few events it has.
+PART = 1024 * 1024
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 class LineCache:
-    """The encoded lines of recent events, shared by all watchers of one kind."""
+    """The encoded lines of recent events, shared by all watchers; at most so many, and so many bytes."""
 
-    def __init__(self, size: int = 4096) -> None:
-        self._size = size
+    def __init__(self, size: int = 4096, size_bytes: int = 64 * PART) -> None:
+        self._size, self._size_bytes = size, size_bytes
+        self._bytes = 0
         self._lines: dict[tuple[str, str, int, Change], bytes] = {}
 
     def line(self, kind: Kind, change: Change, stored: Stored) -> bytes:
@@ -50,8 +53,9 @@ class LineCache:
         if found is None:
             found = _line(change, kind.encode(stored))
             self._lines[key] = found
-            if len(self._lines) > self._size:
-                del self._lines[next(iter(self._lines))]
+            self._bytes += len(found)
+            while len(self._lines) > self._size or self._bytes > self._size_bytes:
+                self._bytes -= len(self._lines.pop(next(iter(self._lines))))
         return found
 
 
@@ -131,10 +135,10 @@ class _Watcher:
             except Expired as gone:
                 yield self._error(statuses.expired(f"too old resource version: {gone.asked} ({gone.oldest + 1})"))
                 return
-            written = self._encoded(batch)
-            if written:
-                told = cursor.version
-                yield written
+            written = False
+            for part in _joined(self._encoded(batch)):
+                told, written = cursor.version, True
+                yield part
             now = loop.time()
             if end is not None and now >= end:
                 return
@@ -147,13 +151,12 @@ class _Watcher:
             if len(batch) < BATCH:
                 if written:
                     await asyncio.sleep(COALESCE)
-                next_stop = min(
-                    moment for moment in (end, before_end, last_bookmark + BOOKMARK_INTERVAL) if moment is not None
-                )
+                stops = [end, before_end, last_bookmark + BOOKMARK_INTERVAL] if bookmarks else [end]
+                next_stop = min((moment for moment in stops if moment is not None), default=None)
                 await self._next_change(cursor, next_stop)
 
-    async def _next_change(self, cursor: Cursor, deadline: float) -> None:
-        """Return when the resource has changed since the cursor was read, or at the deadline."""
+    async def _next_change(self, cursor: Cursor, deadline: float | None) -> None:
+        """Return when the resource has changed since the cursor was read, or at the deadline if there is one."""
         if cursor.has_more:
             return
         loop = asyncio.get_running_loop()
@@ -164,28 +167,24 @@ class _Watcher:
                 changed.set_result(None)
 
         self._collection.wake(wake)
-        timer = loop.call_at(deadline, wake)
+        timer = None if deadline is None else loop.call_at(deadline, wake)
         try:
             await changed
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             changed.cancel()
 
     def _state(self) -> Iterator[bytes]:
-        part: list[bytes] = []
-        for stored in self._selector.select(self._collection.snapshot(self._prefix)):
-            # Not through the cache: the state is long, and only this watcher reads it now.
-            part.append(_line("ADDED", self._body(stored)))
-            if len(part) >= BATCH:
-                yield b"".join(part)
-                part = []
-        yield b"".join(part)
+        state = self._selector.select(self._collection.snapshot(self._prefix))
+        # Not through the cache: the state is long, and only this watcher reads it now.
+        return _joined(_line("ADDED", self._body(stored)) for stored in state)
 
-    def _encoded(self, batch: list[Event]) -> bytes:
+    def _encoded(self, batch: list[Event]) -> Iterator[bytes]:
         if self._sees_all and self._view.is_plain:
             line, kind = self._lines.line, self._kind
-            return b"".join([line(kind, event.type, event.object) for event in batch])
-        return b"".join([written for event in batch if (written := self._filtered(event))])
+            return (line(kind, event.type, event.object) for event in batch)
+        return (written for event in batch if (written := self._filtered(event)))
 
     def _filtered(self, event: Event) -> bytes:
         """The event as this watcher sees it: objects enter and leave as they begin and cease to match."""
@@ -216,6 +215,20 @@ class _Watcher:
 
     def _error(self, failure: statuses.Failure) -> bytes:
         return _line("ERROR", failure.encode().rstrip(b"\n"))
+
+
+def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines in as few parts as their number and size allow."""
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        part.append(line)
+        size += len(line)
+        if size >= PART or len(part) >= BATCH:
+            yield b"".join(part)
+            part, size = [], 0
+    if part:
+        yield b"".join(part)
 
 
 def _line(change: str, body: bytes) -> bytes:
