@@ -96,6 +96,10 @@ async def test_anothers_kubeconfig_is_not_replaced_but_ones_own_is(tmp_path: Pat
 async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("kind: Node\napiVersion: v1\n")
-    for arguments in (("--cluster", str(broken)), ("--cluster", str(tmp_path / "none")), ("--config", str(broken))):
-        status, said = await ended(*arguments, "--kubeconfig-out", str(tmp_path / "config"))
-        assert status == 2 and said.count("\n") == 1 and arguments[1] in said
+    for option, file, expected in (
+        ("--cluster", broken, 2),
+        ("--cluster", tmp_path / "none", 2),
+        ("--config", broken, 1),
+    ):
+        status, said = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))
+        assert (status, said.count("\n"), str(file) in said) == (expected, 1, True)
