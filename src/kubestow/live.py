@@ -17,6 +17,8 @@ from typing import Any
 
 from kubestow import config
 from kubestow.client.credentials import load_credentials
+from kubestow.client.extenders import HTTPExtenders
+from kubestow.client.originals import Originals
 from kubestow.client.pacing import WallClock
 from kubestow.client.remote import RemoteCluster
 from kubestow.errors import InputError
@@ -98,9 +100,19 @@ class Live:
         connection = self.configuration.client_connection
         credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
         clock = WallClock()
-        async with RemoteCluster(
-            credentials, clock=clock, random=self.random, qps=connection.qps or 0.0, burst=connection.burst or 0
-        ) as cluster:
+        settings = self.configuration.extenders
+        originals = Originals.wanted_by(settings)
+        async with (
+            RemoteCluster(
+                credentials,
+                clock=clock,
+                random=self.random,
+                qps=connection.qps or 0.0,
+                burst=connection.burst or 0,
+                originals=originals if settings else None,
+            ) as cluster,
+            HTTPExtenders(settings, originals) as extenders,
+        ):
             scheduler = Scheduler(
                 self.configuration,
                 registry=self.registry,
@@ -108,6 +120,7 @@ class Live:
                 clock=clock,
                 random=self.random,
                 gates=self.gates,
+                extenders=extenders,
             )
             await cluster.check()
             running = asyncio.create_task(scheduler.run())
