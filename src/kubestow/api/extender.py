@@ -29,7 +29,9 @@ __all__ = [
     "PreemptionArgs",
     "PreemptionResult",
     "Victims",
+    "name_of",
     "read",
+    "uid_of",
 ]
 
 MAX_SCORE = 10
@@ -122,6 +124,35 @@ class BindingResult(_Message, frozen=True):
     """What came of it."""
 
     error: str = ""
+
+
+class _Identity(msgspec.Struct):
+    name: str
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_IDENTIFIED = msgspec.json.Decoder(_Identified)
+
+
+def name_of(obj: Raw) -> str:
+    """The name of a pod or node. Raises InvalidObject if it has none."""
+    return _identity(obj).name
+
+
+def uid_of(obj: Raw) -> str:
+    """Its uid, "" if it has none. Raises InvalidObject if it has no name either."""
+    return _identity(obj).uid
+
+
+def _identity(obj: Raw) -> _Identity:
+    try:
+        return _IDENTIFIED.decode(obj).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidObject(str(error)) from None
 
 
 @cache

@@ -112,8 +112,8 @@ class HTTPExtender:
             return result.node_names
         items = [] if result.nodes is None else result.nodes.items
         try:
-            return [_name_of(node) for node in items]
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return [wire.name_of(node) for node in items]
+        except InvalidObject as error:
             raise self._nonsense(verb, f"Nodes.items: {error}") from None
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
@@ -210,18 +210,3 @@ class HTTPExtender:
 
     def _error(self, verb: str, problem: str) -> ExtenderError:
         return ExtenderError(self.settings.url_prefix, verb, problem)
-
-
-class _Named(msgspec.Struct):
-    name: str
-
-
-class _Node(msgspec.Struct):
-    metadata: _Named
-
-
-_NODE = msgspec.json.Decoder(_Node)
-
-
-def _name_of(node: Raw) -> str:
-    return _NODE.decode(node).metadata.name
