@@ -81,23 +81,32 @@ class Story:
         """POST an object to a collection."""
         await self._ask("POST", path, obj)
 
-    async def node(self, name: str, **allocatable: str) -> None:
+    async def node(self, name: str, *, labels: dict[str, str] | None = None, **allocatable: str) -> None:
         """A node of one CPU."""
         amounts = {"cpu": "1", "memory": "4Gi", "pods": "110", **allocatable}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-        metadata = {"name": name, "annotations": {"colour": "green"}}
+        metadata = {"name": name, "annotations": {"colour": "green"}, "labels": labels or {}}
         await self.create("/api/v1/nodes", {"metadata": metadata, "status": status})
 
-    async def pod(self, name: str, *, priority: int | None = None, **requests: str) -> None:
+    async def pod(
+        self,
+        name: str,
+        *,
+        labels: dict[str, str] | None = None,
+        priority: int | None = None,
+        requests: dict[str, str] | None = None,
+    ) -> None:
         """A pod that tolerates nodes which nobody has declared ready."""
-        container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}
+        container = {"name": "c", "image": "i", "resources": {"requests": requests or {}, "limits": requests or {}}}
         spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
         spec["tolerations"] = [{"operator": "Exists"}]
         if priority is not None:
             spec["priorityClassName"] = name
             group = "/apis/scheduling.k8s.io/v1/priorityclasses"
             await self.create(group, {"metadata": {"name": name}, "value": priority})
-        await self.create("/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+        await self.create(
+            "/api/v1/namespaces/default/pods", {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+        )
 
     async def bound(self, name: str) -> str:
         """The node of a pod, once it has one."""
@@ -132,9 +141,11 @@ class Story:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[Server]:
-    """An API server whose nodes do nothing."""
+async def cluster(*nodes: str, **labelled: dict[str, str]) -> AsyncIterator[Server]:
+    """An API server with some nodes that do nothing, by name, or by name and labels."""
     async with Server(simulate=False) as server:
+        for name, labels in {**dict.fromkeys(nodes), **labelled}.items():
+            await Story(server).node(name, labels=labels)
         yield server
 
 

@@ -17,7 +17,7 @@ def configured(running: Running, *verbs: str, **settings: Any) -> dict[str, Any]
 
 async def test_several_extenders_decide_together_and_one_binds() -> None:
     async with (
-        cluster() as server,
+        cluster("n1", "n2", "n3") as server,
         extender(allows=["n1", "n2"], scores={"n1": 10, "n2": 1}) as first,
         extender(allows=["n1", "n2", "n3"], scores={"n2": 5, "n3": 10}, apiserver=server.url) as second,
         extender(scores={"n2": 10}) as caching,
@@ -30,8 +30,6 @@ async def test_several_extenders_decide_together_and_one_binds() -> None:
             configured(of_gpus, "filter", managedResources=[{"name": "x.y/gpu"}]),
         ) as told,
     ):
-        for name in ("n1", "n2", "n3"):
-            await told.node(name)
         await told.pod("p")
         assert await told.bound("p") == "n2"  # 10 + 20 * 5 + 10 * 10 against 10 * 10
         await first.first("prioritize")
@@ -44,11 +42,10 @@ async def test_several_extenders_decide_together_and_one_binds() -> None:
 
 async def test_an_extender_sees_what_scheduling_does_not_read() -> None:
     async with (
-        cluster() as server,
+        cluster("n1") as server,
         extender() as running,
         story(server, configured(running, "filter")) as told,
     ):
-        await told.node("n1")
         await told.pod("p")
         await told.bound("p")
         body = await running.first("filter")
@@ -62,34 +59,30 @@ async def test_an_extender_sees_what_scheduling_does_not_read() -> None:
 async def test_a_resource_that_the_scheduler_ignores_is_the_extenders_alone() -> None:
     managed = {"name": "x.y/slots", "ignoredByScheduler": True}
     async with (
-        cluster() as server,
+        cluster("n1", "n2") as server,
         extender(allows=["n2"]) as running,
         story(server, configured(running, "filter", managedResources=[managed])) as told,
     ):
-        for name in ("n1", "n2"):
-            await told.node(name)
-        await told.pod("p", **{"x.y/slots": "7"})
+        await told.pod("p", requests={"x.y/slots": "7"})
         assert await told.bound("p") == "n2"
 
 
 async def test_what_an_extender_refuses_is_on_the_pod() -> None:
     async with (
-        cluster() as server,
+        cluster("n1") as server,
         extender(allows=[]) as running,
         story(server, configured(running, "filter")) as told,
     ):
-        await told.node("n1")
         await told.pod("p")
         assert (await told.refused("p")).startswith("0/1 nodes are available: 1 not allowed.")
 
 
 async def test_a_refused_pod_is_tried_again_when_a_node_comes() -> None:
     async with (
-        cluster() as server,
+        cluster("n1") as server,
         extender(allows=["n2"]) as running,
         story(server, configured(running, "filter", nodeCacheCapable=True)) as told,
     ):
-        await told.node("n1")
         await told.pod("p")
         await told.refused("p")
         await told.node("n2")
@@ -105,9 +98,9 @@ async def test_an_extender_has_a_say_in_who_is_evicted(caching: bool) -> None:
     ):
         for node, pod, priority in (("n1", "cheap", 1), ("n2", "dear", 2)):
             await told.node(node)
-            await told.pod(pod, priority=priority, cpu="1")
+            await told.pod(pod, priority=priority, requests={"cpu": "1"})
             await told.bound(pod)
-        await told.pod("p", priority=10, cpu="1")
+        await told.pod("p", priority=10, requests={"cpu": "1"})
         assert await told.bound("p") == "n2"
         body = await running.first("preempt")
         victims = body["NodeNameToMetaVictims" if caching else "NodeNameToVictims"]
@@ -116,23 +109,21 @@ async def test_an_extender_has_a_say_in_who_is_evicted(caching: bool) -> None:
 
 async def test_pods_are_scheduled_without_an_extender_that_may_be_ignored() -> None:
     async with (
-        cluster() as server,
+        cluster("n1") as server,
         extender() as running,
         story(server, configured(running, *ALL, ignorable=True)) as told,
     ):
         await running.stop()
-        await told.node("n1")
         await told.pod("p")
         assert await told.bound("p") == "n1"
 
 
 async def test_pods_wait_for_an_extender_that_is_down() -> None:
     async with (
-        cluster() as server,
+        cluster("n1") as server,
         extender() as running,
         story(server, configured(running, "filter")) as told,
     ):
         await running.stop()
-        await told.node("n1")
         await told.pod("p")
         assert await told.refused("p") == f'Post "{running.url}/filter": connection refused'

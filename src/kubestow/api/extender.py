@@ -162,7 +162,8 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ARRAY = msgspec.json.Decoder(list[Raw])
-_NULL = b"null"
+#: No null takes so many bytes, whatever stands around it.
+_SHORT = 16
 
 
 def read(kind: type[T], data: bytes) -> T:
@@ -188,22 +189,26 @@ def _read_respelled(kind: type[T], data: bytes) -> T:
 
 
 def _respelled(kind: Any, data: Raw) -> Any:
+    """Data with the keys that its kind declares; what has another form than that is left for decoding to refuse."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if bytes(data).strip() == _NULL:
+    if memoryview(data).nbytes < _SHORT and bytes(data).strip() == b"null":
         return None
     if origin is UnionType:
         return _respelled(arguments[0], data)
-    if origin is list:
-        return [_respelled(arguments[0], item) for item in _ARRAY.decode(data)]
-    if origin is dict:
-        return {key: _respelled(arguments[1], item) for key, item in _OBJECT.decode(data).items()}
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _respelled_struct(kind, data)
+    try:
+        if origin is list:
+            return [_respelled(arguments[0], item) for item in _ARRAY.decode(data)]
+        if origin is dict:
+            return {key: _respelled(arguments[1], item) for key, item in _OBJECT.decode(data).items()}
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return _respelled_struct(kind, _OBJECT.decode(data))
+    except msgspec.ValidationError:
+        pass
     return data
 
 
-def _respelled_struct(kind: type[msgspec.Struct], data: Raw) -> dict[str, Any]:
-    given = {key.lower(): item for key, item in _OBJECT.decode(data).items()}
+def _respelled_struct(kind: type[msgspec.Struct], items: dict[str, Raw]) -> dict[str, Any]:
+    given = {key.lower(): item for key, item in items.items()}
     fields = ((f.encode_name, f.type, given.get(f.encode_name.lower())) for f in msgspec.structs.fields(kind))
     spelled = ((name, _respelled(type_, item)) for name, type_, item in fields if item is not None)
     return {name: item for name, item in spelled if item is not None}
