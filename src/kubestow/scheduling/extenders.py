@@ -217,20 +217,20 @@ class Extenders:
     # -- bind ------------------------------------------------------------------------------------------------------
 
     async def bind(self, pod: PodInfo, node_name: str) -> Status | None:
-        """Let an extender bind a pod; None when there is none that does."""
-        for extender in self._interested(pod):
-            if not extender.settings.bind_verb:
-                continue
-            try:
-                await extender.bind(pod, node_name)
-            except ExtenderError as error:
-                self._complain(error)
-                if extender.settings.ignorable:
-                    continue
-                return Status.error(error.problem)
-            self._works(extender, "bind")
-            return SUCCESS
-        return None
+        """Let the extender that binds do so; None when there is none, a skip when it failed and may be ignored.
+
+        After a failure the pod may be bound all the same.
+        """
+        extender = next((one for one in self._interested(pod) if one.settings.bind_verb), None)
+        if extender is None:
+            return None
+        try:
+            await extender.bind(pod, node_name)
+        except ExtenderError as error:
+            self._complain(error)
+            return Status.skip() if extender.settings.ignorable else Status.error(error.problem)
+        self._works(extender, "bind")
+        return SUCCESS
 
     # -- complaints ------------------------------------------------------------------------------------------------
 

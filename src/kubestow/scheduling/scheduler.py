@@ -499,9 +499,11 @@ class Scheduler:
         """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
         info, node_name = reserved.info, reserved.node_name
         status = await self._extenders.bind(info, node_name) if self._extenders else None
-        if status is None or status.ok or await self._handle.binder.node_of(reference(info)) != node_name:
+        if status is None or status.ok:
             return status
-        return SUCCESS
+        if await self._handle.binder.node_of(reference(info)) == node_name:
+            return SUCCESS
+        return None if status.code is Code.SKIP else status
 
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
