@@ -305,10 +305,7 @@ class Scheduler:
             self.queue.done(info.uid)
             return
         began = self._clock.monotonic()
-        try:
-            decision = self._decider.decide(info)
-        except Exception as error:
-            decision = _broken(info, error)
+        decision = self._decide(info)
         self._act(queued, decision, began)
 
     async def _schedule_with_extenders(self, queued: QueuedPod) -> None:
@@ -318,10 +315,7 @@ class Scheduler:
             self.queue.done(info.uid)
             return
         began = self._clock.monotonic()
-        try:
-            decision = await self._extended_decider.decide(info)
-        except Exception as error:
-            decision = _broken(info, error)
+        decision = await self._decide_with_extenders(info)
         if self._is_still_wanted(info):
             self._act(queued, decision, began)
         else:
@@ -334,8 +328,6 @@ class Scheduler:
     def _act(self, queued: QueuedPod, decision: Decision, began: float) -> None:
         """Do what was decided."""
         info = queued.info
-        if decision.error is not None:
-            _log.error("pod %s: %s", info.key, decision.error, exc_info=decision.error.__cause__)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         if decision.node_name is None:
             self._failed(queued, decision)
@@ -354,6 +346,19 @@ class Scheduler:
         else:
             self._undo(reserved)
             self._give_back(queued, status, nomination="")
+
+    def _decide(self, info: PodInfo) -> Decision:
+        """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
+        try:
+            return _logged_decision(self._decider.decide(info))
+        except Exception as error:
+            return _broken_decision(info, error)
+
+    async def _decide_with_extenders(self, info: PodInfo) -> Decision:
+        try:
+            return _logged_decision(await self._extended_decider.decide(info))
+        except Exception as error:
+            return _broken_decision(info, error)
 
     def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
@@ -542,8 +547,15 @@ class Scheduler:
             self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
 
 
-def _broken(info: PodInfo, error: Exception) -> Decision:
-    """The decision about a pod when deciding itself went wrong: it costs the pod this attempt."""
+def _logged_decision(decision: Decision) -> Decision:
+    """The same, after the log has been told what a plugin did wrong."""
+    if decision.error is not None:
+        _log.error("pod %s: %s", decision.pod.key, decision.error, exc_info=decision.error.__cause__)
+    return decision
+
+
+def _broken_decision(info: PodInfo, error: Exception) -> Decision:
+    """The decision about a pod when deciding itself went wrong."""
     _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
     message = f"{type(error).__name__}: {error}"
     return Decision(info, CycleState(), status=Status.error(message), message=message)
