@@ -97,11 +97,11 @@ class Live:
 
     async def run(self, *, kubeconfig: str, master: str, on_ready: Callable[[Scheduler], None]) -> None:
         """Schedule until interrupted or cancelled. Raises InputError, Unreachable and APIError."""
-        connection = self.configuration.client_connection
+        settings, connection = self.configuration.extenders, self.configuration.client_connection
+        originals = Originals.wanted_by(settings)
+        http_extenders = HTTPExtenders(settings, originals)
         credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
         clock = WallClock()
-        settings = self.configuration.extenders
-        originals = Originals.wanted_by(settings)
         async with (
             RemoteCluster(
                 credentials,
@@ -111,7 +111,7 @@ class Live:
                 burst=connection.burst or 0,
                 originals=originals if settings else None,
             ) as cluster,
-            HTTPExtenders(settings, originals) as extenders,
+            http_extenders as extenders,
         ):
             scheduler = Scheduler(
                 self.configuration,

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from kubestow.config import API_VERSION, KIND
+from kubestow.errors import InputError
+from kubestow.live import Live
+
 from .stories import Running, cluster, extender, story
 
 ALL = ("filter", "prioritize", "preempt")
@@ -127,3 +131,10 @@ async def test_pods_wait_for_an_extender_that_is_down() -> None:
         await running.stop()
         await told.pod("p")
         assert await told.refused("p") == f'Post "{running.url}/filter": connection refused'
+
+
+async def test_tls_settings_that_cannot_be_used_are_told_before_anything_starts() -> None:
+    broken = {"urlPrefix": "https://x", "filterVerb": "filter", "tlsConfig": {"caFile": "/nowhere"}}
+    live = Live.of(source={"apiVersion": API_VERSION, "kind": KIND, "extenders": [broken]})
+    with pytest.raises(InputError, match="extender https://x: tlsConfig: /nowhere: No such file or directory"):
+        await live.run(kubeconfig="/nowhere", master="", on_ready=lambda scheduler: None)

@@ -8,7 +8,6 @@ extender itself reports.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -37,8 +36,6 @@ T = TypeVar("T")
 _TIMEOUT = 5.0
 #: An answer may repeat what was sent; reasons and whatever else come on top, up to so many bytes.
 _SPARE = 2**24
-#: Answers longer than so many bytes are read beside the event loop.
-_LONG = 2**18
 
 
 class HTTPExtenders:
@@ -177,7 +174,7 @@ class HTTPExtender:
         body = msgspec.json.encode(question)
         answer = await self._post(verb, body)
         try:
-            return wire.read(kind, answer) if len(answer) < _LONG else await asyncio.to_thread(wire.read, kind, answer)
+            return wire.read(kind, answer)
         except InvalidObject as error:
             raise self._nonsense(verb, str(error)) from None
 
