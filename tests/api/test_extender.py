@@ -1,4 +1,4 @@
-"""Reading the extender protocol: as in Go keys come in any case, nulls are nothing, and what is unknown is passed over."""
+"""Reading the extender protocol as Go does: keys in any case, nulls for nothing, passing over what is unknown."""
 
 from __future__ import annotations
 

@@ -204,8 +204,22 @@ async def test_an_answer_that_does_not_come_in_time_is_an_error(server: Scripted
     assert await problem(server, server.hold, httpTimeout="50ms") == f'Post "{server.url}/filter": no answer in time'
 
 
-async def test_a_connection_that_closes_is_an_error(server: ScriptedServer) -> None:
+async def test_a_connection_that_closes_is_tried_once_more(server: ScriptedServer) -> None:
+    server.answers("POST", "/filter", disconnect)
+    assert await filtered(server, {"NodeNames": ["a"]}, **CACHING) == Filtered(["a"])
+
+
+async def test_connections_that_close_are_an_error(server: ScriptedServer) -> None:
+    server.answers("POST", "/filter", disconnect)
     assert "closed the connection without an answer" in await problem(server, disconnect)
+
+
+async def test_a_binding_is_asked_for_once(server: ScriptedServer) -> None:
+    server.answers("POST", "/bind", disconnect)
+    async with extender(server) as connected:
+        with pytest.raises(ExtenderError, match="closed the connection without an answer"):
+            await connected.bind(info(), "a")
+    assert len(server.asked) == 1
 
 
 async def test_an_extender_that_is_not_there_is_an_error() -> None:

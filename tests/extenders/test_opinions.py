@@ -80,6 +80,21 @@ def test_a_whole_refusal_is_said_of_every_node() -> None:
     assert verdicts.unresolvable == {"a": 'persistentvolumeclaim "none" not found'}
 
 
+def test_a_pod_that_is_refused_as_a_whole_evicts_nobody() -> None:
+    full = Extending.of(
+        config.default_configuration().profiles[0], in_tree_registry(), config.FeatureGates(), cached=True
+    )
+    full.mirror.cluster.add_node(node("a"))
+    claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]}
+    there = Opinions(full.mirror.cluster, full.profile)
+    assert there.preempt(pod("p", spec=claim), {"a": victims("u")}) == {}
+    assert there.preempt(pod("p"), {"x": victims("u")}) == {}
+
+
+def test_nodes_that_are_not_known_get_no_score() -> None:
+    assert opinions(world(node("a"))).prioritize(pod("p"), ["x"]) == []
+
+
 @given(st.lists(st.tuples(st.sampled_from(["red", "blue"]), st.integers(0, 100)), min_size=1, max_size=6))
 def test_opinions_are_those_of_the_plugin_in_process(nodes: list[tuple[str, int]]) -> None:
     there = world(*(node(f"n{row}", labels=labelled(*said)) for row, said in enumerate(nodes)))

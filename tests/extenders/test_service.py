@@ -14,13 +14,13 @@ import pytest
 from kubestow import config
 from kubestow.api.core import Node
 from kubestow.errors import APIError, InputError, KubestowError
-from kubestow.extending import Mirror, Opinions, Service
+from kubestow.extending import Opinions, Service
 from kubestow.extending.binding import Binding
 from kubestow.extending.running import Extending, alone, server_tls
 from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.resources import PODS, WATCHED
+from kubestow.scheduling.resources import PODS
 from kubestow.testing import MemoryCluster, node, pod
 
 from .example_plugins import Colour, Failing, Reserving, labelled
@@ -262,16 +262,6 @@ async def test_an_address_that_is_taken_is_told() -> None:
 def test_tls_files_that_cannot_be_used_are_told(files: tuple[str, str, str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         server_tls(*files)
-
-
-def test_a_mirror_tells_once_that_it_is_complete() -> None:
-    told: list[bool] = []
-    mirror = Mirror()
-    mirror.on_synced = lambda: told.append(True)
-    for _ in range(2):
-        for resource in WATCHED:
-            mirror.replace(resource, [])
-    assert told == [True]
 
 
 def test_an_offer_without_a_cache_does_not_judge_preemptions() -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import FilterPlugin
+from kubestow.framework.status import Status, Verdict
 from kubestow.testing import node, pod
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
@@ -138,6 +144,63 @@ def test_a_promised_node_that_the_extender_refuses_is_not_insisted_on() -> None:
     extender = ScriptedExtender("filter", passes={"c"})
     assert placed(extender, nominated="b")[0] == "c"
     assert extender.asked == [("filter", "p", ["b"]), ("filter", "p", ["a", "b", "c"])]
+
+
+def test_a_promised_node_is_not_insisted_on_when_the_extender_fails() -> None:
+    async def story(world: Living) -> None:
+        async def work_from_now_on(verb: str) -> None:
+            extender.fails = "" if len(extender.asked) > 1 else "no"
+
+        extender.meanwhile = work_from_now_on
+        world.cluster.put(pod("p", nominated="b"))
+        await world.settles()
+        assert world.node_of("p") == "c"
+
+    extender = ScriptedExtender("filter", passes={"c"})
+    in_virtual_time(story, *NODES, extenders=[extender])
+
+
+def test_a_cluster_without_nodes_needs_no_extender() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("p"))
+        await world.settles()
+        condition = world.cluster.condition("p")
+        assert condition is not None
+        assert condition.message == "no nodes available to schedule pods"
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(story, extenders=[extender])
+    assert extender.asked == []
+
+
+class Broken(FilterPlugin):
+    """Raises, or gives an error."""
+
+    name = "Broken"
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        if pod.labels.get("raise"):
+            raise LookupError("no such thing")
+        return Verdict.rejecting(np.ones(len(nodes), np.bool_), Status.error("out of order"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"raise": "yes"}, "plugin 'Broken' failed at Filter: LookupError: no such thing"),
+        ({}, 'running "Broken" filter plugin: out of order'),
+    ],
+)
+def test_a_plugin_that_fails_costs_the_pod_its_attempt(labels: dict[str, str], message: str) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("p", labels=labels))
+        await world.settles()
+        condition = world.cluster.condition("p")
+        assert condition is not None
+        assert (condition.reason, condition.message) == ("SchedulerError", message)
+
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Broken"}]}}}
+    in_virtual_time(story, node("a"), plugins=[Broken], extenders=[ScriptedExtender("filter")], profiles=[profile])
 
 
 def test_an_extender_binds_in_place_of_the_plugins() -> None:

@@ -179,18 +179,27 @@ class HTTPExtender:
             raise self._nonsense(verb, str(error)) from None
 
     async def _post(self, verb: str, body: bytes) -> bytes:
+        """The body of the answer. A connection that the extender was closing just then is not the last word."""
+        try:
+            try:
+                return await self._send(verb, body)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+                if verb == self.settings.bind_verb:
+                    raise
+                return await self._send(verb, body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise self._error(verb, f'Post "{self._base}/{verb}": {problem_of(error)}') from error
+
+    async def _send(self, verb: str, body: bytes) -> bytes:
         assert self._session is not None, "the extender is used outside its async with"
         url = f"{self._base}/{verb}"
         server_name = self.settings.tls_config.server_name if self.settings.tls_config is not None else ""
-        try:
-            async with self._session.post(
-                url, data=body, headers={"Content-Type": JSON}, server_hostname=server_name or None
-            ) as response:
-                if response.status != 200:
-                    raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
-                return await self._read(verb, response, len(body) + _SPARE)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise self._error(verb, f'Post "{url}": {problem_of(error)}') from error
+        async with self._session.post(
+            url, data=body, headers={"Content-Type": JSON}, server_hostname=server_name or None
+        ) as response:
+            if response.status != 200:
+                raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
+            return await self._read(verb, response, len(body) + _SPARE)
 
     async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
         parts: list[bytes] = []
