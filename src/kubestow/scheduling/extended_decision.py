@@ -128,7 +128,7 @@ class _Cycle:
         feasible = self._feasible().rows
         table = self._cluster.nodes
         standing = np.zeros(len(table), np.bool_)
-        standing[[table.rows[name] for name in names if name in table.rows]] = True
+        standing[[row for row in map(table.rows.get, names) if row is not None]] = True
         alive = np.zeros(len(table), np.bool_)
         alive[feasible] = True
         return np.flatnonzero(standing & alive)

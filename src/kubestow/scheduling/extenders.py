@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from typing import Protocol
 
 from kubestow import config
@@ -80,6 +81,8 @@ class Opinion:
     def take(self, answer: Filtered) -> None:
         """One more extender's answer about the nodes that had passed."""
         passed = set(answer.passed)
+        if len(passed) == len(self.passed) and not answer.failed and not answer.unresolvable:
+            return
         self.refused |= {name: Status.unresolvable() for name in self.passed if name not in passed}
         self.refused |= {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
         self.refused |= {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}
@@ -146,12 +149,14 @@ class Extenders:
         """What the extenders add to the scores of nodes. All are asked at once; those that fail add nothing."""
         asked = [extender for extender in self._interested(pod) if extender.settings.prioritize_verb]
         answers = await asyncio.gather(*(self._scores(extender, pod, names) for extender in asked))
-        total: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for extender, scores in zip(asked, answers, strict=True):
             factor = extender.settings.weight * (MAX_SCORE // MAX_EXTENDER_SCORE)
             for name, score in scores:
-                total[name] = max(-_MOST, min(total.get(name, 0) + score * factor, _MOST))
-        return total
+                totals[name] = totals.get(name, 0) + score * factor
+        if totals and max(max(totals.values()), -min(totals.values())) > _MOST:
+            return {name: min(max(total, -_MOST), _MOST) for name, total in totals.items()}
+        return totals
 
     async def _scores(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
         try:
@@ -159,7 +164,7 @@ class Extenders:
         except ExtenderError as error:
             self._complain(error)
             return ()
-        self._works(extender, "prioritize", about=(name for name, _ in scores), asked=names)
+        self._works(extender, "prioritize", about=map(itemgetter(0), scores), asked=names)
         return scores
 
     # -- preempt ---------------------------------------------------------------------------------------------------
@@ -242,9 +247,8 @@ class Extenders:
 
     def _works(self, extender: Extender, verb: str, *, about: Iterable[str] = (), asked: Collection[str] = ()) -> None:
         """An answer can be used; should it speak of nodes that were not asked about, that is told of and harmless."""
-        asked = frozenset(asked)
-        stranger = next((name for name in about if name not in asked), None)
-        if stranger is not None:
+        if strangers := set(about).difference(asked):
+            stranger = min(strangers)
             self._complain(ExtenderError(_name(extender), verb, f'speaks of node "{stranger}", which was not sent'))
         elif self._complaints and self._complaints.pop((_name(extender), verb), None) is not None:
             _log.info("extender %s works at %s again", _name(extender), verb)
