@@ -13,7 +13,7 @@ from kubestow.client import extenders as module
 from kubestow.client.extenders import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.framework.plugin import Victims
-from kubestow.scheduling.extenders import Filtered, Spared
+from kubestow.scheduling.extenders import Filtered, PodGone, Spared
 
 from .extender_settings import POD, info, node, originals, settings, without_managed_fields
 from .scripted_server import Answer, ScriptedServer, answer, disconnect
@@ -115,7 +115,7 @@ async def test_a_node_that_is_gone_by_now_is_not_sent(server: ScriptedServer) ->
 async def test_a_pod_that_is_gone_by_now_is_not_asked_about(server: ScriptedServer) -> None:
     one = settings(server.url)
     async with HTTPExtender(one, originals(one, pods=())) as connected:
-        with pytest.raises(ExtenderError, match="pod default/p is gone"):
+        with pytest.raises(PodGone, match="pod default/p is gone"):
             await connected.filter(info(), ["a"])
     assert server.asked == []
 

@@ -12,6 +12,8 @@ from kubestow.cluster.views import Nodes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import FilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.extenders import PodGone
+from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
@@ -241,6 +243,22 @@ def test_what_an_extender_does_wrong_is_told_once(caplog: pytest.LogCaptureFixtu
         in_virtual_time(story, node("a"), extenders=[ScriptedExtender("filter", fails="out of order")])
     told = [record.getMessage() for record in caplog.records if "out of order" in record.getMessage()]
     assert told == ["extender http://extender failed at filter: out of order"]
+
+
+def test_that_a_pod_is_gone_is_no_fault_of_the_extender(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: Living) -> None:
+        async def gone(verb: str) -> None:
+            world.cluster.remove(pod("p"))
+            raise PodGone("http://extender", verb, "pod default/p is gone")
+
+        extender.meanwhile = gone
+        world.cluster.put(pod("p"))
+        await world.settles()
+        assert world.scheduler.queue.counts()[Place.IN_FLIGHT] == 0
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(story, node("a"), extenders=[extender])
+    assert caplog.text == ""
 
 
 def test_nodes_that_were_not_sent_are_told_of(caplog: pytest.LogCaptureFixture) -> None:

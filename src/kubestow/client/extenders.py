@@ -27,7 +27,7 @@ from kubestow.client.transport import JSON, USER_AGENT, problem_of
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
 from kubestow.framework.plugin import Victims
-from kubestow.scheduling.extenders import Filtered, Spared
+from kubestow.scheduling.extenders import Filtered, PodGone, Spared
 
 __all__ = ["HTTPExtender", "HTTPExtenders"]
 
@@ -161,7 +161,7 @@ class HTTPExtender:
     def _pod(self, verb: str, pod: PodInfo) -> Raw:
         original = self._originals.pod(pod.namespace, pod.name, pod.uid)
         if original is None:
-            raise self._error(verb, f"pod {pod.key} is gone")
+            raise PodGone(self.settings.url_prefix, verb, f"pod {pod.key} is gone")
         return original
 
     def _victims(self, victims: Victims) -> wire.Victims:

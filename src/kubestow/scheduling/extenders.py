@@ -23,7 +23,7 @@ from kubestow.errors import ExtenderError
 from kubestow.framework.plugin import MAX_SCORE, Victims
 from kubestow.framework.status import SUCCESS, Status
 
-__all__ = ["EXTENDER", "Extender", "Extenders", "Filtered", "Opinion", "Spared"]
+__all__ = ["EXTENDER", "Extender", "Extenders", "Filtered", "Opinion", "PodGone", "Spared"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,10 @@ EXTENDER = "Extender"
 
 #: Scores add up in int64; what one node gets from all extenders is kept far from its end.
 _MOST = 2**60
+
+
+class PodGone(ExtenderError):
+    """The pod is gone before anybody could be asked about it, which is no extender's fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,8 @@ class Extenders:
 
     def _complain(self, error: ExtenderError) -> None:
         """Tell of a failure once, until the extender works again or fails in another way."""
+        if isinstance(error, PodGone):
+            return
         known = self._complaints.get((error.extender, error.verb))
         self._complaints[error.extender, error.verb] = error.problem
         _log.log(logging.DEBUG if known == error.problem else logging.WARNING, "%s", error)
