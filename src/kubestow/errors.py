@@ -7,6 +7,7 @@
     │   ├── InvalidQuantity     … because of a resource quantity such as "1.5.2"
     │   └── InvalidSelector     … because of a label, field or node selector
     ├── PluginError             a plugin broke its contract: names the plugin and the extension point
+    ├── ExtenderError           an extender failed, or answered with what the protocol does not allow
     ├── APIError                the API server answered with a failure Status
     └── Unreachable             the API server did not answer at all
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "APIError",
     "ConfigurationError",
+    "ExtenderError",
     "InputError",
     "InvalidObject",
     "InvalidQuantity",
@@ -78,6 +80,14 @@ class PluginError(KubestowError):
     def __init__(self, plugin: str, extension_point: str, problem: str) -> None:
         self.plugin, self.extension_point, self.problem = plugin, extension_point, problem
         super().__init__(f"plugin {plugin!r} failed at {extension_point}: {problem}")
+
+
+class ExtenderError(KubestowError):
+    """An extender (named by its URL) failed at a verb; ``problem`` is what the pod's condition will say."""
+
+    def __init__(self, extender: str, verb: str, problem: str) -> None:
+        self.extender, self.verb, self.problem = extender, verb, problem
+        super().__init__(f"extender {extender} failed at {verb}: {problem}")
 
 
 class APIError(KubestowError):

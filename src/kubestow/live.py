@@ -17,6 +17,8 @@ from typing import Any
 
 from kubestow import config
 from kubestow.client.credentials import load_credentials
+from kubestow.client.extenders import HTTPExtenders
+from kubestow.client.originals import Originals
 from kubestow.client.pacing import WallClock
 from kubestow.client.remote import RemoteCluster
 from kubestow.errors import InputError
@@ -95,12 +97,22 @@ class Live:
 
     async def run(self, *, kubeconfig: str, master: str, on_ready: Callable[[Scheduler], None]) -> None:
         """Schedule until interrupted or cancelled. Raises InputError, Unreachable and APIError."""
-        connection = self.configuration.client_connection
+        settings, connection = self.configuration.extenders, self.configuration.client_connection
+        originals = Originals.wanted_by(settings)
+        http_extenders = HTTPExtenders(settings, originals)
         credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
         clock = WallClock()
-        async with RemoteCluster(
-            credentials, clock=clock, random=self.random, qps=connection.qps or 0.0, burst=connection.burst or 0
-        ) as cluster:
+        async with (
+            RemoteCluster(
+                credentials,
+                clock=clock,
+                random=self.random,
+                qps=connection.qps or 0.0,
+                burst=connection.burst or 0,
+                originals=originals if settings else None,
+            ) as cluster,
+            http_extenders as extenders,
+        ):
             scheduler = Scheduler(
                 self.configuration,
                 registry=self.registry,
@@ -108,6 +120,7 @@ class Live:
                 clock=clock,
                 random=self.random,
                 gates=self.gates,
+                extenders=extenders,
             )
             await cluster.check()
             running = asyncio.create_task(scheduler.run())

@@ -20,6 +20,7 @@ from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queue import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from tests.simulation.connection import Connection
+from tests.simulation.extender import WaywardExtender
 from tests.simulation.faults import Faults
 from tests.simulation.meddling import NAME, Books, meddling
 from tests.simulation.server import Server
@@ -69,11 +70,12 @@ class Process:
         faults: Faults,
         trace: Trace,
         meddled: bool,
+        extended: bool,
         after_bind: Callable[[Process, str, str], None],
     ) -> None:
         self.name, self.scheduler_names = name, scheduler_names
         self._server, self._clock, self._faults, self._trace = server, clock, faults, trace
-        self._meddled = meddled
+        self._meddled, self._extended = meddled, extended
         self._after_bind = after_bind
         self._starts = 0
         self._tasks: Tasks = {}
@@ -118,7 +120,15 @@ class Process:
             clock=self._clock,
             random=Random(f"{self.name} {self._starts}"),
             observer=self,
+            extenders=self._extenders(connection),
         )
+
+    def _extenders(self, connection: Connection) -> list[WaywardExtender]:
+        if not self._extended:
+            return []
+        random = Random(f"{self.name} extender")
+        ignorable, binds = random.random() < 0.5, random.random() < 0.5
+        return [WaywardExtender(connection, self._faults, ignorable=ignorable, binds=binds)]
 
     @property
     def alive(self) -> bool:

@@ -82,6 +82,7 @@ class _World:
         self._faults = Faults(Random(f"{seed} faults"))
         self._house = self._random.choice(_HOUSES)
         self._meddled = self._random.random() < 0.5
+        self._extended = Random(f"{seed} extended").random() < 0.25
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -126,6 +127,7 @@ class _World:
             faults=self._faults,
             trace=self.trace,
             meddled=self._meddled,
+            extended=self._extended,
             after_bind=self._check_binding,
         )
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("kubestow.cli.up", "up", "Run a cluster to try things on: API, controllers, nodes and scheduler."),
     "demo": ("kubestow.cli.demo", "demo", "Watch the scheduler fill a simulated GPU cluster."),
     "apiserver": ("kubestow.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API, with simulated nodes."),
+    "extend": ("kubestow.cli.extend", "extend", "Serve plugins as an extender of another scheduler."),
     "config": ("kubestow.cli.config", "config", "Check, show and convert scheduler configurations."),
     "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare every figure."),
 }

@@ -150,11 +150,17 @@ def collector_paused() -> Iterator[None]:
 class ObjectReader:
     """Decodes the objects of one resource and reports those that do not decode: each once, until it changes its fault.
 
-    ``report`` receives the object's ``namespace/name``, as far as it can be made out, and the problem.
+    ``report`` receives the object's ``namespace/name``, as far as it can be made out, and the problem. ``keep`` gets
+    every object that was read together with the JSON it was read from.
     """
 
-    def __init__(self, resource: Resource, report: Callable[[str, str], None]) -> None:
-        self._type, self._kind, self._report = resource.type, resource.kind, report
+    def __init__(
+        self,
+        resource: Resource,
+        report: Callable[[str, str], None],
+        keep: Callable[[Any, msgspec.Raw], None] | None = None,
+    ) -> None:
+        self._type, self._report, self._keep = resource.type, report, keep
         self._faults: dict[str, str] = {}
         self._faults_before: dict[str, str] = {}
 
@@ -171,6 +177,8 @@ class ObjectReader:
             return None
         if self._faults:
             self._faults.pop(_name(obj.metadata.namespace, obj.metadata.name), None)
+        if self._keep is not None:
+            self._keep(obj, data)
         return obj
 
     def read_deleted(self, data: msgspec.Raw) -> Any | None:

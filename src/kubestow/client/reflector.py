@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from functools import partial
 from random import Random
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
@@ -29,6 +30,7 @@ from kubestow.client.decoding import (
     collector_paused,
     error_event,
 )
+from kubestow.client.originals import Originals
 from kubestow.client.pacing import Backoff, SleepingClock, jittered
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, Unreachable
@@ -71,10 +73,13 @@ class Reflector:
         clock: SleepingClock,
         random: Random,
         silence: float = _SILENCE,
+        originals: Originals | None = None,
     ) -> None:
         self._transport, self._resource, self._subscriber = transport, resource, subscriber
         self._clock, self._random, self._silence = clock, random, silence
-        self._reader = ObjectReader(resource, self._unreadable)
+        self._originals = originals
+        keep = None if originals is None else partial(originals.saw, resource)
+        self._reader = ObjectReader(resource, self._unreadable, keep)
         self._version = ""  # where the next watch begins; empty: the collection has to be read as a whole
         self._initial: dict[tuple[str, str], Any] | None = None  # a streaming list while it is incomplete
         self._loading = ExitStack()  # what has to end when the list is complete
@@ -155,6 +160,8 @@ class Reflector:
             await asyncio.sleep(0)
 
     def _complete(self, version: str, objects: list[Any]) -> None:
+        if self._originals is not None:
+            self._originals.only(self._resource, objects)
         self._subscriber.replace(self._resource, objects)
         self._version, self._was_listed, self._is_absent = version, True, False
         self._healthy()
@@ -207,6 +214,8 @@ class Reflector:
         obj = self._reader.read_deleted(event.object) if deleted else self._reader.read(event.object)
         if obj is None:
             return
+        if deleted and self._originals is not None:
+            self._originals.gone(self._resource, obj)
         if self._initial is not None:
             self._collect(obj, deleted=deleted)
             return

@@ -19,6 +19,7 @@ from kubestow.api.core import Pod
 from kubestow.client.claims import ClaimWriter
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
+from kubestow.client.originals import Originals
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import Transport
@@ -38,6 +39,7 @@ class RemoteCluster:
 
     ``qps`` and ``burst`` are ``clientConnection``'s limit on requests a second in the long run, and at once; without a
     positive ``qps`` the client is as fast as the server allows. ``host`` is named as the source of events.
+    ``originals`` keep what extenders want to see.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class RemoteCluster:
         qps: float = 0.0,
         burst: int = 0,
         host: str = "",
+        originals: Originals | None = None,
     ) -> None:
         self._credentials, self._clock, self._random = credentials, clock, random
+        self._originals = originals
         limits = [RateLimit(qps=qps, burst=burst, clock=clock) if qps > 0 else None for _ in range(2)]
         self._transport = Transport(credentials, clock=clock, limit=limits[0])
         self._event_transport = Transport(credentials, clock=clock, limit=limits[1])
@@ -91,7 +95,14 @@ class RemoteCluster:
         """Keep the subscriber in step with the collections until cancelled. What it raises ends the subscription."""
         async with asyncio.TaskGroup() as reflecting:
             for resource in resources:
-                reflector = Reflector(self._transport, resource, subscriber, clock=self._clock, random=self._random)
+                reflector = Reflector(
+                    self._transport,
+                    resource,
+                    subscriber,
+                    clock=self._clock,
+                    random=self._random,
+                    originals=self._originals,
+                )
                 reflecting.create_task(reflector.run(), name=f"reflector {resource.plural}")
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:

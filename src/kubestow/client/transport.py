@@ -27,7 +27,7 @@ from kubestow.client.credentials import Credentials
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.errors import APIError, InputError, Unreachable
 
-__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "Transport"]
+__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "Transport", "problem_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -187,14 +187,14 @@ class Transport:
         try:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(self.server, _problem(error)) from error
+            raise Unreachable(self.server, problem_of(error)) from error
 
 
 def _worth_waiting(code: int) -> bool:
     return code == 429 or code >= 500
 
 
-def _problem(error: Exception) -> str:
+def problem_of(error: Exception) -> str:
     """What went wrong with a connection, in words."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not to be trusted: {error.certificate_error}"

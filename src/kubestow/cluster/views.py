@@ -63,7 +63,7 @@ class Nodes:
     def names(self) -> list[str]:
         """The names of all nodes of this view."""
         names = self._table.names
-        return [names[row] for row in self.row_numbers]
+        return [names[row] for row in self.row_numbers.tolist()]
 
     def node(self, position: int) -> Node:
         """The node object at a position."""

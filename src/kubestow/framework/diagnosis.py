@@ -46,6 +46,18 @@ class Diagnosis:
     absent: Status = field(default_factory=Status.unresolvable)
     narrowed_by: Sequence[str] = ()
 
+    def overruled_by(self, later: Refusal) -> Diagnosis:
+        """The same with somebody's later word on some nodes, in place of what was said of them before."""
+        others = [Refusal(r.plugin, r.where & ~later.where, r.verdict) for r in self.refusals]
+        return Diagnosis(
+            self.total,
+            [*others, later],
+            asked=self.asked | later.where,
+            pre_filter=self.pre_filter,
+            absent=self.absent,
+            narrowed_by=self.narrowed_by,
+        )
+
     @property
     def rejectors(self) -> set[str]:
         """The plugins whose change of mind could make the pod schedulable (Pending ones excluded)."""

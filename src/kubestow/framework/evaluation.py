@@ -24,6 +24,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
 from kubestow.framework.plugin import (
+    MAX_SCORE,
     FilterPlugin,
     Plugin,
     PreFilterPlugin,
@@ -372,6 +373,16 @@ class Evaluations:
         }
         self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
+
+    @property
+    def highest_total(self) -> int:
+        """The most that all scores of a node can add up to."""
+        return sum(weighted.weight for weighted in self._scores) * MAX_SCORE
+
+    @property
+    def filters_anything(self) -> bool:
+        """Whether any plugin may refuse a node."""
+        return bool(self._pre_filters or self._filters)
 
     def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
         """The evaluation for pods of this shape. Raises PluginError when a plugin cannot be asked about it."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_SCORE",
     "BindPlugin",
+    "Candidacy",
     "FilterPlugin",
     "Handle",
     "NodeFilterPlugin",
@@ -62,6 +63,7 @@ __all__ = [
     "QueueSortPlugin",
     "ReservePlugin",
     "ScorePlugin",
+    "Victims",
     "Waiting",
     "normalized",
 ]
@@ -247,6 +249,24 @@ class NodeFilterPlugin(FilterPlugin):
 
 
 @dataclass(frozen=True, slots=True)
+class Victims:
+    """Whom a preemption on a node would evict, the most important first; ``violations`` of them a budget protects."""
+
+    pods: tuple[PodInfo, ...]
+    violations: int = 0
+
+
+class Candidacy(Protocol):
+    """The nodes that a preemption chose from, for others to have a say before the choice is final."""
+
+    def offers(self) -> Mapping[str, Victims]:
+        """The candidates by name. To be asked for before anything in the cluster changes."""
+
+    def settle(self, offers: Mapping[str, Victims]) -> PostFilterResult:
+        """The outcome with the candidates that are left, perhaps with other victims."""
+
+
+@dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """What PostFilter achieved. ``nominated_node_name`` None leaves the pod's nomination alone, ``""`` clears it.
 
@@ -262,6 +282,8 @@ class PostFilterResult:
     victims: tuple[PodInfo, ...] = ()
     outranked: tuple[PodInfo, ...] = ()
     action: Callable[[], Coroutine[Any, Any, None]] | None = None
+    #: What extenders may narrow down before the nomination holds; None when they have no say in it.
+    candidacy: Candidacy | None = None
 
 
 class PostFilterPlugin(Plugin):

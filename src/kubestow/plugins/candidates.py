@@ -7,7 +7,7 @@ less is better; equals go by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes import NodeTable
 from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import Victims
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.dry_run import DryRun
 
@@ -122,6 +123,17 @@ class Candidates:
     def victims_on(self, row: int) -> tuple[PodInfo, ...]:
         """Whom to evict from a candidate, the most important first."""
         return tuple(self._source[row].victims.at(self._position[row]))
+
+    def offers(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
+        """What a preemption on some candidates would cost, by node; to be worked out before anything changes."""
+        names = [self._table.names[row] for row in rows.tolist()]
+        sources, positions, violations = self._source[rows], self._position[rows], self._violations[rows]
+
+        def work_out() -> Mapping[str, Victims]:
+            known = zip(names, sources.tolist(), positions.tolist(), violations.tolist(), strict=True)
+            return {name: Victims(tuple(run.victims.at(at)), violated) for name, run, at, violated in known}
+
+        return work_out
 
     def tally(self, rows: Rows) -> Iterator[tuple[Status, int]]:
         """What was said of rows that are no candidates, with the number of rows."""

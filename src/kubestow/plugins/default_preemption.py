@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,12 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
 from kubestow.framework.filters import Filters
 from kubestow.framework.interest import Interest, Spoils, on
-from kubestow.framework.plugin import Handle, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from kubestow.framework.plugin import Handle, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, Victims
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.candidates import Candidates
 from kubestow.plugins.disruption_budgets import DisruptionBudgets
 from kubestow.plugins.dry_run import dry_run
+from kubestow.plugins.offers import Offers
 
 __all__ = ["DefaultPreemption"]
 
@@ -90,7 +92,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         candidates.forget([] if own is None else [own])
         found = self._candidate_rows(pod, filters, candidates, potential)
         if len(found):
-            result = self._nominate(pod, candidates, candidates.best(found))
+            row = candidates.best(found)
+            victims = Victims(candidates.victims_on(row))
+            offers = Offers(candidates.offers(found), partial(self._nominate, pod))
+            result = self._nominate(pod, self.handle.cluster.nodes.names[row], victims, offers)
         else:
             result = self._no_candidates(diagnosis, candidates, potential)
         candidates.forget([] if own is None else [own])
@@ -152,14 +157,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def _nominate(self, pod: PodInfo, candidates: Candidates, row: int) -> PostFilterResult:
-        cluster = self.handle.cluster
-        node_name = cluster.nodes.names[row]
+    def _nominate(self, pod: PodInfo, name: str, victims: Victims, candidacy: Offers | None = None) -> PostFilterResult:
+        promised = self.handle.cluster.nominated_to(name)
         return PostFilterResult(
             SUCCESS,
-            nominated_node_name=node_name,
-            victims=candidates.victims_on(row),
-            outranked=tuple(info for info in cluster.nominated_to(node_name) if info.priority < pod.priority),
+            nominated_node_name=name,
+            victims=victims.pods,
+            outranked=tuple(info for info in promised if info.priority < pod.priority),
+            candidacy=candidacy,
         )
 
     def _no_candidates(self, diagnosis: Diagnosis, candidates: Candidates | None, potential: Rows) -> PostFilterResult:

@@ -32,10 +32,10 @@ class Binder:
         try:
             await self._api.bind(pod, node_name)
         except (APIError, Unreachable) as error:
-            if not _is_open(error) or await self._node_of(pod) != node_name:
+            if not _is_open(error) or await self.node_of(pod) != node_name:
                 raise
 
-    async def _node_of(self, pod: ObjectReference) -> str:
+    async def node_of(self, pod: ObjectReference) -> str:
         """Where the server has a pod, "" if nowhere. Raises APIError when it refuses to say."""
         pause = _FIRST_PAUSE
         while True:

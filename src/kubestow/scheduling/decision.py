@@ -4,6 +4,8 @@ A pure function of the cluster's state, the profile and the pod (and of a rule f
 whoever asked commits the answer: the scheduler by assuming the pod, the replay of recorded decisions by comparing it,
 an explanation by printing it. The steps are the reference's (5.2 to 5.7), except that every feasible node is scored
 unless ``percentageOfNodesToScore`` asks for less.
+
+With extenders a decision has to wait for answers on the way; :mod:`.extended_decision` is made of the same steps.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
-__all__ = ["Decider", "Decision", "FirstByName", "RandomTie", "TieBreak"]
+__all__ = ["Decider", "Decision", "FirstByName", "RandomTie", "Room", "TieBreak", "failed", "without_node"]
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
 #: Fewer nodes than this are never sampled.
@@ -108,17 +110,17 @@ class Decider:
             evaluation = profile.evaluations.of(self.cluster, pod)
             return self._decide(profile, evaluation, pod)
         except PluginError as error:
-            failed = _failed(pod, evaluation, str(error))
-            failed.error = error
-            return failed
+            return failed(pod, evaluation, str(error), error)
 
     def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo) -> Decision:
         found = evaluation.feasible(self.cluster, pod)
         if found.error is not None:
-            return _failed(pod, evaluation, found.error.message)
+            return failed(pod, evaluation, found.error.message)
         if not found.count:
-            return self._without_node(profile, evaluation, pod, found)
-        rows, count = self._sampled(profile, found.rows, found.count)
+            state, diagnosis = evaluation.state(), found.diagnose()
+            room = _post_filter(profile, state, pod, diagnosis, found.filters)
+            return without_node(pod, state, diagnosis=diagnosis, room=room, found=found, evaluation=evaluation)
+        rows, count = self.sampled(profile, found.rows, found.count)
         row = self._only(rows) if count == 1 else self._best(evaluation, pod, rows)
         return Decision(
             pod,
@@ -130,38 +132,22 @@ class Decider:
             evaluation=evaluation,
         )
 
-    def _without_node(self, profile: Profile, evaluation: Evaluation, pod: PodInfo, found: Feasible) -> Decision:
-        """No node fits: let PostFilter make room (reference 4.4), and say why (5.9)."""
-        state = evaluation.state()
-        diagnosis = found.diagnose()
-        message = diagnosis.message()
-        room = _post_filter(profile, state, pod, diagnosis, found.filters)
-        return Decision(
-            pod,
-            state,
-            status=Status.unschedulable(message),
-            message=f"{message} {room.message}" if room.message else message,
-            found=found,
-            rejectors=frozenset(diagnosis.rejectors),
-            pending=frozenset(diagnosis.pending),
-            nomination=room.nomination,
-            actions=tuple(room.actions),
-            evaluation=evaluation,
-        )
-
     # -- choosing ------------------------------------------------------------------------------------------------
 
     def _only(self, rows: Rows) -> int:
         return int(Nodes(self.cluster.nodes, rows).row_numbers[0])
 
     def _best(self, evaluation: Evaluation, pod: PodInfo, rows: Rows) -> int:
-        totals = evaluation.totals(self.cluster, pod, rows)
+        return self.pick(evaluation.totals(self.cluster, pod, rows), rows)
+
+    def pick(self, totals: NDArray[np.int64], rows: Rows) -> int:
+        """The row with the highest total; among equals the rule for ties decides."""
         best = np.flatnonzero(totals == totals.max())
         if not isinstance(rows, slice):
             best = rows[best]
         return int(best[0]) if len(best) == 1 else self._ties.choose(self.cluster, best)
 
-    def _sampled(self, profile: Profile, rows: Rows, count: int) -> tuple[Rows, int]:
+    def sampled(self, profile: Profile, rows: Rows, count: int) -> tuple[Rows, int]:
         """As many feasible nodes as the profile wants to find, from where the last walk ended (reference 5.4)."""
         total = len(self.cluster.nodes)
         percentage = profile.percentage_of_nodes_to_score
@@ -179,34 +165,60 @@ class Decider:
 
 
 @dataclass(slots=True)
-class _Room:
+class Room:
     """What PostFilter plugins did to make room, and what they say when there is none."""
 
     nomination: PostFilterResult | None = None
     actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     message: str = ""
+    _reasons: list[str] = field(default_factory=list)
 
-
-def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> _Room:
-    """Ask the PostFilter plugins in turn: a success ends it, and so does anything but "unschedulable"."""
-    room = _Room()
-    reasons: list[str] = []
-    for plugin in profile.post_filter:
-        answer = profile.asking.post_filter(plugin, state, pod, diagnosis, filters)
+    def take(self, answer: PostFilterResult) -> bool:
+        """One plugin's answer; True if it ends the search: a success does, and anything but "unschedulable"."""
         if answer.nominated_node_name is not None or answer.status.ok:
-            room.nomination = answer
+            self.nomination = answer
         if answer.action is not None:
-            room.actions.append(answer.action)
+            self.actions.append(answer.action)
         if answer.status.ok:
-            return room
+            self.message = ""
+            return True
         if answer.status.code is not Code.UNSCHEDULABLE:
-            room.message = answer.status.message
-            return room
-        reasons += answer.status.reasons
-    room.message = ", ".join(reasons)
+            self.message = answer.status.message
+            return True
+        self._reasons += answer.status.reasons
+        self.message = ", ".join(self._reasons)
+        return False
+
+
+def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> Room:
+    """Ask the PostFilter plugins in turn (reference 4.4)."""
+    room = Room()
+    for plugin in profile.post_filter:
+        if room.take(profile.asking.post_filter(plugin, state, pod, diagnosis, filters)):
+            break
     return room
 
 
-def _failed(pod: PodInfo, evaluation: Evaluation | None, message: str) -> Decision:
+def without_node(
+    pod: PodInfo, state: CycleState, *, diagnosis: Diagnosis, room: Room, found: Feasible, evaluation: Evaluation
+) -> Decision:
+    """No node fits: why (reference 5.9), and what PostFilter made of it."""
+    message = diagnosis.message()
+    return Decision(
+        pod,
+        state,
+        status=Status.unschedulable(message),
+        message=f"{message} {room.message}" if room.message else message,
+        found=found,
+        rejectors=frozenset(diagnosis.rejectors),
+        pending=frozenset(diagnosis.pending),
+        nomination=room.nomination,
+        actions=tuple(room.actions),
+        evaluation=evaluation,
+    )
+
+
+def failed(pod: PodInfo, evaluation: Evaluation | None, message: str, error: PluginError | None = None) -> Decision:
+    """Something went wrong."""
     state = CycleState() if evaluation is None else evaluation.state()
-    return Decision(pod, state, status=Status.error(message), message=message, evaluation=evaluation)
+    return Decision(pod, state, status=Status.error(message), message=message, error=error, evaluation=evaluation)

@@ -8,8 +8,8 @@ others go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Protocol
 
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.cluster.events import Action, ClusterEvent
@@ -25,10 +25,9 @@ from kubestow.scheduling.changes import (
     pod_events,
 )
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.resources import NAMESPACES, NODES, PODS, WATCHED
 
-__all__ = ["EventHandlers"]
+__all__ = ["EventHandlers", "Queue"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,15 +36,33 @@ _TERMINAL = frozenset({"Succeeded", "Failed"})
 Key = tuple[str, str]
 
 
+class Queue(Protocol):
+    """What is told of pending pods and of events that may help them."""
+
+    def add(self, info: PodInfo) -> None:
+        """A pod without a node is there."""
+
+    def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
+        """A pod without a node changed, in the ways that ``events`` name."""
+
+    def delete(self, uid: str) -> None:
+        """A pod is gone, or has a node now."""
+
+    def move(
+        self, event: ClusterEvent, old: Any = None, new: Any = None, *, among: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        """An event that may help pods which were refused, those of ``among`` at most."""
+
+
 class EventHandlers:
     """The scheduler's subscriber. ``scheduler_names`` are the profiles whose pods are ours to schedule."""
 
     def __init__(
         self,
         cluster: Cluster,
-        queue: SchedulingQueue,
+        queue: Queue,
         *,
-        scheduler_names: Collection[str],
+        scheduler_names: Container[str],
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
         on_news: Callable[[], None],

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
-from kubestow.framework.interest import Hint, Interest
+from kubestow.framework.interest import EVERYTHING, Hint, Interest
 from kubestow.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -42,9 +42,13 @@ class Requeue(Enum):
 
 
 class QueueingHints:
-    """The events that all plugins of all profiles want to hear of."""
+    """The events that all plugins of all profiles want to hear of.
 
-    def __init__(self, profiles: Iterable[Profile]) -> None:
+    ``hear_everything`` names others that refuse pods, and of which nobody knows what changes their minds.
+    """
+
+    def __init__(self, profiles: Iterable[Profile], *, hear_everything: Collection[str] = ()) -> None:
+        unknowing = [(name, interest) for name in hear_everything for interest in EVERYTHING]
         self._by_profile: dict[str, list[tuple[str, Interest]]] = {
             profile.scheduler_name: [
                 (plugin.name, interest)
@@ -52,6 +56,7 @@ class QueueingHints:
                 if isinstance(plugin, _REFUSING)
                 for interest in _waking(plugin)
             ]
+            + unknowing
             for profile in profiles
         }
         self._concerned: dict[ClusterEvent, dict[str, dict[str, list[Hint | None]]]] = {}

@@ -1,8 +1,9 @@
 """The scheduler: queue, scheduling cycle, binding cycle, tied together on one event loop.
 
 The scheduling cycle is an ordinary function, one pod at a time; between two awaits the world does not move, so it needs
-no locks. A placed pod goes on in a task of its own. Nothing is remembered that the API server does not hold: a
-scheduler that is killed and started again carries on from the watch.
+no locks. Only where extenders have a say does it wait on the way, and even then for one pod at a time. A placed pod
+goes on in a task of its own. Nothing is remembered that the API server does not hold: a scheduler that is killed and
+started again carries on from the watch.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.extended_decision import ExtendedDecider
+from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.news import News
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
@@ -100,7 +103,7 @@ class _Handle:
         self._news = news
         self._gates = gates
         self._api = api
-        self._binder = Binder(api)
+        self.binder = Binder(api)
         self._evictions = evictions
 
     def feature_enabled(self, gate: str) -> bool:
@@ -113,7 +116,7 @@ class _Handle:
         return self._waiting.all()
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._binder.bind(reference(pod), node_name)
+        await self.binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
         resource, metadata = _RESOURCES[type(obj)], obj.metadata
@@ -164,6 +167,7 @@ class Scheduler:
         random: Random,
         gates: config.FeatureGates | None = None,
         observer: Observer | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
         gates = gates or config.FeatureGates()
         configuration = config.apply_ignored_resources(configuration)
@@ -207,7 +211,7 @@ class Scheduler:
         self.synced = asyncio.Event()
         self.queue = SchedulingQueue(
             sort=next(iter(self.profiles.values())).queue_sort,
-            hints=QueueingHints(self.profiles.values()),
+            hints=QueueingHints(self.profiles.values(), hear_everything=(EXTENDER,) if extenders else ()),
             gate=self._gate,
             clock=clock,
             initial_backoff=configuration.pod_initial_backoff_seconds,
@@ -223,6 +227,8 @@ class Scheduler:
             on_news=news.happened,
         )
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
+        self._extenders = Extenders(self.cluster, extenders)
+        self._extended_decider = ExtendedDecider(self._decider, self._extenders)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
 
@@ -257,7 +263,10 @@ class Scheduler:
             self.queue.flush()
             began = self._clock.monotonic()
             while (queued := self.queue.pop()) is not None:
-                self.schedule_one(queued)
+                if self._extenders and self._extenders.take_part(queued.info):
+                    await self._schedule_with_extenders(queued)
+                else:
+                    self.schedule_one(queued)
                 if self._clock.monotonic() - began > _TURN:
                     break
             if self.queue.ready:
@@ -297,6 +306,28 @@ class Scheduler:
             return
         began = self._clock.monotonic()
         decision = self._decide(info)
+        self._act(queued, decision, began)
+
+    async def _schedule_with_extenders(self, queued: QueuedPod) -> None:
+        """The same, waiting for extenders on the way. The pod may be gone by the end."""
+        info = queued.info
+        if self._is_pointless(info):
+            self.queue.done(info.uid)
+            return
+        began = self._clock.monotonic()
+        decision = await self._decide_with_extenders(info)
+        if self._is_still_wanted(info):
+            self._act(queued, decision, began)
+        else:
+            self.queue.done(info.uid)
+
+    def _is_still_wanted(self, info: PodInfo) -> bool:
+        known = self.handlers.known(info.uid)
+        return known is not None and not known.spec.node_name and not known.terminating
+
+    def _act(self, queued: QueuedPod, decision: Decision, began: float) -> None:
+        """Do what was decided."""
+        info = queued.info
         self._observer.attempted(decision, self._clock.monotonic() - began)
         if decision.node_name is None:
             self._failed(queued, decision)
@@ -319,14 +350,15 @@ class Scheduler:
     def _decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         try:
-            decision = self._decider.decide(info)
+            return _logged_decision(self._decider.decide(info))
         except Exception as error:
-            _log.exception("scheduling cycle of pod %s failed", info.key)
-            message = f"{type(error).__name__}: {error}"
-            return Decision(info, CycleState(), status=Status.error(message), message=message)
-        if decision.error is not None:
-            _log.error("pod %s: %s", info.key, decision.error, exc_info=decision.error.__cause__)
-        return decision
+            return _broken_decision(info, error)
+
+    async def _decide_with_extenders(self, info: PodInfo) -> Decision:
+        try:
+            return _logged_decision(await self._extended_decider.decide(info))
+        except Exception as error:
+            return _broken_decision(info, error)
 
     def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
@@ -459,7 +491,7 @@ class Scheduler:
         if status.ok:
             await self._statuses.settle(info.uid)
             async with self._slots:
-                status = await cycle.bind()
+                status = await self._bound_by_extender(reserved) or await cycle.bind()
         if status.ok:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
             began = reserved.queued.initial_attempt or reserved.queued.timestamp
@@ -467,6 +499,16 @@ class Scheduler:
             await cycle.post_bind()
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
+
+    async def _bound_by_extender(self, reserved: Reserved) -> Status | None:
+        """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
+        info, node_name = reserved.info, reserved.node_name
+        status = await self._extenders.bind(info, node_name) if self._extenders else None
+        if status is None or status.ok:
+            return status
+        if await self._handle.binder.node_of(reference(info)) == node_name:
+            return SUCCESS
+        return None if status.code is Code.SKIP else status
 
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
@@ -503,6 +545,20 @@ class Scheduler:
         if placement is not None:
             self.cluster.forget(uid)
             self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
+
+
+def _logged_decision(decision: Decision) -> Decision:
+    """The same, after the log has been told what a plugin did wrong."""
+    if decision.error is not None:
+        _log.error("pod %s: %s", decision.pod.key, decision.error, exc_info=decision.error.__cause__)
+    return decision
+
+
+def _broken_decision(info: PodInfo, error: Exception) -> Decision:
+    """The decision about a pod when deciding itself went wrong."""
+    _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
+    message = f"{type(error).__name__}: {error}"
+    return Decision(info, CycleState(), status=Status.error(message), message=message)
 
 
 async def _ended(tasks: set[asyncio.Task[None]]) -> None:

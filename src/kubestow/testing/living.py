@@ -12,7 +12,7 @@ def test_a_pod_is_bound() -> None:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from kubestow import config
 from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.extenders import Extender
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -54,12 +55,13 @@ async def living(
     *,
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
+    extenders: Sequence[Extender] = (),
     **configured: Any,
 ) -> AsyncIterator[Living]:
     """A scheduler on a cluster that holds some objects, until the block ends.
 
-    ``plugins`` are classes beside the in-tree ones, ``configured`` are fields of a KubeSchedulerConfiguration as the
-    API spells them. Raises ConfigurationError.
+    ``plugins`` are classes beside the in-tree ones, ``extenders`` take part as they are, ``configured`` are fields of a
+    KubeSchedulerConfiguration as the API spells them. Raises ConfigurationError.
     """
     cluster = cluster or MemoryCluster()
     for obj in objects:
@@ -72,6 +74,7 @@ async def living(
         api=cluster,
         clock=VirtualClock(asyncio.get_running_loop()),
         random=Random(1),
+        extenders=extenders,
     )
     running = asyncio.create_task(scheduler.run())
     world = Living(cluster, scheduler)
@@ -90,12 +93,13 @@ def in_virtual_time(
     *objects: Any,
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
+    extenders: Sequence[Extender] = (),
     **configured: Any,
 ) -> None:
     """Run a story on a living scheduler (see :func:`living`) to its end, without waiting."""
 
     async def told() -> None:
-        async with living(objects, cluster=cluster, plugins=plugins, **configured) as world:
+        async with living(objects, cluster=cluster, plugins=plugins, extenders=extenders, **configured) as world:
             await story(world)
 
     run(told())

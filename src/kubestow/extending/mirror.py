@@ -1,0 +1,106 @@
+"""The cluster that an extender's answers are about.
+
+With an API server to watch it is kept as a scheduler keeps its own: every node and pod there is. Without one it is what
+the last question showed, nodes and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from kubestow.api.core import Node
+from kubestow.api.meta import decode
+from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.scheduling.event_handlers import EventHandlers
+from kubestow.scheduling.ports import Resource
+
+__all__ = ["Mirror"]
+
+
+class Mirror:
+    """A cluster that follows a watch (it is the subscriber), or the nodes that it is shown."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.synced = False
+        #: Called when the whole cluster has been read.
+        self.on_synced: Callable[[], None] = lambda: None
+        self._handlers = EventHandlers(
+            self.cluster,
+            _NoQueue(),
+            scheduler_names=_Anybody(),
+            on_pod_deleted=self.cluster.forget,
+            on_synced=self._complete,
+            on_news=lambda: None,
+        )
+
+    def _complete(self) -> None:
+        if not self.synced:
+            self.synced = True
+            self.on_synced()
+
+    def known(self, uid: str) -> PodInfo | None:
+        """The last state of a pod that the API server told."""
+        return self._handlers.known(uid)
+
+    # -- following a watch -----------------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        """A complete list."""
+        self._handlers.replace(resource, objects)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        """One watch event."""
+        self._handlers.apply(resource, event_type, obj)
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        """An object that does not decode."""
+        self._handlers.unreadable(resource, subject, problem)
+
+    # -- being shown nodes -----------------------------------------------------------------------------------------
+
+    def show(self, nodes: Mapping[str, Raw]) -> None:
+        """These are all nodes there are, by name. Raises InvalidObject.
+
+        What was shown before and has not changed costs no more than reading it.
+        """
+        shown = {name: decode(Node, data) for name, data in nodes.items()}
+        table = self.cluster.nodes
+        for name in [name for name in table.names if name not in shown]:
+            self.cluster.remove_node(name)
+        for name, node in shown.items():
+            row = table.rows.get(name)
+            if row is None:
+                self.cluster.add_node(node)
+            elif table.objects[row] != node:
+                self.cluster.update_node(node)
+
+
+class _NoQueue:
+    """Nobody waits to be scheduled here."""
+
+    def add(self, info: PodInfo) -> None:
+        pass
+
+    def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
+        pass
+
+    def delete(self, uid: str) -> None:
+        pass
+
+    def move(
+        self, event: ClusterEvent, old: Any = None, new: Any = None, *, among: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        pass
+
+
+class _Anybody(Container[str]):
+    """Promises made to pods count, whichever scheduler made them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True

@@ -1,0 +1,65 @@
+"""Extenders as configured, and objects they are asked about."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import decode
+from kubestow.client.originals import Originals
+from kubestow.cluster.pods import PodInfo, Shapes
+from kubestow.config import API_VERSION, KIND
+from kubestow.scheduling.resources import NODES, PODS
+
+VERBS = {
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "preemptVerb": "preempt",
+    "bindVerb": "bind",
+    "weight": 1,
+}
+
+#: Objects as the API server gives them, with fields that scheduling does not read.
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default", "uid": "uid-p", "managedFields": [{"manager": "kubectl"}]},
+    "spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "1"}]}]},
+    "status": {"phase": "Pending", "qosClass": "BestEffort"},
+}
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"nodeInfo": {"architecture": "arm64"}}}
+
+
+def settings(url: str, **changed: Any) -> config.Extender:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": [{"urlPrefix": url, **VERBS, **changed}]}
+    return config.load(document).extenders[0]
+
+
+def originals(one: config.Extender, *nodes: str, pods: tuple[dict[str, Any], ...] = (POD,)) -> Originals:
+    """What has been seen of a cluster with some nodes and pods, as far as the extender wants it kept."""
+    kept = Originals.wanted_by([one])
+    for obj in pods:
+        kept.saw(PODS, *_read(Pod, obj))
+    for name in nodes:
+        kept.saw(NODES, *_read(Node, node(name)))
+    return kept
+
+
+def _read(kind: type[Any], obj: dict[str, Any]) -> tuple[Any, msgspec.Raw]:
+    data = json.dumps(obj).encode()
+    return decode(kind, data), msgspec.Raw(data)
+
+
+def info(obj: dict[str, Any] = POD) -> PodInfo:
+    return Shapes().info(decode(Pod, json.dumps(obj).encode()))
+
+
+def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    return obj | {"metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
