@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
-from math import ceil, floor
 
 import msgspec
 
@@ -19,6 +18,7 @@ from kubestow.apiserver.controllers.controller import Controller, Happening, Wor
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
 from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Kind, Object
+from kubestow.apiserver.resources.int_or_percent import scaled
 
 __all__ = ["DeploymentController"]
 
@@ -365,14 +365,7 @@ def _allowances(spec: Object) -> tuple[int, int]:
     if spec["strategy"]["type"] == "Recreate":
         return 0, spec["replicas"]
     rolling = spec["strategy"]["rollingUpdate"]
-    surge = _share(rolling["maxSurge"], spec["replicas"], up=True)
-    unavailable = min(_share(rolling["maxUnavailable"], spec["replicas"], up=False), spec["replicas"])
+    surge = scaled(rolling["maxSurge"], spec["replicas"], up=True)
+    unavailable = min(scaled(rolling["maxUnavailable"], spec["replicas"], up=False), spec["replicas"])
     # With neither, nothing could ever move.
     return surge, unavailable if surge or unavailable else 1
-
-
-def _share(value: int | str, whole: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return value
-    share = int(value.rstrip("%")) * whole / 100
-    return ceil(share) if up else floor(share)

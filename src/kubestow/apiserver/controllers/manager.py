@@ -12,6 +12,7 @@ import logging
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.deployments import DeploymentController
+from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
 from kubestow.apiserver.controllers.events import Recorder
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
@@ -34,6 +35,7 @@ _KINDS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
     JobController,
+    DisruptionBudgetController,
     NamespaceController,
     GarbageCollector,
 )

@@ -32,6 +32,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 class _Condition(msgspec.Struct, frozen=True, rename="camel"):
     type: str
     status: str
+    reason: str = ""
     last_transition_time: str | None = None
 
 
@@ -85,6 +86,7 @@ class Pods:
         self._pods: dict[str, Pod] = {}
         self._controlled: dict[tuple[str, str], dict[str, Pod]] = {}
         self._free: dict[str, dict[str, Pod]] = {}
+        self._by_namespace: dict[str, dict[str, Pod]] = {}
 
     def observe(self, event: Event) -> tuple[Pod | None, Pod | None]:
         """Take note of a change; what the pod was and what it is."""
@@ -92,10 +94,12 @@ class Pods:
         before = self._pods.pop(key, None)
         if before is not None:
             self._shelf(before).pop(key, None)
+        neighbours = self._by_namespace.setdefault(event.object.namespace, {})
         if event.type == "DELETED":
+            neighbours.pop(key, None)
             return before, None
         pod = self._pods[key] = msgspec.json.decode(event.object.data, type=Pod)
-        self._shelf(pod)[key] = pod
+        self._shelf(pod)[key] = neighbours[key] = pod
         return before, pod
 
     def controlled(self, kind: str, key: str, uid: str = "") -> list[Pod]:
@@ -107,6 +111,10 @@ class Pods:
     def free(self, namespace: str) -> Iterator[Pod]:
         """The pods that nobody controls."""
         return iter(self._free.get(namespace, {}).values())
+
+    def within(self, namespace: str) -> Iterator[Pod]:
+        """All pods of a namespace."""
+        return iter(self._by_namespace.get(namespace, {}).values())
 
     def _shelf(self, pod: Pod) -> dict[str, Pod]:
         owner = pod.controller
