@@ -19,7 +19,7 @@ from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
 from kubestow.apiserver.controllers.pods import Pods
-from kubestow.apiserver.controllers.replica_sets import ReplicaSetController
+from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
@@ -34,6 +34,7 @@ TURN = 20
 _KINDS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
+    ReplicationControllerController,
     JobController,
     DisruptionBudgetController,
     NamespaceController,
