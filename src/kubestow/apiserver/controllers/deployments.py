@@ -7,7 +7,6 @@ replica sets; rolling back is a change of the template like any other, and finds
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta
 
 import msgspec
@@ -16,6 +15,7 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.conditions import condition_of, with_condition
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
+from kubestow.apiserver.controllers.revisions import template_hash
 from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.resources.int_or_percent import scaled
@@ -27,7 +27,6 @@ _REVISION, _DESIRED, _MOST = f"{_PREFIX}revision", f"{_PREFIX}desired-replicas",
 _HASH = "pod-template-hash"
 #: Annotations of a deployment that its replica sets do not take over.
 _OWN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED, _MOST}
-_HASH_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class DeploymentController(Controller):
@@ -111,7 +110,7 @@ class DeploymentController(Controller):
 
     def _create_set(self, deployment: Object, sets: list[Object]) -> Object:
         identity, spec = deployment["metadata"], deployment["spec"]
-        hash_ = _template_hash(spec["template"], {one["metadata"]["name"].rpartition("-")[2] for one in sets})
+        hash_ = template_hash(spec["template"], {one["metadata"]["name"].rpartition("-")[2] for one in sets})
         template = msgspec.json.decode(msgspec.json.encode(spec["template"]))
         labels = template.setdefault("metadata", {}).setdefault("labels", {})
         labels[_HASH] = hash_
@@ -330,17 +329,6 @@ def _without_hash(template: Object) -> Object:
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH}
     return {**template, "metadata": {**metadata, "labels": labels}}
-
-
-def _template_hash(template: Object, taken: set[str]) -> str:
-    """Ten characters that follow from the template, other than those that are taken."""
-    content = msgspec.json.encode(template, order="deterministic")
-    for salt in range(len(taken) + 1):
-        digest = hashlib.blake2b(content, digest_size=10, salt=bytes([salt % 256])).digest()
-        made = "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest)
-        if made not in taken:
-            return made
-    raise AssertionError("more salts than taken hashes")
 
 
 def _named(sets: list[Object], name: str) -> Object:

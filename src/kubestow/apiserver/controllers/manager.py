@@ -20,6 +20,7 @@ from kubestow.apiserver.controllers.namespaces import NamespaceController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
 from kubestow.apiserver.controllers.pods import Pods
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
+from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
@@ -35,6 +36,7 @@ _KINDS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
     ReplicationControllerController,
+    StatefulSetController,
     JobController,
     DisruptionBudgetController,
     NamespaceController,
