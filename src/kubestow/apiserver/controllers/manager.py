@@ -11,6 +11,7 @@ import logging
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
+from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
 from kubestow.apiserver.controllers.events import Recorder
@@ -37,6 +38,7 @@ _KINDS: tuple[type[Controller], ...] = (
     ReplicaSetController,
     ReplicationControllerController,
     StatefulSetController,
+    DaemonSetController,
     JobController,
     DisruptionBudgetController,
     NamespaceController,

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from kubestow.api.core import NodeAffinity
 from kubestow.apiserver.controllers.owners import Owner, controller_among
 from kubestow.apiserver.storage import Event
 
@@ -25,8 +26,13 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str = ""
 
 
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: NodeAffinity | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
+    affinity: _Affinity | None = None
 
 
 class _Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,6 +59,16 @@ class Pod(msgspec.Struct, frozen=True):
     @property
     def controller(self) -> Owner | None:
         return controller_among(self.metadata.owner_references)
+
+    @property
+    def target(self) -> str:
+        """The node it is on, or the one that its affinity demands by name; empty for a pod that may go to several."""
+        affinity = self.spec.affinity.node_affinity if self.spec.affinity else None
+        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        if self.spec.node_name or required is None:
+            return self.spec.node_name
+        fields = [field for term in required.node_selector_terms for field in term.match_fields]
+        return next((field.values[0] for field in fields if field.key == "metadata.name" and field.values), "")
 
     @property
     def is_deleted(self) -> bool:

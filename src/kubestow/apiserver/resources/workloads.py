@@ -10,6 +10,7 @@ from kubestow.apiserver.resources.kind import Object, Strategy
 from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value
 
 __all__ = [
+    "TEMPLATE_GENERATION",
     "CronJobStrategy",
     "DaemonSetStrategy",
     "DeploymentStrategy",
@@ -19,6 +20,8 @@ __all__ = [
     "StatefulSetStrategy",
 ]
 
+#: Annotation of a daemon set: how many templates it has had.
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _PERCENTAGE = re.compile(r"[0-9]+%")
 
 
@@ -160,8 +163,17 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def prepare_create(self, new: Object, now: str) -> None:
         super().prepare_create(new, now)
-        annotations = new["metadata"].setdefault("annotations", {})
-        annotations.setdefault("deprecated.daemonset.template.generation", "1")
+        new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+        """The annotation counts the templates there have been; nobody else writes it."""
+        text = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+        count = int(text) if text.isdigit() else 1
+        count += new["spec"]["template"] != old["spec"]["template"]
+        new["metadata"]["annotations"] = {
+            **(new["metadata"].get("annotations") or {}),
+            TEMPLATE_GENERATION: str(count),
+        }
 
 
 class JobStrategy(WorkloadStrategy):
