@@ -217,3 +217,17 @@ def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
         assert await images(cluster) == ["x:1", "x:2"]
 
     told(story)
+
+
+@pytest.mark.parametrize(
+    ("rolling", "field"),
+    [
+        ({"maxUnavailable": 1, "maxSurge": 1}, "maxSurge"),
+        ({"maxUnavailable": 0}, "maxUnavailable"),
+        ({"maxUnavailable": "101%"}, "maxUnavailable"),
+    ],
+)
+async def test_an_impossible_daemon_set_is_refused(client: Any, rolling: dict[str, Any], field: str) -> None:
+    response = await client.post(SETS, daemon(updateStrategy={"rollingUpdate": rolling}))
+    assert response.status == 422
+    assert response.json["details"]["causes"][0]["field"] == f"spec.updateStrategy.rollingUpdate.{field}"

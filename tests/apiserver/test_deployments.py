@@ -51,7 +51,7 @@ def test_a_deployment_comes_to_run_all_its_pods() -> None:
     told(story)
 
 
-@pytest.mark.parametrize(("surge", "unavailable"), [("25%", "25%"), (1, 0), (0, 1), ("100%", 0), (0, 0)])
+@pytest.mark.parametrize(("surge", "unavailable"), [("25%", "25%"), (1, 0), (0, 1), ("100%", 0), (0, "10%")])
 def test_a_rolling_update_never_has_too_few_or_too_many_pods(surge: int | str, unavailable: int | str) -> None:
     async def story(cluster: Cluster) -> None:
         rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
@@ -60,7 +60,7 @@ def test_a_rolling_update_never_has_too_few_or_too_many_pods(surge: int | str, u
         await cluster.pass_time(2)
         await set_image(cluster, "x:2")
         most = 4 + {"25%": 1, 1: 1, 0: 0, "100%": 4}[surge]
-        least = 4 - {"25%": 1, 1: 1, 0: 0 if surge else 1}[unavailable]
+        least = 4 - {"25%": 1, 1: 1, 0: 0, "10%": 1}[unavailable]
         for _ in range(60):
             await cluster.pass_time(0.1)
             alive = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
@@ -160,3 +160,18 @@ async def test_an_impossible_surge_is_refused(client: Any, surge: Any) -> None:
     response = await client.post(DEPLOYMENTS, workload(strategy=rolling))
     assert response.status == 422
     assert response.json["details"]["causes"][0]["field"] == "spec.strategy.rollingUpdate.maxSurge"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "field"),
+    [
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}, "maxUnavailable"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "101%"}}, "maxUnavailable"),
+        ({"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}, "rollingUpdate"),
+        ({"type": "BlueGreen"}, "type"),
+    ],
+)
+async def test_an_impossible_strategy_is_refused(client: Any, strategy: dict[str, Any], field: str) -> None:
+    response = await client.post(DEPLOYMENTS, workload(strategy=strategy))
+    assert response.status == 422
+    assert response.json["details"]["causes"][0]["field"].rpartition(".")[2] == field

@@ -210,3 +210,29 @@ def test_a_deleted_set_takes_pods_and_revisions_with_it() -> None:
         assert await cluster.pods() == [] == await cluster.items(REVISIONS)
 
     told(story)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"podManagementPolicy": "Random"}, "spec.podManagementPolicy"),
+        ({"ordinals": {"start": -1}}, "spec.ordinals.start"),
+        ({"updateStrategy": {"type": "Recreate"}}, "spec.updateStrategy"),
+        ({"updateStrategy": {"rollingUpdate": {"partition": -1}}}, "spec.updateStrategy.rollingUpdate.partition"),
+        (
+            {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0}}},
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        ),
+        ({"updateStrategy": {"type": "OnDelete", "rollingUpdate": {}}}, "spec.updateStrategy.rollingUpdate"),
+        ({"minReadySeconds": -1}, "spec.minReadySeconds"),
+    ],
+)
+async def test_an_impossible_stateful_set_is_refused(client: Any, spec: dict[str, Any], field: str) -> None:
+    response = await client.post(SETS, workload(**spec))
+    assert response.status == 422 and response.json["details"]["causes"][0]["field"] == field
+
+
+async def test_most_fields_of_a_stateful_set_do_not_change(client: Any) -> None:
+    await client.post(SETS, workload())
+    response = await client.patch(f"{SETS}/web", {"spec": {"serviceName": "other"}})
+    assert response.status == 422 and response.message.endswith("and 'minReadySeconds' are forbidden")

@@ -18,8 +18,8 @@ from kubestow.apiserver.controllers.owners import uid_of
 from kubestow.apiserver.controllers.pods import Pod
 from kubestow.apiserver.controllers.revisions import POD_LABEL, Revisions
 from kubestow.apiserver.resources import Object
+from kubestow.apiserver.resources.daemon_sets import TEMPLATE_GENERATION
 from kubestow.apiserver.resources.int_or_percent import scaled
-from kubestow.apiserver.resources.workloads import TEMPLATE_GENERATION
 
 __all__ = ["DaemonSetController"]
 
