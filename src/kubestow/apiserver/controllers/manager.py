@@ -11,6 +11,7 @@ import logging
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
+from kubestow.apiserver.controllers.cron_jobs import CronJobController
 from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
@@ -40,6 +41,7 @@ _KINDS: tuple[type[Controller], ...] = (
     StatefulSetController,
     DaemonSetController,
     JobController,
+    CronJobController,
     DisruptionBudgetController,
     NamespaceController,
     GarbageCollector,
