@@ -22,7 +22,9 @@ class StatefulSetStrategy(WorkloadStrategy):
         strategy = spec.setdefault("updateStrategy", {})
         strategy.setdefault("type", "RollingUpdate")
         if strategy["type"] == "RollingUpdate":
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("partition", 0)
+            rolling.setdefault("maxUnavailable", 1)
         spec.setdefault("revisionHistoryLimit", 10)
         retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
         retention.setdefault("whenDeleted", "Retain")
