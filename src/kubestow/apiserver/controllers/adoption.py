@@ -45,6 +45,7 @@ class AdoptingController(PodController):
         """Adopt and release. The pods that belong to the object then, the oldest first."""
         identity = owner["metadata"]
         pods = self.pods.controlled(self.kind.name, key_of(owner), identity["uid"])
+        self.rest_after(key_of(owner), len(pods))
         if "deletionTimestamp" in identity:
             return pods
         selector, reference = self.selector(owner), owner_reference(self.kind, owner)

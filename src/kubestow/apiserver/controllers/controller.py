@@ -25,6 +25,10 @@ from kubestow.apiserver.storage import Event
 __all__ = ["Controller", "Happening", "PodController", "World", "key_of"]
 
 
+#: Seconds of rest for each pod that was looked at, of objects with more than a few pods.
+REST, FEW = 0.0002, 100
+
+
 @dataclass(frozen=True, slots=True)
 class Happening:
     """A change of one object of ``resource``, with its owners before and after."""
@@ -87,6 +91,11 @@ class Controller:
 
     def reconcile_after(self, key: str, seconds: float) -> None:
         self._work.later((self, key), seconds)
+
+    def rest_after(self, key: str, pods: int) -> None:
+        """Take note of how much there was to look at: an object with many pods is looked at less often."""
+        if pods > FEW:
+            self._work.rest((self, key), pods * REST)
 
     def find(self, key: str) -> Object | None:
         stored = self.registry.store.collection(self.resource).get(key)

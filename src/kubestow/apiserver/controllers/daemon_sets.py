@@ -122,6 +122,8 @@ class DaemonSetController(AdoptingController):
         """What has to come and go for each node to have its pod, whatever its revision."""
         plan = _Plan(make=sorted(parts.eligible.should_run - parts.by_node.keys()))
         for node, pods in parts.by_node.items():
+            if len(pods) == 1 and node in parts.eligible.may_stay and not pods[0].is_finished:
+                continue
             staying = [pod for pod in pods if not pod.is_deleted]
             if node in parts.eligible.may_stay:
                 plan.drop += self._surplus(parts, node, staying)
@@ -166,7 +168,8 @@ class DaemonSetController(AdoptingController):
 
     def _rolled(self, parts: _Parts) -> _Plan:
         """One step of a rolling update."""
-        if parts.whole["spec"]["updateStrategy"]["type"] != "RollingUpdate":
+        is_through = all(parts.is_updated(pod) for pods in parts.by_node.values() for pod in pods)
+        if is_through or parts.whole["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return _Plan()
         surge, unavailable = parts.allowances
         return self._surged(parts, surge) if surge else self._thinned(parts, unavailable)

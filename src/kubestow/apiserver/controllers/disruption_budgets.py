@@ -79,6 +79,7 @@ class DisruptionBudgetController(Controller):
         namespace = budget["metadata"]["namespace"]
         selector = budget["spec"].get("selector")
         pods = [pod for pod in self.pods.within(namespace) if selects(selector, pod.metadata.labels)]
+        self.rest_after(key, len(pods))
         try:
             self._report(budget, self._count(key, budget, pods), any_pods=bool(pods))
         except _Uncountable as problem:

@@ -44,6 +44,7 @@ class JobController(PodController):
         job = self.find(key)
         uid = job["metadata"]["uid"] if job is not None else ""
         pods = self.pods.controlled("Job", key)
+        self.rest_after(key, len(pods))
         for pod in pods:
             # Pods of a job that is gone are counted by nobody.
             if pod.controller is not None and pod.controller.uid != uid:
