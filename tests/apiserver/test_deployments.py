@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -175,3 +176,26 @@ async def test_an_impossible_strategy_is_refused(client: Any, strategy: dict[str
     response = await client.post(DEPLOYMENTS, workload(strategy=strategy))
     assert response.status == 422
     assert response.json["details"]["causes"][0]["field"].rpartition(".")[2] == field
+
+
+async def sizes(cluster: Cluster) -> dict[str, int]:
+    """The replicas of the replica sets, by image."""
+    sets = await cluster.items(REPLICA_SETS)
+    return {one["spec"]["template"]["spec"]["containers"][0]["image"]: one["spec"]["replicas"] for one in sets}
+
+
+@pytest.mark.parametrize(("replicas", "shares"), [(20, {"x:1": 15, "x:2": 10}), (4, {"x:1": 3, "x:2": 2})])
+def test_a_change_of_scale_in_the_middle_of_an_update_is_shared(replicas: int, shares: dict[str, int]) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(DEPLOYMENTS, workload(replicas=10))
+        await cluster.pass_time(2)
+        await set_image(cluster, "x:2")
+        await cluster.pass_time(1, binding=False)
+        assert await sizes(cluster) == {"x:1": 8, "x:2": 5}
+        await cluster.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": replicas}})
+        await asyncio.sleep(0.05)
+        assert await sizes(cluster) == shares
+        await cluster.pass_time(10)
+        assert await sizes(cluster) == {"x:1": 0, "x:2": replicas}
+
+    told(story)

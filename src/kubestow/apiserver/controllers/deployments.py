@@ -15,6 +15,7 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.conditions import condition_of, with_condition
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
+from kubestow.apiserver.controllers.proportions import Share, shared
 from kubestow.apiserver.controllers.revisions import template_hash
 from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Kind, Object
@@ -62,11 +63,8 @@ class DeploymentController(Controller):
             self._report(deployment, sets)
             return
         spec = deployment["spec"]
-        if spec.get("paused"):
-            if sets:
-                newest = _matching(deployment, sets) or max(sets, key=_revision)
-                sets = self._scaled(deployment, sets, newest, spec["replicas"])
-            self._report(deployment, sets)
+        if spec.get("paused") or _is_rescaled(deployment, sets):
+            self._report(deployment, self._rescaled(deployment, sets))
             return
         deployment, sets, new = self._with_new_set(deployment, sets)
         recreate = spec["strategy"]["type"] == "Recreate"
@@ -97,6 +95,9 @@ class DeploymentController(Controller):
             others = [one for one in sets if one is not new]
             revision = max([_revision(one) for one in others], default=0) + 1
             wanted = self._annotations(deployment, max(revision, _revision(new)))
+            for name in (_DESIRED, _MOST):
+                # What a set was scaled for is written when it is scaled.
+                del wanted[name]
             have = new["metadata"].get("annotations") or {}
             if not wanted.items() <= have.items():
                 changed = self._update_set(new, metadata={"annotations": {**have, **wanted}})
@@ -139,14 +140,11 @@ class DeploymentController(Controller):
         return self._sets.decode(stored)
 
     def _annotations(self, deployment: Object, revision: int) -> dict[str, str]:
-        replicas = deployment["spec"]["replicas"]
-        surge, _ = _allowances(deployment["spec"])
         taken = deployment["metadata"].get("annotations") or {}
         return {
             **{name: value for name, value in taken.items() if name not in _OWN_ANNOTATIONS},
             _REVISION: str(revision),
-            _DESIRED: str(replicas),
-            _MOST: str(replicas + surge),
+            **_scale_annotations(deployment["spec"]),
         }
 
     # Moving
@@ -200,15 +198,32 @@ class DeploymentController(Controller):
                 return sets
         return self._scaled(deployment, sets, _named(sets, new), deployment["spec"]["replicas"])
 
+    def _rescaled(self, deployment: Object, sets: list[Object]) -> list[Object]:
+        """The sets, after the one that has pods, or all that have some, have been given the deployment's new scale."""
+        spec = deployment["spec"]
+        active = [one for one in sets if one["spec"]["replicas"]]
+        if len(active) < 2:
+            only = active or ([_matching(deployment, sets) or max(sets, key=_revision)] if sets else [])
+            return self._scaled(deployment, sets, only[0], spec["replicas"]) if only else sets
+        surge, _ = _allowances(spec)
+        shares = [Share(one["metadata"]["name"], one["spec"]["replicas"], _scaled_for(one, _MOST)) for one in active]
+        sizes = shared(shares, spec["replicas"] + surge if spec["replicas"] else 0)
+        for one in active:
+            sets = self._scaled(deployment, sets, one, sizes[one["metadata"]["name"]])
+        return sets
+
     def _scaled(self, deployment: Object, sets: list[Object], which: Object, replicas: int) -> list[Object]:
         """The sets, after one of them has been given so many replicas."""
-        before = which["spec"]["replicas"]
-        if before == replicas:
+        before, have = which["spec"]["replicas"], which["metadata"].get("annotations") or {}
+        noted = _scale_annotations(deployment["spec"])
+        if before == replicas and noted.items() <= have.items():
             return sets
-        changed = self._update_set(which, spec={"replicas": replicas})
-        direction = "up" if replicas > before else "down"
+        changed = self._update_set(which, spec={"replicas": replicas}, metadata={"annotations": {**have, **noted}})
         name = which["metadata"]["name"]
-        self.tell(deployment, "ScalingReplicaSet", f"Scaled {direction} replica set {name} from {before} to {replicas}")
+        if before != replicas:
+            direction = "up" if replicas > before else "down"
+            message = f"Scaled {direction} replica set {name} from {before} to {replicas}"
+            self.tell(deployment, "ScalingReplicaSet", message)
         return [changed if one["metadata"]["name"] == name else one for one in sets]
 
     def _update_set(self, which: Object, *, spec: Object | None = None, metadata: Object | None = None) -> Object:
@@ -329,6 +344,27 @@ def _without_hash(template: Object) -> Object:
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH}
     return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _is_rescaled(deployment: Object, sets: list[Object]) -> bool:
+    """Whether the deployment has been scaled since its sets have been."""
+    spec = deployment["spec"]
+    active = [one for one in sets if one["spec"]["replicas"]]
+    return spec["strategy"]["type"] == "RollingUpdate" and any(
+        _scaled_for(one, _DESIRED) not in (spec["replicas"], -1) for one in active
+    )
+
+
+def _scaled_for(replica_set: Object, annotation: str) -> int:
+    """The deployment's scale when a set was last scaled; -1 when it does not say."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(annotation, "")
+    return int(text) if text.isdigit() else -1
+
+
+def _scale_annotations(spec: Object) -> dict[str, str]:
+    """What a set is told of its deployment's scale."""
+    surge, _ = _allowances(spec)
+    return {_DESIRED: str(spec["replicas"]), _MOST: str(spec["replicas"] + surge)}
 
 
 def _named(sets: list[Object], name: str) -> Object:
