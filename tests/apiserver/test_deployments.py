@@ -199,3 +199,19 @@ def test_a_change_of_scale_in_the_middle_of_an_update_is_shared(replicas: int, s
         assert await sizes(cluster) == {"x:1": 0, "x:2": replicas}
 
     told(story)
+
+
+def test_a_deployment_whose_pods_are_refused_says_so_until_they_are_not() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = workload(replicas=1)
+        made["spec"]["template"]["spec"]["priorityClassName"] = "late"
+        await cluster.post(DEPLOYMENTS, made)
+        await cluster.pass_time(2)
+        conditions = {one["type"]: one for one in (await deployment(cluster))["status"]["conditions"]}
+        assert "no PriorityClass with name late was found" in conditions["ReplicaFailure"]["message"]
+        await cluster.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "late"}, "value": 7})
+        await cluster.pass_time(20)
+        conditions = {one["type"]: one for one in (await deployment(cluster))["status"]["conditions"]}
+        assert conditions.keys() == {"Available", "Progressing"}
+
+    told(story)
