@@ -39,9 +39,14 @@ async def evict(cluster: Cluster, name: str) -> int:
     return (await cluster.post(f"{PODS}/{name}/eviction", {"metadata": {"name": name}})).status
 
 
-async def fail_readiness(cluster: Cluster, name: str) -> None:
-    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    await cluster.patch(f"{PODS}/{name}/status", {"status": {"conditions": [ready]}})
+async def run(cluster: Cluster, **readiness: bool) -> None:
+    """Pods that run, ready or not, and that no kubelet looks after."""
+    for name, ready in readiness.items():
+        await cluster.post(PODS, pod(name, labels={"app": "web"}))
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        status = {"phase": "Running", "conditions": conditions}
+        await cluster.patch(f"{PODS}/{name}/status", {"status": status})
+    await cluster.pass_time(1, binding=False)
 
 
 @pytest.mark.parametrize(
@@ -154,12 +159,8 @@ def test_an_eviction_that_comes_to_nothing_is_forgotten_after_two_minutes() -> N
 @pytest.mark.parametrize(("policy", "answer"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
 def test_a_pod_that_is_not_ready_goes_by_the_policy_of_its_budget(policy: str, answer: int) -> None:
     async def story(cluster: Cluster) -> None:
-        for name in ("a", "b"):
-            await cluster.post(PODS, pod(name, labels={"app": "web"}))
         await cluster.post(BUDGETS, budget(minAvailable=2, unhealthyPodEvictionPolicy=policy))
-        await cluster.pass_time(1)
-        await fail_readiness(cluster, "a")
-        await cluster.pass_time(1)
+        await run(cluster, a=False, b=True)
         assert await counts(cluster) == (2, 2, 1, 0)
         assert await evict(cluster, "a") == answer
 
@@ -168,12 +169,8 @@ def test_a_pod_that_is_not_ready_goes_by_the_policy_of_its_budget(policy: str, a
 
 def test_a_pod_that_is_not_ready_may_go_while_enough_others_are() -> None:
     async def story(cluster: Cluster) -> None:
-        for name in ("a", "b"):
-            await cluster.post(PODS, pod(name, labels={"app": "web"}))
         await cluster.post(BUDGETS, budget(minAvailable=1))
-        await cluster.pass_time(1)
-        await fail_readiness(cluster, "a")
-        await cluster.pass_time(1)
+        await run(cluster, a=False, b=True)
         assert [await evict(cluster, name) for name in ("b", "a")] == [429, 201]
 
     told(story)
