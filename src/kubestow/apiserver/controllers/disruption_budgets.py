@@ -49,8 +49,7 @@ class DisruptionBudgetController(Controller):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pod_kind: Kind = world.registry.catalog["pods"]
-        self._kinds = {(kind.group, kind.name): kind for kind in world.registry.catalog}
-        self._scalable = {kind.storage for kind in self._kinds.values() if kind.scale}
+        self._scalable = {kind.storage for kind in world.registry.catalog if kind.scale}
         #: The selectors of all budgets, by namespace and key.
         self._selectors: dict[str, dict[str, Object | None]] = {}
 
@@ -122,7 +121,7 @@ class DisruptionBudgetController(Controller):
     def _controller_scale(self, namespace: str, owner: Owner) -> tuple[str, int] | None:
         """The uid and the replicas of a controller, or of that controller's own; None for one that is gone."""
         group = owner.api_version.rpartition("/")[0]
-        kind = self._kinds.get((group, owner.kind))
+        kind = next((one for one in self.registry.catalog if (one.group, one.name) == (group, owner.kind)), None)
         if kind is None or not kind.scale:
             name = f"{owner.kind}.{group}" if kind is None else kind.resource
             raise _Uncountable(f"{name} does not implement the scale subresource")
