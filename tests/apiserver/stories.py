@@ -24,6 +24,18 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 class Cluster(Client):
     """A client that sees what a cluster does by itself."""
 
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.tasks = [asyncio.create_task(Kubelets(server.registry).run())]
+        self.start_controllers()
+
+    def start_controllers(self) -> None:
+        self.tasks.append(asyncio.create_task(Controllers(self.server.registry).run()))
+
+    def stop_controllers(self) -> None:
+        """Stop them in the middle of whatever they do; they remember nothing."""
+        self.tasks.pop().cancel()
+
     async def items(self, path: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = (await self.get(path)).json["items"]
         return items
@@ -56,11 +68,10 @@ def told(story: Callable[[Cluster], Awaitable[None]]) -> None:
 
     async def main() -> None:
         server = Server(simulate=False, clock=VirtualClock(asyncio.get_running_loop()).now)
-        tasks = [asyncio.create_task(part(server.registry).run()) for part in (Kubelets, Controllers)]
         cluster = Cluster(server)
         await cluster.post(NODES, node("n"))
         await story(cluster)
-        for task in tasks:
+        for task in cluster.tasks:
             assert not task.done(), "simulation and controllers run until they are stopped"
             task.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_deployment_comes_to_run_all_its_pods() -> None:
     told(story)
 
 
-@pytest.mark.parametrize(("surge", "unavailable"), [("25%", "25%"), (1, 0), (0, 1), ("100%", 0), (0, 0)])
+@pytest.mark.parametrize(("surge", "unavailable"), [("25%", "25%"), (1, 0), (0, 1), ("100%", 0), (0, "10%")])
 def test_a_rolling_update_never_has_too_few_or_too_many_pods(surge: int | str, unavailable: int | str) -> None:
     async def story(cluster: Cluster) -> None:
         rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
@@ -60,7 +61,7 @@ def test_a_rolling_update_never_has_too_few_or_too_many_pods(surge: int | str, u
         await cluster.pass_time(2)
         await set_image(cluster, "x:2")
         most = 4 + {"25%": 1, 1: 1, 0: 0, "100%": 4}[surge]
-        least = 4 - {"25%": 1, 1: 1, 0: 0 if surge else 1}[unavailable]
+        least = 4 - {"25%": 1, 1: 1, 0: 0, "10%": 1}[unavailable]
         for _ in range(60):
             await cluster.pass_time(0.1)
             alive = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
@@ -160,3 +161,57 @@ async def test_an_impossible_surge_is_refused(client: Any, surge: Any) -> None:
     response = await client.post(DEPLOYMENTS, workload(strategy=rolling))
     assert response.status == 422
     assert response.json["details"]["causes"][0]["field"] == "spec.strategy.rollingUpdate.maxSurge"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "field"),
+    [
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}, "maxUnavailable"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "101%"}}, "maxUnavailable"),
+        ({"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}, "rollingUpdate"),
+        ({"type": "BlueGreen"}, "type"),
+    ],
+)
+async def test_an_impossible_strategy_is_refused(client: Any, strategy: dict[str, Any], field: str) -> None:
+    response = await client.post(DEPLOYMENTS, workload(strategy=strategy))
+    assert response.status == 422
+    assert response.json["details"]["causes"][0]["field"].rpartition(".")[2] == field
+
+
+async def sizes(cluster: Cluster) -> dict[str, int]:
+    """The replicas of the replica sets, by image."""
+    sets = await cluster.items(REPLICA_SETS)
+    return {one["spec"]["template"]["spec"]["containers"][0]["image"]: one["spec"]["replicas"] for one in sets}
+
+
+@pytest.mark.parametrize(("replicas", "shares"), [(20, {"x:1": 15, "x:2": 10}), (4, {"x:1": 3, "x:2": 2})])
+def test_a_change_of_scale_in_the_middle_of_an_update_is_shared(replicas: int, shares: dict[str, int]) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(DEPLOYMENTS, workload(replicas=10))
+        await cluster.pass_time(2)
+        await set_image(cluster, "x:2")
+        await cluster.pass_time(1, binding=False)
+        assert await sizes(cluster) == {"x:1": 8, "x:2": 5}
+        await cluster.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": replicas}})
+        await asyncio.sleep(0.05)
+        assert await sizes(cluster) == shares
+        await cluster.pass_time(10)
+        assert await sizes(cluster) == {"x:1": 0, "x:2": replicas}
+
+    told(story)
+
+
+def test_a_deployment_whose_pods_are_refused_says_so_until_they_are_not() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = workload(replicas=1)
+        made["spec"]["template"]["spec"]["priorityClassName"] = "late"
+        await cluster.post(DEPLOYMENTS, made)
+        await cluster.pass_time(2)
+        conditions = {one["type"]: one for one in (await deployment(cluster))["status"]["conditions"]}
+        assert "no PriorityClass with name late was found" in conditions["ReplicaFailure"]["message"]
+        await cluster.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "late"}, "value": 7})
+        await cluster.pass_time(20)
+        conditions = {one["type"]: one for one in (await deployment(cluster))["status"]["conditions"]}
+        assert conditions.keys() == {"Available", "Progressing"}
+
+    told(story)

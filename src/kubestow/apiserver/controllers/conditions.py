@@ -1,4 +1,4 @@
-"""Conditions of deployments and jobs: one per type, with the times at which they were written and last changed side."""
+"""Conditions in a status: one per type, with the times at which they were written and last changed side."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ def condition_of(status: Object, type_: str) -> Object | None:
     return next((one for one in status.get("conditions") or () if one["type"] == type_), None)
 
 
-def with_condition(status: Object, condition: Object, now: str, *, written: str) -> list[Object]:
-    """The conditions with this one added or replaced; the same status for the same reason is no news.
+def with_condition(status: Object, condition: Object, now: str, *, written: str = "") -> list[Object]:
+    """The conditions with this one added or replaced; one that says nothing new stays as it is.
 
-    ``written`` names the field that has the time of the last writing.
+    ``written`` names the field that has the time of the last writing, in kinds whose conditions have one.
     """
     conditions: list[Object] = list(status.get("conditions") or ())
     old = condition_of(status, condition["type"])
-    if old is not None and (old["status"], old.get("reason")) == (condition["status"], condition.get("reason")):
-        if old.get("message") == condition.get("message"):
-            return conditions
-        condition = {**condition, "lastTransitionTime": old["lastTransitionTime"]}
-    elif old is not None and old["status"] == condition["status"]:
-        condition = {**condition, "lastTransitionTime": old["lastTransitionTime"]}
-    made = {written: now, "lastTransitionTime": now, **condition}
+    if old is not None and condition.items() <= old.items():
+        return conditions
+    same_side = old is not None and old["status"] == condition["status"]
+    made: Object = {written: now} if written else {}
+    made["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and same_side else now
     kept = [one for one in conditions if one["type"] != condition["type"]]
-    return [*kept, made]
+    return [*kept, {**made, **condition}]

@@ -22,7 +22,11 @@ from kubestow.apiserver.registry import Deletion, Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Event
 
-__all__ = ["Controller", "Happening", "PodController", "World"]
+__all__ = ["Controller", "Happening", "PodController", "World", "key_of"]
+
+
+#: Seconds of rest for each pod that was looked at, of objects with more than a few pods.
+REST, FEW = 0.0002, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class World:
     recorder: Recorder
 
 
+def key_of(whole: Object) -> str:
+    """The key of a namespaced object."""
+    return f"{whole['metadata']['namespace']}/{whole['metadata']['name']}"
+
+
 class Controller:
     """Keeps the objects of one resource as they should be."""
 
@@ -82,6 +91,11 @@ class Controller:
 
     def reconcile_after(self, key: str, seconds: float) -> None:
         self._work.later((self, key), seconds)
+
+    def rest_after(self, key: str, pods: int) -> None:
+        """Take note of how much there was to look at: an object with many pods is looked at less often."""
+        if pods > FEW:
+            self._work.rest((self, key), pods * REST)
 
     def find(self, key: str) -> Object | None:
         stored = self.registry.store.collection(self.resource).get(key)
@@ -146,12 +160,29 @@ class PodController(Controller):
             for key in happening.controllers(self.kind.name):
                 self.reconcile_soon(key)
 
-    def create_pods(self, owner: Object, count: int, *, finish: Callable[[Object, int], None] | None = None) -> None:
-        """Make pods from the owner's template; ``finish`` completes each, given its number.
+    def is_available(self, owner: Object, pod: Pod) -> bool:
+        """Whether a pod has been ready for the owner's minReadySeconds; if not yet, it is looked at again in time."""
+        least = owner["spec"].get("minReadySeconds", 0)
+        if not least or not pod.is_ready:
+            return pod.is_ready
+        ahead = least - pod.ready_for(self.registry.moment())
+        if ahead > 0:
+            self.reconcile_after(key_of(owner), ahead)
+        return bool(ahead <= 0)
+
+    def create_pods(
+        self,
+        owner: Object,
+        count: int,
+        *,
+        template: Object | None = None,
+        finish: Callable[[Object, int], None] | None = None,
+    ) -> None:
+        """Make pods from the owner's template, or another; ``finish`` completes each, given its number.
 
         Raises Failure, having told of it, for the first that is refused.
         """
-        template = owner["spec"]["template"]
+        template = owner["spec"]["template"] if template is None else template
         described = template.get("metadata") or {}
         identity: Object = {"generateName": f"{owner['metadata']['name']}-"[-58:]}
         for field in ("labels", "annotations", "finalizers"):
@@ -170,13 +201,22 @@ class PodController(Controller):
         try:
             made = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
         except statuses.Failure as refused:
-            self.warn(owner, "FailedCreate", f"Error creating: {refused.message}")
+            self.tell_refused(owner, pod["metadata"].get("name", ""), refused)
             raise
-        self.tell(owner, "SuccessfulCreate", f"Created pod: {made.name}")
+        self.tell_created(owner, made.name)
 
     def delete_pod(self, owner: Object, pod: Pod) -> None:
         self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, Deletion(uid=pod.metadata.uid))
-        self.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod.name}")
+        self.tell_deleted(owner, pod.name)
+
+    def tell_created(self, owner: Object, pod: str) -> None:
+        self.tell(owner, "SuccessfulCreate", f"Created pod: {pod}")
+
+    def tell_refused(self, owner: Object, pod: str, refused: statuses.Failure) -> None:
+        self.warn(owner, "FailedCreate", f"Error creating: {refused.message}")
+
+    def tell_deleted(self, owner: Object, pod: str) -> None:
+        self.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod}")
 
     def change_pod(self, pod: Pod, change: Callable[[Object], None]) -> None:
         self.change_metadata(self.pod_kind, pod.metadata.namespace, pod.name, change)

@@ -17,7 +17,7 @@ from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.statuses import Failure
 
-__all__ = ["DURATION", "JobController"]
+__all__ = ["DURATION", "JobController", "end_of"]
 
 #: How long a job's pods run unless they say so themselves.
 DURATION = "1s"
@@ -44,6 +44,7 @@ class JobController(PodController):
         job = self.find(key)
         uid = job["metadata"]["uid"] if job is not None else ""
         pods = self.pods.controlled("Job", key)
+        self.rest_after(key, len(pods))
         for pod in pods:
             # Pods of a job that is gone are counted by nobody.
             if pod.controller is not None and pod.controller.uid != uid:
@@ -51,7 +52,7 @@ class JobController(PodController):
         if job is None:
             return
         pods = [pod for pod in pods if pod.controller is not None and pod.controller.uid == uid]
-        if _end(job) is not None:
+        if end_of(job) is not None:
             self._finish(key, job, pods)
         elif "deletionTimestamp" in job["metadata"]:
             for pod in pods:
@@ -197,7 +198,7 @@ class JobController(PodController):
                 self._drop(job, pod)
         status = {name: value for name, value in job["status"].items() if name != "active"}
         self.set_status(job, {**status, "ready": 0})
-        end = _end(job)
+        end = end_of(job)
         if "ttlSecondsAfterFinished" not in job["spec"] or end is None:
             return
         left = job["spec"]["ttlSecondsAfterFinished"] - self._since(end["lastTransitionTime"])
@@ -236,7 +237,7 @@ def _outcome(pod: Pod) -> str:
     return "Failed" if pod.is_deleted else ""
 
 
-def _end(job: Object) -> Object | None:
+def end_of(job: Object) -> Object | None:
     """The condition that says that the job is over."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)

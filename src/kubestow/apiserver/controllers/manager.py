@@ -11,14 +11,18 @@ import logging
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
+from kubestow.apiserver.controllers.cron_jobs import CronJobController
+from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
+from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
 from kubestow.apiserver.controllers.events import Recorder
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
 from kubestow.apiserver.controllers.pods import Pods
-from kubestow.apiserver.controllers.replica_sets import ReplicaSetController
+from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
+from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
@@ -33,7 +37,12 @@ TURN = 20
 _KINDS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
+    ReplicationControllerController,
+    StatefulSetController,
+    DaemonSetController,
     JobController,
+    CronJobController,
+    DisruptionBudgetController,
     NamespaceController,
     GarbageCollector,
 )

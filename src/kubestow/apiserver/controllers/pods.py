@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from kubestow.api.core import NodeAffinity
 from kubestow.apiserver.controllers.owners import Owner, controller_among
 from kubestow.apiserver.storage import Event
 
@@ -25,13 +26,19 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str = ""
 
 
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: NodeAffinity | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
+    affinity: _Affinity | None = None
 
 
 class _Condition(msgspec.Struct, frozen=True, rename="camel"):
     type: str
     status: str
+    reason: str = ""
     last_transition_time: str | None = None
 
 
@@ -52,6 +59,16 @@ class Pod(msgspec.Struct, frozen=True):
     @property
     def controller(self) -> Owner | None:
         return controller_among(self.metadata.owner_references)
+
+    @property
+    def target(self) -> str:
+        """The node it is on, or the one that its affinity demands by name; empty for a pod that may go to several."""
+        affinity = self.spec.affinity.node_affinity if self.spec.affinity else None
+        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        if self.spec.node_name or required is None:
+            return self.spec.node_name
+        fields = [field for term in required.node_selector_terms for field in term.match_fields]
+        return next((field.values[0] for field in fields if field.key == "metadata.name" and field.values), "")
 
     @property
     def is_deleted(self) -> bool:
@@ -85,6 +102,7 @@ class Pods:
         self._pods: dict[str, Pod] = {}
         self._controlled: dict[tuple[str, str], dict[str, Pod]] = {}
         self._free: dict[str, dict[str, Pod]] = {}
+        self._by_namespace: dict[str, dict[str, Pod]] = {}
 
     def observe(self, event: Event) -> tuple[Pod | None, Pod | None]:
         """Take note of a change; what the pod was and what it is."""
@@ -92,10 +110,12 @@ class Pods:
         before = self._pods.pop(key, None)
         if before is not None:
             self._shelf(before).pop(key, None)
+        neighbours = self._by_namespace.setdefault(event.object.namespace, {})
         if event.type == "DELETED":
+            neighbours.pop(key, None)
             return before, None
         pod = self._pods[key] = msgspec.json.decode(event.object.data, type=Pod)
-        self._shelf(pod)[key] = pod
+        self._shelf(pod)[key] = neighbours[key] = pod
         return before, pod
 
     def controlled(self, kind: str, key: str, uid: str = "") -> list[Pod]:
@@ -107,6 +127,10 @@ class Pods:
     def free(self, namespace: str) -> Iterator[Pod]:
         """The pods that nobody controls."""
         return iter(self._free.get(namespace, {}).values())
+
+    def within(self, namespace: str) -> Iterator[Pod]:
+        """All pods of a namespace."""
+        return iter(self._by_namespace.get(namespace, {}).values())
 
     def _shelf(self, pod: Pod) -> dict[str, Pod]:
         owner = pod.controller

@@ -25,16 +25,28 @@ class Work:
         self._ready: dict[Item, None] = {}
         self._due: list[tuple[float, int, Item]] = []
         self._earliest: dict[Item, float] = {}
+        self._resting: dict[Item, float] = {}
         self._order = itertools.count()
         #: How long objects that failed had to wait the last time.
         self._waits: dict[Item, float] = {}
 
     def add(self, item: Item) -> None:
-        self._ready[item] = None
+        """Reconcile as soon as possible, which is when it has had its rest."""
+        until = self._resting.get(item, 0.0)
+        if until > asyncio.get_running_loop().time():
+            self._at(item, until)
+        else:
+            self._ready[item] = None
+
+    def rest(self, item: Item, seconds: float) -> None:
+        """Do not reconcile again for so long, however often it is named: what costs much is done less often."""
+        self._resting[item] = asyncio.get_running_loop().time() + seconds
 
     def later(self, item: Item, delay: float) -> None:
         """Reconcile after so many seconds; an earlier time that is set already stands."""
-        when = asyncio.get_running_loop().time() + delay
+        self._at(item, asyncio.get_running_loop().time() + delay)
+
+    def _at(self, item: Item, when: float) -> None:
         if self._earliest.get(item, when + 1) <= when:
             return
         self._earliest[item] = when
@@ -52,6 +64,7 @@ class Work:
             return None
         first = next(iter(self._ready))
         del self._ready[first]
+        self._resting.pop(first, None)
         return first
 
     @property

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kubestow.apiserver.resources import events, nodes, pods, scheduling, services, volumes, workloads
+from kubestow.apiserver.resources import (
+    daemon_sets,
+    events,
+    jobs,
+    nodes,
+    pods,
+    scheduling,
+    services,
+    stateful_sets,
+    volumes,
+    workloads,
+)
 from kubestow.apiserver.resources.kind import Kind
 
 __all__ = ["KINDS", "Catalog"]
@@ -102,7 +113,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "apps", "v1", "DaemonSet", "daemonsets", True, "V1DaemonSet", ("ds",), _ALL, status=True,
-        strategy=workloads.DaemonSetStrategy(), storage_hash="dd7pWHUlMKQ=",
+        strategy=daemon_sets.DaemonSetStrategy(), storage_hash="dd7pWHUlMKQ=",
     ),
     Kind(
         "apps", "v1", "Deployment", "deployments", True, "V1Deployment", ("deploy",), _ALL, status=True, scale=True,
@@ -114,7 +125,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "apps", "v1", "StatefulSet", "statefulsets", True, "V1StatefulSet", ("sts",), _ALL, status=True, scale=True,
-        strategy=workloads.StatefulSetStrategy(), storage_hash="H+vl74LkKdo=",
+        strategy=stateful_sets.StatefulSetStrategy(), storage_hash="H+vl74LkKdo=",
     ),
     Kind(
         "events.k8s.io", "v1", "Event", "events", True, "EventsV1Event", ("ev",), selectable=_NEW_EVENT_FIELDS,
@@ -143,11 +154,11 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "batch", "v1", "CronJob", "cronjobs", True, "V1CronJob", ("cj",), _ALL, status=True,
-        strategy=workloads.CronJobStrategy(), storage_hash="sd5LIXh4Fjs=",
+        strategy=jobs.CronJobStrategy(), storage_hash="sd5LIXh4Fjs=",
     ),
     Kind(
         "batch", "v1", "Job", "jobs", True, "V1Job", (), _ALL, status=True, selectable=("status.successful",),
-        strategy=workloads.JobStrategy(), storage_hash="mudhfqk/qZY=",
+        strategy=jobs.JobStrategy(), storage_hash="mudhfqk/qZY=",
     ),
     Kind(
         "networking.k8s.io", "v1", "Ingress", "ingresses", True, "V1Ingress", ("ing",), status=True,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kubestow.apiserver.resources import int_or_percent
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value
+from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES",
@@ -61,6 +62,7 @@ class PriorityClassStrategy(Strategy):
         ]
 
 
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 _RESERVED = "priority class names with 'system-' prefix are reserved for system use only. error: "
 
 
@@ -71,10 +73,19 @@ class PodDisruptionBudgetStrategy(Strategy):
         new["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
     def validate(self, new: Object) -> list[Cause]:
-        if "minAvailable" in new["spec"] and "maxUnavailable" in new["spec"]:
-            shown = {"minAvailable": new["spec"]["minAvailable"], "maxUnavailable": new["spec"]["maxUnavailable"]}
-            return [invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")]
-        return []
+        spec, causes = new["spec"], []
+        bounds = [field for field in ("minAvailable", "maxUnavailable") if field in spec]
+        if len(bounds) > 1:
+            shown = {field: spec[field] for field in bounds}
+            causes.append(invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        causes += int_or_percent.validate(spec, bounds, "spec", at_most_whole=bounds)
+        policy = spec.get("unhealthyPodEvictionPolicy", "IfHealthyBudget")
+        if policy not in _EVICTION_POLICIES:
+            causes.append(unsupported_value("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return self.validate(new)
 
 
 class LeaseStrategy(Strategy):

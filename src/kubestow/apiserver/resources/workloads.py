@@ -1,25 +1,22 @@
-"""The kinds that make pods (replica sets, deployments, stateful and daemon sets, jobs, cron jobs): their defaults."""
+"""Kinds that make pods: what they have in common, and replica sets, replication controllers and deployments."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from kubestow.apiserver.resources import metadata, pod_spec
+from kubestow.apiserver.resources import int_or_percent, metadata, pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value
+from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 
 __all__ = [
-    "CronJobStrategy",
-    "DaemonSetStrategy",
     "DeploymentStrategy",
-    "JobStrategy",
     "ReplicaSetStrategy",
     "ReplicationControllerStrategy",
-    "StatefulSetStrategy",
+    "WorkloadStrategy",
+    "not_negative",
+    "template_labels",
 ]
-
-_PERCENTAGE = re.compile(r"[0-9]+%")
 
 
 class WorkloadStrategy(Strategy):
@@ -28,6 +25,10 @@ class WorkloadStrategy(Strategy):
     has_generation = True
     #: Status of a new object, before any controller has looked.
     initial_status: ClassVar[dict[str, Any]] = {}
+    #: What messages call the kind.
+    noun: ClassVar = "deployment"
+    #: Whether its pods have to be restarted for ever.
+    runs_forever: ClassVar = True
 
     def default(self, new: Object) -> None:
         spec = new["spec"]
@@ -43,18 +44,26 @@ class WorkloadStrategy(Strategy):
     def validate(self, new: Object) -> list[Cause]:
         spec = new["spec"]
         causes = self.validate_selector(spec)
-        if spec.get("replicas", 0) < 0:
-            causes.append(invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
-        causes += metadata.validate_labels(_template_labels(spec), "spec.template.labels")
-        return causes + pod_spec.validate_spec(spec["template"].get("spec", {}), "spec.template.spec")
+        causes += not_negative(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"), "spec")
+        causes += self.validate_spec(spec)
+        causes += metadata.validate_labels(template_labels(spec), "spec.template.labels")
+        template = spec["template"].get("spec", {})
+        if self.runs_forever and template.get("restartPolicy") in ("OnFailure", "Never"):
+            path = "spec.template.spec.restartPolicy"
+            causes.append(unsupported_value(path, template["restartPolicy"], ("Always",)))
+        return causes + pod_spec.validate_spec(template, "spec.template.spec")
+
+    def validate_spec(self, spec: Object) -> list[Cause]:
+        """What is wrong with the fields that only this kind has."""
+        return []
 
     def validate_selector(self, spec: Object) -> list[Cause]:
         selector = spec.get("selector")
         if selector is None:
             return [required_value("spec.selector")]
-        wanted, labels = selector.get("matchLabels") or {}, _template_labels(spec)
+        wanted, labels = selector.get("matchLabels") or {}, template_labels(spec)
         if not wanted and not selector.get("matchExpressions"):
-            problem = "empty selector is invalid for deployment"
+            problem = f"empty selector is invalid for {self.noun}"
             return [invalid_value("spec.selector", selector, problem)]
         if any(labels.get(key) != value for key, value in wanted.items()):
             problem = "`selector` does not match template `labels`"
@@ -68,7 +77,15 @@ class WorkloadStrategy(Strategy):
         return causes
 
 
-def _template_labels(spec: Object) -> dict[str, str]:
+def not_negative(within: Object, fields: Sequence[str], path: str) -> list[Cause]:
+    return [
+        invalid_value(f"{path}.{field}", within[field], "must be greater than or equal to 0")
+        for field in fields
+        if within.get(field, 0) < 0
+    ]
+
+
+def template_labels(spec: Object) -> dict[str, str]:
     labels: dict[str, str] = spec["template"].get("metadata", {}).get("labels") or {}
     return labels
 
@@ -85,11 +102,15 @@ class ReplicationControllerStrategy(WorkloadStrategy):
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("replicas", 1)
-        if not spec.get("selector") and _template_labels(spec):
-            spec["selector"] = dict(_template_labels(spec))
+        if not spec.get("selector") and template_labels(spec):
+            spec["selector"] = dict(template_labels(spec))
 
     def validate_selector(self, spec: Object) -> list[Cause]:
-        return [] if spec.get("selector") else [required_value("spec.selector")]
+        selector = spec.get("selector")
+        return super().validate_selector({**spec, "selector": {"matchLabels": selector}} if selector else {})
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return self.validate(new)
 
 
 class DeploymentStrategy(WorkloadStrategy):
@@ -104,125 +125,19 @@ class DeploymentStrategy(WorkloadStrategy):
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
 
-    def validate(self, new: Object) -> list[Cause]:
-        causes = super().validate(new)
-        rolling = new["spec"]["strategy"].get("rollingUpdate") or {}
-        for field, value in rolling.items():
-            path = f"spec.strategy.rollingUpdate.{field}"
-            if isinstance(value, str) and not _PERCENTAGE.fullmatch(value):
-                problem = (
-                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
-                    " regex used for validation is '[0-9]+%')"
-                )
-                causes.append(invalid_value(path, value, problem))
-            elif isinstance(value, int) and value < 0:
-                causes.append(invalid_value(path, value, "must be greater than or equal to 0"))
+    def validate_spec(self, spec: Object) -> list[Cause]:
+        strategy, path = spec["strategy"], "spec.strategy"
+        if strategy["type"] not in ("Recreate", "RollingUpdate"):
+            return [unsupported_value(f"{path}.type", strategy["type"], ("Recreate", "RollingUpdate"))]
+        rolling = strategy.get("rollingUpdate")
+        if rolling is None:
+            return []
+        if strategy["type"] == "Recreate":
+            return [forbidden_value(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
+        path += ".rollingUpdate"
+        fields = ("maxUnavailable", "maxSurge")
+        causes = int_or_percent.validate(rolling, fields, path, at_most_whole=fields[:1])
+        if not causes and all(int_or_percent.comes_to_nothing(rolling.get(field)) for field in fields):
+            amount = rolling["maxUnavailable"]
+            causes.append(invalid_value(f"{path}.maxUnavailable", amount, "may not be 0 when `maxSurge` is 0"))
         return causes
-
-
-class StatefulSetStrategy(WorkloadStrategy):
-    initial_status: ClassVar = {"replicas": 0, "availableReplicas": 0}
-
-    def default_spec(self, spec: Object) -> None:
-        spec.setdefault("replicas", 1)
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
-        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-        retention.setdefault("whenDeleted", "Retain")
-        retention.setdefault("whenScaled", "Retain")
-        for claim in spec.get("volumeClaimTemplates") or ():
-            claim.setdefault("apiVersion", "v1")
-            claim.setdefault("kind", "PersistentVolumeClaim")
-            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-            claim.setdefault("status", {}).setdefault("phase", "Pending")
-
-
-class DaemonSetStrategy(WorkloadStrategy):
-    initial_status: ClassVar = {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    }
-
-    def default_spec(self, spec: Object) -> None:
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
-
-    def prepare_create(self, new: Object, now: str) -> None:
-        super().prepare_create(new, now)
-        annotations = new["metadata"].setdefault("annotations", {})
-        annotations.setdefault("deprecated.daemonset.template.generation", "1")
-
-
-class JobStrategy(WorkloadStrategy):
-    def default_spec(self, spec: Object) -> None:
-        if "parallelism" not in spec and "completions" not in spec:
-            spec["completions"] = 1
-        spec.setdefault("parallelism", 1)
-        spec.setdefault("backoffLimit", 6)
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("manualSelector", False)
-        spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
-
-    def prepare_create(self, new: Object, now: str) -> None:
-        super().prepare_create(new, now)
-        spec, identity = new["spec"], new["metadata"]
-        if spec.get("manualSelector"):
-            return
-        labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-        for prefix in ("", "batch.kubernetes.io/"):
-            labels.setdefault(f"{prefix}controller-uid", identity["uid"])
-            labels.setdefault(f"{prefix}job-name", identity.get("name", ""))
-        spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": identity["uid"]}})
-
-    def validate(self, new: Object) -> list[Cause]:
-        causes = super().validate(new)
-        policy = new["spec"]["template"].get("spec", {}).get("restartPolicy")
-        if policy == "Always":
-            problem = 'Required value: valid values: "OnFailure", "Never"'
-            causes.append(Cause("FieldValueRequired", problem, "spec.template.spec.restartPolicy"))
-        return causes
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = super().validate_update(new, old)
-        if new["spec"]["template"] != old["spec"]["template"] and not old["spec"].get("suspend"):
-            causes.append(invalid_value("spec.template", new["spec"]["template"], "field is immutable"))
-        return causes
-
-
-class CronJobStrategy(Strategy):
-    has_generation = True
-
-    def default(self, new: Object) -> None:
-        spec = new["spec"]
-        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
-        pod_spec.default_template(template.setdefault("template", {}))
-        spec.setdefault("concurrencyPolicy", "Allow")
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-
-    def prepare_create(self, new: Object, now: str) -> None:
-        new["status"] = {}
-
-    def validate(self, new: Object) -> list[Cause]:
-        spec = new["spec"]
-        causes = [] if spec.get("schedule") else [required_value("spec.schedule")]
-        if spec["concurrencyPolicy"] not in ("Allow", "Forbid", "Replace"):
-            causes.append(forbidden_value("spec.concurrencyPolicy", "not a concurrency policy"))
-        path = "spec.jobTemplate.spec.template.spec"
-        return causes + pod_spec.validate_spec(spec["jobTemplate"]["spec"]["template"].get("spec", {}), path)
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        return self.validate(new)

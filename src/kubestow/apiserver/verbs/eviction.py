@@ -8,7 +8,6 @@ from kubestow.apiserver.registry import Registry, Write
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.resources.pods import set_condition
 from kubestow.apiserver.selectors import selects
-from kubestow.apiserver.storage import Stored
 from kubestow.apiserver.verbs.call import Call
 from kubestow.apiserver.verbs.writing import read_deletion
 
@@ -30,10 +29,9 @@ def create_eviction(call: Call) -> Answer:
     options = eviction.get("deleteOptions") or {}
     write = Write(call.request.manager, call.request.dry_run or bool(options.get("dryRun")))
     registry, pods = call.registry, call.kind
-    stored = registry.get(pods, call.target.namespace, name)
-    pod = pods.decode(stored)
+    pod = pods.decode(registry.get(pods, call.target.namespace, name))
     if _needs_budget(pod):
-        _spend(registry, stored, write)
+        _spend(registry, pod, write)
     if not write.dry_run:
         _announce(registry, pods, pod)
         registry.delete(pods, call.target.namespace, name, read_deletion(options), write)
@@ -62,13 +60,26 @@ def _announce(registry: Registry, pods: Kind, pod: Object) -> None:
     registry.update(pods, namespace, name, mark, subresource="status")
 
 
-def _spend(registry: Registry, pod: Stored, write: Write) -> None:
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _lets_unhealthy_go(budget: Object) -> bool:
+    """Whether a pod that is not ready, and so is in no count, may go: always, or while the others are healthy."""
+    desired = budget["status"]["desiredHealthy"]
+    enough = bool(0 < desired <= budget["status"]["currentHealthy"])
+    return enough or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+
+
+def _spend(registry: Registry, pod: Object, write: Write) -> None:
     """Count the eviction against the pod's budget. Raises a 429 Failure when it allows none."""
     kind = registry.catalog["poddisruptionbudgets.policy"]
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
     matching = [
         budget
-        for stored in registry.store.collection(kind.storage).snapshot(f"{pod.namespace}/")
-        if selects((budget := kind.decode(stored))["spec"].get("selector"), pod.labels)
+        for stored in registry.store.collection(kind.storage).snapshot(f"{namespace}/")
+        if selects((budget := kind.decode(stored))["spec"].get("selector"), labels)
     ]
     if not matching:
         return
@@ -77,6 +88,8 @@ def _spend(registry: Registry, pod: Stored, write: Write) -> None:
         raise statuses.internal_error(message)
     budget = matching[0]
     name, status = budget["metadata"]["name"], budget["status"]
+    if not _is_ready(pod) and _lets_unhealthy_go(budget):
+        return
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         cause = f"The disruption budget {name} is still being processed by the server."
         raise statuses.too_many_requests(_REFUSED, cause=cause, retry_after=_RETRY)
@@ -87,16 +100,20 @@ def _spend(registry: Registry, pod: Stored, write: Write) -> None:
         new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
         now, status = registry.now(), new["status"]
         status["disruptionsAllowed"] -= 1
-        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod.name: now}
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: now}
         if not status["disruptionsAllowed"]:
             _mark_insufficient(status, new["metadata"].get("generation", 0), now)
         return new
 
     manager = Write(_SERVER.manager, write.dry_run)
-    registry.update(kind, pod.namespace, name, count, manager, subresource="status")
+    registry.update(kind, namespace, name, count, manager, subresource="status")
 
 
 def _why(name: str, status: Object) -> str:
+    failed = [one for one in status.get("conditions") or () if one.get("reason") == "SyncFailed"]
+    if failed:
+        problem = failed[0].get("message", "")
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {problem}"
     desired, healthy = status["desiredHealthy"], status["currentHealthy"]
     if healthy <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
