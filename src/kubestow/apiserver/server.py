@@ -58,7 +58,7 @@ class Server:
     The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
     closes it in the end. What is in the cluster already, nodes too, is not made again.
 
-    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that asks for client certificates,
+    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that takes client certificates,
     turn authentication on. ``clock`` and ``random`` make a server's timestamps and uids repeatable.
     """
 
@@ -84,7 +84,7 @@ class Server:
         self.store = Store() if database is None else database.load()
         self._durability = None if database is None else Durability(self.store, database)
         self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
-        authenticator = Authenticator(tokens, certificates=tls is not None and tls.asks_certificates)
+        authenticator = Authenticator(tokens, certificates=tls is not None and bool(tls.client_authorities))
         self.api = API(self.registry, authenticator)
         settled = None if self._durability is None else self._durability.settled
         self._handler = Handler(self.api, authenticator, settled)
@@ -94,6 +94,7 @@ class Server:
         self._control = controllers
         self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
+        cluster.publish_authorities(self.registry, "" if tls is None else tls.client_authorities)
         self.add_nodes(nodes)
 
     @property
