@@ -22,7 +22,7 @@ from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.controllers import Controllers
-from kubestow.apiserver.database import Database
+from kubestow.apiserver.database import Database, Layout
 from kubestow.apiserver.durability import Durability
 from kubestow.apiserver.http import Handler, connection_log
 from kubestow.apiserver.kubelets import Kubelets
@@ -48,6 +48,10 @@ class AddressInUse(KubestowError):
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
+
+
+def _layouts(catalog: Catalog) -> dict[str, Layout]:
+    return {kind.storage: Layout(kind.selectable, kind.fields_of) for kind in catalog if not kind.stored_in}
 
 
 class Server:
@@ -81,9 +85,10 @@ class Server:
         seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
         #: Whether there was a cluster already.
         self.is_resumed = database is not None and database.version > 0
-        self.store = Store() if database is None else database.load()
+        catalog = Catalog()
+        self.store = Store() if database is None else database.load(_layouts(catalog))
         self._durability = None if database is None else Durability(self.store, database)
-        self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
+        self.registry = Registry(self.store, catalog, clock=clock, random=seeded)
         authenticator = Authenticator(tokens, certificates=tls is not None and bool(tls.client_authorities))
         self.api = API(self.registry, authenticator)
         settled = None if self._durability is None else self._durability.settled
