@@ -11,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 
+from kubestow.apiserver import Database
+
 COMMAND = [sys.executable, "-c", "from kubestow.cli import main; main()", "apiserver"]
 
 
@@ -62,6 +64,29 @@ async def test_a_bad_token_file_is_named_with_its_line(tmp_path: Path) -> None:
     status, err = await refused("--port", "0", "--token-file", str(tokens))
     assert status == 2
     assert err == f"kubestow: {tokens}: line 2: expected token,user,uid[,groups]\n"
+
+
+async def test_a_disk_that_is_full_ends_the_server_and_keeps_what_was_answered(tmp_path: Path) -> None:
+    limited = ("sh", "-c", 'ulimit -f 1500; exec "$@"', "sh", *COMMAND, "--port", "0", "--data-dir", str(tmp_path))
+    process = await asyncio.create_subprocess_exec(
+        *limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        url = (await process.stdout.readline()).decode().split()[-1]
+        answered = 0
+        while True:
+            body = {"metadata": {"name": f"c{answered}"}, "data": {"ballast": "x" * 20_000}}
+            async with session.post(f"{url}/api/v1/namespaces/default/configmaps", json=body) as response:
+                if response.status == 500:
+                    break
+                answered += 1
+        said = (await process.communicate())[1].decode()
+    assert process.returncode == 1
+    assert said.startswith(f"kubestow: {tmp_path / 'kubestow.db'}: a write failed") and said.count("\n") == 1
+    database = Database(tmp_path)
+    assert database.load().counts()["configmaps"] == answered > 0
+    database.close()
 
 
 async def test_a_server_that_others_may_reach_says_so() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubestow.apiserver.database import Database
+from kubestow.apiserver.database import Database, Layout
 from kubestow.apiserver.storage import Store, Stored
 from kubestow.errors import InputError
 
@@ -57,6 +57,20 @@ def test_what_is_loaded_equals_what_was_in_memory(groups: list[list[tuple[tuple[
     assert (everything(loaded), loaded.version) == (everything(store), store.version)
 
 
+def test_fields_that_have_become_selectable_are_read_from_what_is_kept(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    store = database.load({"pods": Layout(("size",), lambda data: (str(len(data)),))})
+    store.put("pods", Stored("a/x", 1, b"12345", {}, ("5",)))
+    database.write({("pods", "a/x"): store.collection("pods").get("a/x")}, 1)
+    database.commit(1)
+    database.close()
+    later = {"pods": Layout(("first", "size"), lambda data: (chr(data[0]), str(len(data))))}
+    for layouts in (later, None):
+        database = Database(tmp_path)
+        assert [one.fields for one in database.load(layouts).collection("pods").snapshot()] == [("1", "5")]
+        database.close()
+
+
 def test_what_was_not_committed_has_never_been(tmp_path: Path) -> None:
     database = Database(tmp_path)
     database.write({("pods", "a/x"): Stored("a/x", 1, b"{}", {})}, 1)
@@ -83,6 +97,13 @@ def format_to_come(path: Path) -> None:
     connection.close()
 
 
+def emptied(path: Path) -> None:
+    Database(path.parent).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM state")
+    connection.close()
+
+
 def damaged(path: Path) -> None:
     database = Database(path.parent)
     database.write({("pods", f"a/{n}"): Stored(f"a/{n}", 1, b"x" * 3000, {}) for n in range(50)}, 1)
@@ -99,6 +120,7 @@ def damaged(path: Path) -> None:
         (text_file, "is not a database; name another directory"),
         (database_of_another, "is the database of another program; name another directory"),
         (format_to_come, "has format 99; this version of kubestow reads format 1"),
+        (emptied, "is damaged, and was left as it is: it does not say what it holds"),
         (damaged, "is damaged, and was left as it is"),
     ],
 )

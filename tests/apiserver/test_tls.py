@@ -8,13 +8,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubestow.apiserver import Server
+from kubestow.apiserver import Database, Server
 from kubestow.apiserver.messages import User
 from kubestow.apiserver.tls import TLS, hosts_of
 from kubestow.certificates import Authority, KeyPair
 from kubestow.errors import InputError
 
-from .client import PODS
+from .client import PODS, Client
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -72,6 +72,19 @@ async def test_users_of_an_authority_given_are_known_by_their_certificates(tmp_p
     context.load_cert_chain(tmp_path / "ann.crt", tmp_path / "ann.key")
     async with Server(simulate=False, tls=tls) as server:
         assert await asked(server, context) == (201, "ann")
+
+
+async def test_other_servers_of_the_cluster_are_told_whose_certificates_name_users(tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    tls, versions = TLS.self_made(["127.0.0.1"]), []
+    for _ in range(2):
+        async with Server(simulate=False, tls=tls, database=Database(tmp_path)) as server:
+            published = (await Client(server).get(path)).json
+            assert published["data"] == {"client-ca-file": tls.trust.decode()}
+            versions.append(published["metadata"]["resourceVersion"])
+    assert versions[0] == versions[1]
+    async with Server(simulate=False, database=Database(tmp_path)) as server:
+        assert (await Client(server).get(path)).status == 404
 
 
 async def test_without_an_authority_for_clients_nobody_is_asked(tmp_path: Path) -> None:

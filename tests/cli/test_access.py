@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.apiserver.kubectl import KUBECTL, Kubectl
+
 from .clusters import Up, ended, up
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -38,6 +40,21 @@ async def test_one_option_makes_a_cluster_with_certificates_of_its_own(tmp_path:
         assert cluster.url.startswith("https://") and cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
         assert await name(cluster, ssl=context(cluster, tmp_path)) == "kubernetes-admin"
         assert await name(cluster, ssl=False) == "Unauthorized"
+
+
+@pytest.mark.kubectl
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+async def test_kubectl_comes_in_with_the_kubeconfig_and_may_speak_as_another(tmp_path: Path) -> None:
+    async with up(tmp_path, "--tls") as cluster:
+        kubectl = Kubectl(cluster.url, tmp_path)
+        config = f"--kubeconfig={cluster.kubeconfig}"
+        assert len((await kubectl(config, "get", "nodes", "-o", "name")).split()) == 5
+        told = json.loads(await kubectl(config, "auth", "whoami", "-o", "json"))["status"]["userInfo"]
+        assert (told["username"], told["groups"]) == ("kubernetes-admin", ["system:masters", "system:authenticated"])
+        stranger = ("--insecure-skip-tls-verify", "--token=guessed")
+        assert "(Unauthorized)" in await kubectl(*stranger, "get", "nodes", fails=True)
+        ann = json.loads(await kubectl(config, "auth", "whoami", "--as=ann", "--as-group=dev", "-o", "json"))
+        assert ann["status"]["userInfo"] == {"username": "ann", "groups": ["dev", "system:authenticated"]}
 
 
 async def test_a_token_file_says_who_may_come_in_and_the_scheduler_does_too(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from kubestow.apiserver.registry import Registry
+from kubestow.apiserver.registry import Deletion, Registry
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
 
-__all__ = ["add_nodes", "found"]
+__all__ = ["add_nodes", "found", "publish_authorities"]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _ZONES = ("zone-a", "zone-b", "zone-c")
@@ -32,6 +32,22 @@ def found(registry: Registry) -> None:
     labels = {"component": "apiserver", "provider": "kubernetes"}
     service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": {"clusterIP": "10.96.0.1", "ports": ports}}
     _create(registry, "services", service, namespace="default")
+
+
+def publish_authorities(registry: Registry, authorities: str) -> None:
+    """Tell other servers of the cluster, such as the scheduler's, whose certificates name users here.
+
+    They read it, in PEM, from ``extension-apiserver-authentication``; without any there is no such config map.
+    """
+    kind, name = registry.catalog["configmaps"], "extension-apiserver-authentication"
+    data = {"client-ca-file": authorities}
+    stored = registry.store.collection(kind.storage).get(kind.key("kube-system", name))
+    if stored is not None and kind.decode(stored).get("data") == data:
+        return
+    if stored is not None:
+        registry.delete(kind, "kube-system", name, Deletion())
+    if authorities:
+        _create(registry, "configmaps", {"metadata": {"name": name}, "data": data}, namespace="kube-system")
 
 
 def add_nodes(registry: Registry, count: int) -> None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from kubestow.apiserver.storage import Store, Stored
 from kubestow.errors import InputError
 
-__all__ = ["Changes", "Database"]
+__all__ = ["Changes", "Database", "Layout"]
 
 #: The objects a transaction writes, by resource and key; None for one that is gone.
 Changes = Mapping[tuple[str, str], Stored | None]
@@ -41,12 +43,19 @@ CREATE TABLE objects (
     resource TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, data BLOB NOT NULL,
     labels TEXT NOT NULL, fields TEXT NOT NULL, PRIMARY KEY (resource, key)
 );
-CREATE TABLE state (version INTEGER NOT NULL);
-INSERT INTO state VALUES (0);
+CREATE TABLE state (version INTEGER NOT NULL, layouts TEXT NOT NULL);
+INSERT INTO state VALUES (0, '{{}}');
 PRAGMA application_id = {application};
 PRAGMA user_version = {format};
 COMMIT;
 """
+
+
+class Layout(NamedTuple):
+    """What ``Stored.fields`` of a resource holds: the names of the fields, and how to read them from an object."""
+
+    names: tuple[str, ...]
+    read: Callable[[bytes], tuple[str, ...]]
 
 
 class Database:
@@ -64,7 +73,7 @@ class Database:
         try:
             self._claim()
             #: The version of the last write that was committed.
-            self.version: int = self._connection.execute("SELECT version FROM state").fetchone()[0]
+            self.version: int = self._state("version")
         except sqlite3.Error as error:
             self._connection.close()
             raise self._refused(error) from None
@@ -72,19 +81,50 @@ class Database:
             self._connection.close()
             raise
 
-    def load(self) -> Store:
-        """A store with every object. Raises InputError for a file that holds nonsense."""
+    def load(self, layouts: Mapping[str, Layout] | None = None) -> Store:
+        """A store with every object, its fields as ``layouts`` have them now. Raises InputError."""
+        try:
+            store = self._read()
+            if layouts is not None:
+                self._lay_out(store, layouts)
+        except sqlite3.Error as error:
+            self.close()
+            raise self._refused(error) from None
+        except msgspec.DecodeError as error:
+            self.close()
+            raise self._damaged(str(error)) from None
+        except InputError:
+            self.close()
+            raise
+        return store
+
+    def _read(self) -> Store:
         store = Store(version=self.version)
         # Labels repeat endlessly across a cluster; equal ones are kept once.
         decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
         rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
-        try:
-            for resource, key, version, data, labels, fields in rows:
-                stored = Stored(key, version, data, decode_labels(labels), decode_fields(fields))
-                store.collection(resource).restore(stored)
-        except (sqlite3.Error, msgspec.DecodeError) as error:
-            raise self._damaged(str(error)) from None
+        for resource, key, version, data, labels, fields in rows:
+            stored = Stored(key, version, data, decode_labels(labels), decode_fields(fields))
+            store.collection(resource).restore(stored)
         return store
+
+    def _lay_out(self, store: Store, layouts: Mapping[str, Layout]) -> None:
+        """Read the fields of resources anew that were kept by a version of kubestow with other selectable fields."""
+        names = {resource: list(layout.names) for resource, layout in layouts.items()}
+        kept = msgspec.json.decode(self._state("layouts"), type=dict[str, list[str]])
+        if kept == names:
+            return
+        changes: dict[tuple[str, str], Stored | None] = {}
+        for resource, layout in layouts.items():
+            if kept.get(resource) != names[resource]:
+                collection = store.collection(resource)
+                for old in collection.snapshot():
+                    new = structs.replace(old, fields=layout.read(old.data))
+                    collection.restore(new)
+                    changes[resource, new.key] = new
+        self.write(changes, self.version)
+        self._connection.execute("UPDATE state SET layouts = ?", (msgspec.json.encode(names).decode(),))
+        self.commit(self.version)
 
     def write(self, changes: Changes, version: int) -> None:
         """Begin a transaction that brings the objects to ``version``. Raises sqlite3.Error."""
@@ -126,6 +166,13 @@ class Database:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+
+    def _state(self, column: str) -> Any:
+        """Raises InputError when there is none."""
+        row = self._connection.execute(f"SELECT {column} FROM state").fetchone()
+        if row is None:
+            raise self._damaged("it does not say what it holds")
+        return row[0]
 
     def _pragma(self, name: str) -> int | str:
         value: int | str = self._connection.execute(f"PRAGMA {name}").fetchone()[0]

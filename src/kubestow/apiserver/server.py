@@ -22,7 +22,7 @@ from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.controllers import Controllers
-from kubestow.apiserver.database import Database
+from kubestow.apiserver.database import Database, Layout
 from kubestow.apiserver.durability import Durability
 from kubestow.apiserver.http import Handler, connection_log
 from kubestow.apiserver.kubelets import Kubelets
@@ -50,6 +50,10 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def _layouts(catalog: Catalog) -> dict[str, Layout]:
+    return {kind.storage: Layout(kind.selectable, kind.fields_of) for kind in catalog if not kind.stored_in}
+
+
 class Server:
     """``nodes`` simulated nodes are made at the start; with ``simulate`` off, nothing runs what is bound to any node.
 
@@ -58,7 +62,7 @@ class Server:
     The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
     closes it in the end. What is in the cluster already, nodes too, is not made again.
 
-    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that asks for client certificates,
+    ``port`` 0 takes any free port. ``tls`` makes it HTTPS; ``tokens``, and a ``tls`` that takes client certificates,
     turn authentication on. ``clock`` and ``random`` make a server's timestamps and uids repeatable.
     """
 
@@ -81,10 +85,11 @@ class Server:
         seeded = random if random is not None else Random(SystemRandom().getrandbits(128))
         #: Whether there was a cluster already.
         self.is_resumed = database is not None and database.version > 0
-        self.store = Store() if database is None else database.load()
+        catalog = Catalog()
+        self.store = Store() if database is None else database.load(_layouts(catalog))
         self._durability = None if database is None else Durability(self.store, database)
-        self.registry = Registry(self.store, Catalog(), clock=clock, random=seeded)
-        authenticator = Authenticator(tokens, certificates=tls is not None and tls.asks_certificates)
+        self.registry = Registry(self.store, catalog, clock=clock, random=seeded)
+        authenticator = Authenticator(tokens, certificates=tls is not None and bool(tls.client_authorities))
         self.api = API(self.registry, authenticator)
         settled = None if self._durability is None else self._durability.settled
         self._handler = Handler(self.api, authenticator, settled)
@@ -94,6 +99,7 @@ class Server:
         self._control = controllers
         self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
+        cluster.publish_authorities(self.registry, "" if tls is None else tls.client_authorities)
         self.add_nodes(nodes)
 
     @property

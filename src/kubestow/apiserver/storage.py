@@ -126,9 +126,10 @@ class Collection:
         self._wakers[waker] = None
 
     def restore(self, stored: Stored) -> None:
-        """Take in an object from before the store began. No event tells of it."""
-        self._keys.append(stored.key)
-        self._unsorted = True
+        """Take in an object from before the store began, or replace it. No event tells of it."""
+        if stored.key not in self._objects:
+            self._keys.append(stored.key)
+            self._unsorted = True
         self._objects[stored.key] = stored
 
     def _sorted_keys(self) -> list[str]:

@@ -28,33 +28,34 @@ _AUTHORITY = "kubestow-ca"
 class TLS:
     """``trust`` is what clients check the server by, in PEM; ``admin`` the administrator's certificate, if we made one.
 
-    Without ``trust`` clients check nothing. ``asks_certificates``: whether a client may say by one who it is.
+    Without ``trust`` clients check nothing. ``client_authorities``, in PEM, are those whose certificates name users.
     """
 
     context: ssl.SSLContext
     trust: bytes
     admin: KeyPair | None = None
-    asks_certificates: bool = False
+    client_authorities: str = ""
 
     @classmethod
     def self_made(cls, hosts: Sequence[str], *, directory: Path | None = None, client_ca: Path | None = None) -> Self:
         """With an authority of our own, kept in ``directory``. Raises InputError."""
         authority = _authority(directory)
         context = _context(authority.for_server(hosts), subject="the server's own certificate")
-        _take_clients(context, authority.certificate.decode(), subject=_AUTHORITY)
+        clients = _take_clients(context, authority.certificate.decode(), subject=_AUTHORITY)
         if client_ca is not None:
-            _take_clients(context, _text(client_ca), subject=str(client_ca))
+            clients += _take_clients(context, _text(client_ca), subject=str(client_ca))
         admin = authority.for_client("kubernetes-admin", ["system:masters"])
-        return cls(context, authority.certificate, admin, asks_certificates=True)
+        return cls(context, authority.certificate, admin, clients)
 
     @classmethod
     def of_files(cls, certificate: Path, key: Path, *, client_ca: Path | None = None) -> Self:
         """With a certificate, or a chain, and its key. Raises InputError naming the file."""
         pair = KeyPair.read(certificate, key)
         context = _context(pair, subject=f"{certificate}, {key}")
-        if client_ca is not None:
-            _take_clients(context, _text(client_ca), subject=str(client_ca))
-        return cls(context, pair.certificate, asks_certificates=client_ca is not None)
+        if client_ca is None:
+            return cls(context, pair.certificate)
+        clients = _take_clients(context, _text(client_ca), subject=str(client_ca))
+        return cls(context, pair.certificate, client_authorities=clients)
 
 
 def hosts_of(address: str) -> list[str]:
@@ -114,12 +115,14 @@ def _no_password() -> str:
     return ""
 
 
-def _take_clients(context: ssl.SSLContext, authorities: str, *, subject: str) -> None:
+def _take_clients(context: ssl.SSLContext, authorities: str, *, subject: str) -> str:
+    """Take certificates of these authorities from clients; the authorities."""
     try:
         context.load_verify_locations(cadata=authorities)
     except (ssl.SSLError, ValueError) as error:
         raise InputError(subject, f"holds no certificates in PEM: {error}") from None
     context.verify_mode = ssl.CERT_OPTIONAL
+    return authorities
 
 
 def _text(path: Path) -> str:

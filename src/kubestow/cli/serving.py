@@ -59,7 +59,7 @@ class Access:
     @property
     def is_guarded(self) -> bool:
         """Whether anybody is asked who they are."""
-        return bool(self.tokens) or (self.tls is not None and self.tls.asks_certificates)
+        return bool(self.tokens) or (self.tls is not None and bool(self.tls.client_authorities))
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,10 @@ class Kind:
         """The values of the selectable fields."""
         return tuple([read(new) for read in self._readers])
 
+    def fields_of(self, data: bytes) -> tuple[str, ...]:
+        """The same of a stored object."""
+        return self.fields(msgspec.json.decode(data))
+
     @cached_property
     def _readers(self) -> list[Callable[[Object], str]]:
         return [_reader(_ELSEWHERE.get(path, path).split(".")) for path in self.selectable]
