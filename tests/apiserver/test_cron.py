@@ -78,6 +78,11 @@ def test_a_day_that_no_calendar_has_never_comes() -> None:
         ("1/2/3 * * * *", "too many slashes: 1/2/3"),
         ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
         ("x * * * *", 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'),
+        (
+            f"{'9' * 19} * * * *",
+            f'failed to parse int from {"9" * 19}: strconv.Atoi: parsing "{"9" * 19}": value out of range',
+        ),
+        ("@every 9999999h", 'failed to parse duration @every 9999999h: time: invalid duration "9999999h"'),
         ("@never", "unrecognized descriptor: @never"),
         ("@every day", 'failed to parse duration @every day: time: invalid duration "day"'),
     ],

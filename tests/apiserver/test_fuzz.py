@@ -16,12 +16,29 @@ from .client import NODES, PODS, Client, node, pod
 
 LABELS = {"matchLabels": {"app": "web"}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
-DEPLOYMENT = {"metadata": {"name": "x"}, "spec": {"replicas": 1, "selector": LABELS, "template": TEMPLATE}}
+DEPLOYMENT: dict[str, Any] = {
+    "metadata": {"name": "x"},
+    "spec": {"replicas": 1, "selector": LABELS, "template": TEMPLATE},
+}
 JOB = {
     "metadata": {"name": "x"},
     "spec": {"completions": 1, "template": {"spec": {**pod()["spec"], "restartPolicy": "Never"}}},
 }
 BUDGET = {"metadata": {"name": "x"}, "spec": {"minAvailable": "50%", "selector": LABELS}}
+STATEFUL_SET = {"metadata": {"name": "x"}, "spec": {**DEPLOYMENT["spec"], "updateStrategy": {"rollingUpdate": {}}}}
+DAEMON_SET = {
+    "metadata": {"name": "x"},
+    "spec": {"selector": LABELS, "template": TEMPLATE, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}},
+}
+CRON_JOB = {
+    "metadata": {"name": "x"},
+    "spec": {
+        "schedule": "* * * * *",
+        "timeZone": "UTC",
+        "startingDeadlineSeconds": 9,
+        "jobTemplate": {"spec": JOB["spec"]},
+    },
+}
 SERVICE = {"metadata": {"name": "x"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "targetPort": "http"}]}}
 CLAIM = {
     "metadata": {"name": "x"},
@@ -59,6 +76,9 @@ OBJECTS = [
     (NODES, node("x", zone="a")),
     ("/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT),
     ("/apis/batch/v1/namespaces/default/jobs", JOB),
+    ("/apis/apps/v1/namespaces/default/statefulsets", STATEFUL_SET),
+    ("/apis/apps/v1/namespaces/default/daemonsets", DAEMON_SET),
+    ("/apis/batch/v1/namespaces/default/cronjobs", CRON_JOB),
     ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", BUDGET),
     ("/api/v1/namespaces/default/services", SERVICE),
     ("/api/v1/namespaces/default/persistentvolumeclaims", CLAIM),

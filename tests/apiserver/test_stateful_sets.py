@@ -110,6 +110,15 @@ def test_an_ordered_set_shrinks_from_the_highest_number_one_at_a_time() -> None:
     told(story)
 
 
+def test_a_set_that_wants_more_than_can_be_begins_all_the_same() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(SETS, workload(replicas=2**31 - 1))
+        await cluster.pass_time(0.5)
+        assert (await names(cluster))[:1] == ["web-0"]
+
+    told(story)
+
+
 def test_a_lost_or_failed_pod_comes_back_under_its_name() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2))

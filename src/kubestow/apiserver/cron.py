@@ -18,6 +18,8 @@ __all__ = ["Cron", "Every", "InvalidSchedule", "Schedule", "parse"]
 _MINUTE = timedelta(minutes=1)
 #: A schedule that does not occur within so many years never does.
 _YEARS = 5
+#: The longest number that a field may hold, and the longest duration there is, in seconds: 64 bits of nanoseconds.
+_DIGITS, _LONGEST = 18, 9.2e9
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _DESCRIPTORS = {
@@ -140,7 +142,7 @@ def parse(text: str) -> Schedule:
 def _every(text: str) -> Every:
     duration = text.removeprefix("@every ")
     seconds = parse_duration(duration.lstrip("+-"))
-    if seconds is None:
+    if seconds is None or seconds > _LONGEST:
         raise InvalidSchedule(f'failed to parse duration {text}: time: invalid duration "{duration}"')
     positive = 0 if duration.startswith("-") else int(seconds)
     return Every(timedelta(seconds=max(1, positive)))
@@ -197,6 +199,8 @@ def _number(text: str, low: int, names: tuple[str, ...]) -> int:
     digits = text.removeprefix("+").removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise InvalidSchedule(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+    if len(digits) > _DIGITS:
+        raise InvalidSchedule(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": value out of range')
     if int(text) < 0:
         raise InvalidSchedule(f"negative number ({text}) not allowed: {text}")
     return int(text)

@@ -25,6 +25,9 @@ MANY = 100
 #: Seconds by which the next look is later than the time it is for.
 SLACK = 0.1
 
+#: Seconds beyond which a deadline might as well not be there.
+LONGEST = 1_000_000_000
+
 _SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
@@ -138,7 +141,7 @@ class CronJobController(Controller):
         since = datetime.fromisoformat(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
         deadline = cron_job["spec"].get("startingDeadlineSeconds")
         if deadline is not None:
-            since = max(since, now - timedelta(seconds=deadline))
+            since = max(since, now - timedelta(seconds=min(deadline, LONGEST)))
         first = schedule.next(since, zone)
         if first is None or first > now:
             return None

@@ -8,6 +8,7 @@ nodes have nothing to do and would never end; a job's pods that do not say how l
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import islice
 
 from kubestow.apiserver.controllers.conditions import condition_of, with_condition
 from kubestow.apiserver.controllers.controller import PodController, World
@@ -157,13 +158,14 @@ class JobController(PodController):
         if wait > 0:
             self.reconcile_after(key, wait)
             return 0
-        indexes = self._free_indexes(job, status, active) if _is_indexed(job) else []
+        indexes = self._free_indexes(job, status, active, missing) if _is_indexed(job) else []
         self.create_pods(job, missing, finish=lambda pod, number: _prepare(job, pod, indexes, number))
         return missing
 
-    def _free_indexes(self, job: Object, status: Object, active: list[Pod]) -> list[int]:
+    def _free_indexes(self, job: Object, status: Object, active: list[Pod], count: int) -> list[int]:
         taken = _numbers(status.get("completedIndexes", "")) | {_index(pod) for pod in active}
-        return [index for index in range(job["spec"]["completions"]) if index not in taken]
+        free = (index for index in range(job["spec"]["completions"]) if index not in taken)
+        return list(islice(free, count))
 
     def _suspend(self, job: Object, status: Object, pods: list[Pod]) -> None:
         """Delete the pods without counting them, and stop the clock."""

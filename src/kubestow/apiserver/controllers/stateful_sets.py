@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.adoption import AdoptingController
@@ -22,6 +23,9 @@ from kubestow.apiserver.resources.int_or_percent import scaled
 
 __all__ = ["StatefulSetController"]
 
+#: Pods made in one go; the rest follow in the next.
+BATCH = 500
+
 _NAME_LABEL, _INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 _NUMBERED = re.compile(r"(.+)-([0-9]+)")
 
@@ -30,6 +34,7 @@ _NUMBERED = re.compile(r"(.+)-([0-9]+)")
 class _Parts:
     """A stateful set with its pods: by ordinal those it should have (None: missing), and those too many, highest first.
 
+    Of the missing only the first :data:`BATCH` are there.
     ``current`` and ``update`` are the revisions that it comes from and goes to.
     """
 
@@ -170,8 +175,13 @@ class StatefulSetController(AdoptingController):
         if strategy["type"] != "RollingUpdate":
             return
         most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
-        available = {pod.name for pod in parts.pods if not pod.is_deleted and self._is_available(parts, pod)}
-        spare = max(1, scaled(most, len(parts.wanted), up=False)) - (len(parts.wanted) - len(available))
+        available = {
+            pod.name
+            for pod in parts.wanted.values()
+            if pod is not None and not pod.is_deleted and self._is_available(parts, pod)
+        }
+        replicas = parts.whole["spec"]["replicas"]
+        spare = max(1, scaled(most, replicas, up=False)) - (replicas - len(available))
         for ordinal, pod in sorted(parts.wanted.items(), reverse=True):
             if pod is None or ordinal < parts.partition or pod.is_deleted or parts.is_updated(pod):
                 continue
@@ -223,10 +233,12 @@ def _divided(stateful_set: Object, pods: Sequence[Pod], revisions: Sequence[Obje
     first, update = _first(stateful_set), revisions[-1]
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
     ordinals = range(first, first + stateful_set["spec"]["replicas"])
-    surplus = sorted(by_ordinal.keys() - set(ordinals), reverse=True)
+    surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
     named = (stateful_set.get("status") or {}).get("currentRevision")
     current = next((one for one in revisions if one["metadata"]["name"] == named), update)
-    wanted = {ordinal: by_ordinal.get(ordinal) for ordinal in ordinals}
+    missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
+    known = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
+    wanted = {ordinal: by_ordinal.get(ordinal) for ordinal in known}
     return _Parts(stateful_set, wanted, [by_ordinal[ordinal] for ordinal in surplus], current, update)
 
 

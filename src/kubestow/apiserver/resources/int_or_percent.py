@@ -13,7 +13,8 @@ from kubestow.apiserver.statuses import Cause, invalid_value
 
 __all__ = ["comes_to_nothing", "scaled", "validate"]
 
-_PERCENTAGE = re.compile(r"[0-9]+%")
+# More digits than these are no amount of anything.
+_PERCENTAGE = re.compile(r"[0-9]{1,9}%")
 _NO_PERCENTAGE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
     " regex used for validation is '[0-9]+%')"
@@ -45,7 +46,9 @@ def validate(
         if (amount := within.get(field)) is None:
             continue
         here = f"{path}.{field}"
-        if isinstance(amount, int):
+        if isinstance(amount, bool) or not isinstance(amount, (int, str)):
+            causes.append(invalid_value(here, amount, "must be an integer or percentage (e.g '5%')"))
+        elif isinstance(amount, int):
             if amount < 0:
                 causes.append(invalid_value(here, amount, "must be greater than or equal to 0"))
         elif not _PERCENTAGE.fullmatch(amount):
