@@ -78,6 +78,49 @@ async def test_a_bad_patch_is_refused_with_a_status(client: Client, kind: str, b
     assert refused.json["kind"] == "Status"
 
 
+@pytest.mark.parametrize(
+    "directive",
+    [
+        {"spec": {"$setElementOrder/containers": 3}},
+        {"spec": {"$setElementOrder/containers": [[1], {"name": []}]}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": 3}},
+        {"spec": {"$retainKeys": 3}},
+        {"spec": {"$patch": "burn"}},
+        {"spec": {"containers": [{"$patch": "delete", "name": [1]}]}},
+        {"spec": {"containers": [{"name": {"a": 1}}, {"name": [1]}]}},
+        {"metadata": {"finalizers": [{"a": "b"}, []]}},
+    ],
+)
+async def test_a_strategic_patch_with_strange_directives_does_no_harm(client: Client, directive: object) -> None:
+    await client.post(PODS, pod("p"))
+    await client.patch(f"{PODS}/p", {"metadata": {"finalizers": ["a.b/c"]}})
+    assert (await client.patch(f"{PODS}/p", directive, "strategic-merge-patch+json")).status in (200, 400, 422)
+
+
+async def test_copies_of_copies_end_before_they_fill_the_memory(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    doubling = [{"op": "copy", "from": "/spec/new", "path": "/spec/new/-"}] * 60
+    refused = await client.patch(
+        f"{PODS}/p", [{"op": "add", "path": "/spec/new", "value": ["x"]}, *doubling], "json-patch+json"
+    )
+    assert refused.status == 413 and "the accumulated size increase of copy is" in refused.message
+
+
+async def test_a_long_body_in_yaml_is_refused_unless_it_is_json(client: Client) -> None:
+    ballast = {"metadata": {"name": "c"}, "data": {"x": "y" * 1_500_000}}
+    path = "/api/v1/namespaces/default/configmaps"
+    body = msgspec.json.encode(ballast)
+    assert (await client("POST", path, body, content_type="application/yaml")).status == 201
+    refused = await client("POST", path, b"---\n" + body, content_type="application/yaml")
+    assert (refused.status, refused.message) == (413, "Request entity too large: limit is 1048576")
+
+
+async def test_of_very_many_mistakes_the_first_are_told(client: Client) -> None:
+    nameless = pod("p")
+    nameless["spec"]["containers"] = [{}] * 5000
+    assert len((await client.post(PODS, nameless)).json["details"]["causes"]) == 1000
+
+
 async def test_aliases_in_yaml_are_refused(client: Client) -> None:
     bomb = b"a: &a [x,x]\nb: &b [*a,*a]\nmetadata: {name: p}\n"
     refused = await client("POST", PODS, bomb, content_type="application/yaml")

@@ -7,7 +7,10 @@ field and lives in :mod:`kubestow.apiserver.ownership`. Inputs are never changed
 from __future__ import annotations
 
 import copy
+from collections import deque
 from typing import Any
+
+import msgspec
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.schema import Field, ListOf, MapOf, Struct, Type
@@ -20,6 +23,8 @@ Object = dict[str, Any]
 
 #: More operations than this in one JSON patch are refused, as the API server does.
 MAX_OPERATIONS = 10_000
+#: Bytes, as JSON, that the copy operations of one JSON patch may add; more are refused, as the API server does.
+MAX_COPIED = 3 * 1024 * 1024
 
 
 def json_patch(original: Object, operations: Any) -> Object:
@@ -30,16 +35,30 @@ def json_patch(original: Object, operations: Any) -> Object:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise statuses.Failure(413, "RequestEntityTooLarge", message)
     document: Any = copy.deepcopy(original)
+    copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
             raise statuses.bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
         try:
+            if operation["op"] == "copy":
+                copied += len(msgspec.json.encode(_get(document, _pointer(operation["from"]))))
+                _check_copies(copied)
             document = _operate(document, operation)
         except (KeyError, IndexError, ValueError, TypeError):
             raise statuses.rejected() from None
     if not isinstance(document, dict):
         raise statuses.rejected()
     return document
+
+
+def _check_copies(copied: int) -> None:
+    """Copies of copies double with every operation. Raises a 413 Failure."""
+    if copied > MAX_COPIED:
+        message = (
+            "Request entity too large: Unable to complete the copy, the accumulated size increase of copy is"
+            f" {copied}, exceeding the limit {MAX_COPIED}"
+        )
+        raise statuses.Failure(413, "RequestEntityTooLarge", message)
 
 
 def _operate(document: Any, operation: Object) -> Any:
@@ -137,6 +156,8 @@ def strategic_merge(original: Object, patch: Object, struct: Type) -> Object:
     result = dict(original)
     orders: dict[str, list[Any]] = {}
     for key, value in patch.items():
+        if key.startswith("$") and key != "$patch" and not isinstance(value, list):
+            raise statuses.bad_request(f"{key} expects a list")
         if key.startswith("$setElementOrder/"):
             orders[key.partition("/")[2]] = value
         elif key.startswith("$deleteFromPrimitiveList/"):
@@ -174,6 +195,8 @@ def _merge_field(result: Object, key: str, value: Any, struct: Type, *, orders: 
 
 def _merge_list(original: list[Any], patch: list[Any], merge: Merge, list_type: Type) -> list[Any]:
     if merge.is_set:
+        if any(isinstance(item, (dict, list)) for item in patch):
+            raise statuses.bad_request("expected list of primitives in a list merged as a set")
         merged = list(dict.fromkeys([*original, *patch]))
         return _in_order(merged, patch, original, "")
     key = merge.patch_key
@@ -183,28 +206,38 @@ def _merge_list(original: list[Any], patch: list[Any], merge: Merge, list_type: 
         raise statuses.bad_request("expected list of maps in a list merged by key")
     if any(item.get("$patch") == "replace" for item in patch):
         return [item for item in patch if "$patch" not in item]
-    gone = {item.get(key) for item in patch if item.get("$patch") == "delete"}
+    gone = {_identity(item, key) for item in patch if item.get("$patch") == "delete"}
     changes = [item for item in patch if "$patch" not in item]
-    merged = [item for item in original if item.get(key) not in gone]
-    item_type = list_type.item if isinstance(list_type, ListOf) else ANYTHING
+    merged = [item for item in original if _identity(item, key) not in gone]
+    _merge_items(merged, changes, key, list_type.item if isinstance(list_type, ListOf) else ANYTHING)
+    return _in_order(merged, changes, original, key)
+
+
+def _merge_items(merged: list[Any], changes: list[Object], key: str, item_type: Type) -> None:
+    """Each change goes into the first item with the same key, or becomes a new one."""
+    places: dict[Any, int] = {}
+    for index, item in enumerate(merged):
+        places.setdefault(_identity(item, key), index)
     for change in changes:
         if key not in change:
             raise statuses.bad_request(f"map: {change} does not contain declared merge key: {key}")
-        for index, item in enumerate(merged):
-            if item.get(key) == change[key]:
-                merged[index] = strategic_merge(item, change, item_type)
-                break
-        else:
-            merged.append(strategic_merge({}, change, item_type))
-    return _in_order(merged, changes, original, key)
+        place = places.setdefault(_identity(change, key), len(merged))
+        if place == len(merged):
+            merged.append({})
+        merged[place] = strategic_merge(merged[place], change, item_type)
+
+
+def _identity(item: Any, key: str) -> Any:
+    """What tells items apart: the value of the merge key, or without one the item itself."""
+    value = item.get(key) if key and isinstance(item, dict) else item
+    return str(value) if isinstance(value, (dict, list)) else value
 
 
 def _in_order(merged: list[Any], wanted: list[Any], original: list[Any], key: str) -> list[Any]:
     """Items of the patch in the patch's order, the server's others in theirs, new items before what they meet."""
 
     def identity(item: Any) -> Any:
-        value = item.get(key) if key and isinstance(item, dict) else item
-        return str(value) if isinstance(value, (dict, list)) else value
+        return _identity(item, key)
 
     rank = {identity(item): index for index, item in enumerate(wanted)}
     server = {identity(item): index for index, item in enumerate(original)}
@@ -212,10 +245,11 @@ def _in_order(merged: list[Any], wanted: list[Any], original: list[Any], key: st
     left.sort(key=lambda item: server.get(identity(item), len(server)))
     right = sorted((item for item in merged if identity(item) in rank), key=lambda item: rank[identity(item)])
     result: list[Any] = []
-    while left and right:
-        here, there = server.get(identity(left[0])), server.get(identity(right[0]))
-        result.append(left.pop(0) if here is not None and there is not None and here < there else right.pop(0))
-    return result + left + right
+    lefts, rights = deque(left), deque(right)
+    while lefts and rights:
+        here, there = server.get(identity(lefts[0])), server.get(identity(rights[0]))
+        result.append(lefts.popleft() if here is not None and there is not None and here < there else rights.popleft())
+    return [*result, *lefts, *rights]
 
 
 def _without_directives(value: list[Any]) -> list[Any]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Cause", "Failure", "success"]
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+#: A body of 3 MiB could have a million, and the answer would be a hundred times as long.
+_MOST_CAUSES = 1000
 NO_SUCH_RESOURCE = "the server could not find the requested resource"
 
 
@@ -151,7 +153,11 @@ def unsupported_media_type(message: str, *, with_details: bool = False) -> Failu
 
 
 def invalid(kind_name: str, name: str, causes: Sequence[Cause], *, group: str = "") -> Failure:
-    """``kind_name`` is the object's kind, or resource.group where the real server says so."""
+    """``kind_name`` is the object's kind, or resource.group where the real server says so.
+
+    Of very many causes the first are told.
+    """
+    causes = causes[:_MOST_CAUSES]
     seen = dict.fromkeys(str(cause) for cause in causes)
     problems = next(iter(seen)) if len(seen) == 1 else f"[{', '.join(seen)}]"
     about: dict[str, Any] = {"name": name} if name else {}

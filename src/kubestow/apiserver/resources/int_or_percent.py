@@ -51,7 +51,7 @@ def validate(
         elif isinstance(amount, int):
             if amount < 0:
                 causes.append(invalid_value(here, amount, "must be greater than or equal to 0"))
-        elif not _PERCENTAGE.fullmatch(amount):
+        elif not isinstance(amount, str) or not _PERCENTAGE.fullmatch(amount):
             causes.append(invalid_value(here, amount, _NO_PERCENTAGE))
         elif field in at_most_whole and int(amount[:-1]) > 100:
             causes.append(invalid_value(here, amount, "must not be greater than 100%"))
