@@ -34,6 +34,7 @@ class Mirror:
             self.cluster,
             _NoQueue(),
             scheduler_names=_Anybody(),
+            watched=WATCHED,
             on_pod_deleted=self.cluster.forget,
             on_synced=self._complete,
             on_news=lambda: None,
