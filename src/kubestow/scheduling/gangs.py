@@ -148,9 +148,8 @@ class Gangs:
             )
             self._give_back(pods, Refusal("SchedulerError", message))
             attempt.conclude(Outcome.ERROR, message)
-        elif meeting is not None and meeting.has_failed:
-            message = f"{_UNSCHEDULABLE}: {gang.name} is giving nodes back"
-            self._give_back(pods, Refusal("Unschedulable", message))
+        elif meeting is not None and meeting.failure is not None:  # and not everybody has gone yet
+            self._give_back(pods, Refusal("Unschedulable", meeting.failure))
         elif could < gang.quorum:
             self._refuse(attempt, could)
         else:

@@ -1,14 +1,16 @@
 """The rendezvous of a gang: placed members meet before the first of them is bound.
 
 A binding cannot be taken back, so none is made while a member may still fail on the way to it: refused by a Permit
-plugin, left without its volume. Once as many are here as the gang needs, they all go on; when so many have failed that
-this cannot happen any more, or the time is up, everybody is sent back.
+plugin, left without its volume. Once as many are here as the gang needs, they all go on. When so many have failed that
+this cannot happen any more, or the time is up, everybody is sent back, and whatever is still being made ready for one
+of them is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.waiting import go_duration
@@ -22,40 +24,48 @@ class Rendezvous:
 
     def __init__(self, name: str, *, needed: int, timeout: float, on_end: Callable[[], None]) -> None:
         self._name, self._needed, self._on_end = name, needed, on_end
-        self._expected: set[str] = set()
-        self._here: dict[str, asyncio.Future[Status]] = {}
+        self._expected: dict[str, asyncio.Future[Status]] = {}
+        self._here: set[str] = set()
         self._result: Status | None = None
         self._timer = asyncio.get_running_loop().call_later(timeout, self._time_out, timeout)
 
     @property
-    def has_failed(self) -> bool:
-        """Whether everybody is being sent back."""
-        return self._result is not None and not self._result.ok
+    def failure(self) -> str | None:
+        """Why everybody is being sent back, None when nobody is."""
+        return self._result.message if self._result is not None and not self._result.ok else None
 
     def expect(self, uid: str) -> None:
         """A member will come."""
-        self._expected.add(uid)
-
-    async def arrive(self, uid: str) -> Status:
-        """A member is ready to be bound; what becomes of it."""
-        if uid not in self._expected:
-            return Status.unschedulable("removed")
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._expected[uid] = verdict
         if self._result is not None:
-            return self._result
-        arrived: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self._here[uid] = arrived
-        if len(self._here) >= self._needed:
-            self._decide(SUCCESS)
-        return await arrived
+            verdict.set_result(self._result)
+
+    async def meet(self, uid: str, getting_ready: Coroutine[Any, Any, Status]) -> Status:
+        """Make a member ready to be bound, and let it wait for the others; what becomes of it."""
+        verdict, work = self._expected.get(uid), asyncio.ensure_future(getting_ready)
+        try:
+            if verdict is None:
+                return Status.unschedulable("removed")
+            await asyncio.wait((work, verdict), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() or verdict.result().ok:
+                status = await work
+                if not status.ok:
+                    return status
+                self._arrived(uid)
+            return await verdict
+        finally:
+            work.cancel()
+            await asyncio.wait((work,))
 
     def leave(self, uid: str, why: str) -> None:
         """A member has been bound, or never will be."""
-        if uid not in self._expected:
+        verdict = self._expected.pop(uid, None)
+        if verdict is None:
             return
-        self._expected.remove(uid)
-        arrived = self._here.pop(uid, None)
-        if arrived is not None and not arrived.done():
-            arrived.set_result(Status.unschedulable(why))
+        self._here.discard(uid)
+        if not verdict.done():
+            verdict.set_result(Status.unschedulable(why))
         if len(self._expected) < self._needed:
             self.fail(why)
         if not self._expected:
@@ -65,6 +75,12 @@ class Rendezvous:
     def fail(self, why: str) -> None:
         """Send everybody back, unless they have been let through already."""
         self._decide(Status.unschedulable(f"pod group {self._name} gave its nodes back: {why}"))
+
+    def _arrived(self, uid: str) -> None:
+        if uid in self._expected:
+            self._here.add(uid)
+        if len(self._here) >= self._needed:
+            self._decide(SUCCESS)
 
     def _time_out(self, seconds: float) -> None:
         self.fail(
@@ -77,6 +93,6 @@ class Rendezvous:
             return
         self._result = result
         self._timer.cancel()
-        for arrived in self._here.values():
-            if not arrived.done():
-                arrived.set_result(result)
+        for verdict in self._expected.values():
+            if not verdict.done():
+                verdict.set_result(result)

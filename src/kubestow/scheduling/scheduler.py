@@ -530,18 +530,14 @@ class Scheduler:
             return flight
         if flight.ok or reserved.waits:
             self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
-        status = await self._permitted(reserved)
+        getting_ready = self._ready(reserved, cycle if flight.ok else None)
+        meeting = reserved.meeting
+        status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
         if not status.ok:
             return status
-        self.queue.done(info.uid)
-        if flight.ok:
-            status = await cycle.pre_bind()
-        if status.ok and reserved.meeting is not None:
-            status = await reserved.meeting.arrive(info.uid)
-        if status.ok:
-            await self._statuses.settle(info.uid)
-            async with self._slots:
-                status = await self._bound_by_extender(reserved) or await cycle.bind()
+        await self._statuses.settle(info.uid)
+        async with self._slots:
+            status = await self._bound_by_extender(reserved) or await cycle.bind()
         if status.ok:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
             began = reserved.queued.initial_attempt or reserved.queued.timestamp
@@ -559,6 +555,14 @@ class Scheduler:
         if await self._handle.binder.node_of(reference(info)) == node_name:
             return SUCCESS
         return None if status.code is Code.SKIP else status
+
+    async def _ready(self, reserved: Reserved, cycle: BindingCycle | None) -> Status:
+        """Wait for permission, then do what has to be done before the pod can be bound."""
+        status = await self._permitted(reserved)
+        if not status.ok:
+            return status
+        self.queue.done(reserved.info.uid)
+        return SUCCESS if cycle is None else (await cycle.pre_bind()).by("")
 
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
