@@ -112,7 +112,9 @@ def fits(world: Living, job: Job) -> bool:
     return sum(room // job.cpu for room in free) >= job.minimum
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
 def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], nodes: int, seed: int) -> None:
     random = Random(seed)

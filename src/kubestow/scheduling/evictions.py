@@ -51,7 +51,8 @@ class _Attempt:
 class Evictions:
     """Evicts victims and clears the nominations of pods that were outranked.
 
-    ``known`` gives a pod's last state as the API server told it; ``activate`` brings a preemptor back to the queue when
+    ``known`` gives a pod's last state as the API server told it, ``is_placed`` whether it takes room on a node, if only
+    by assumption; ``activate`` brings a preemptor back to the queue when
     its evictions failed.
     """
 
@@ -63,6 +64,7 @@ class Evictions:
         waiting: WaitingPods,
         clock: Clock,
         known: Callable[[str], PodInfo | None],
+        is_placed: Callable[[str], bool],
         activate: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -70,6 +72,7 @@ class Evictions:
         self._waiting = waiting
         self._clock = clock
         self._known = known
+        self._is_placed = is_placed
         self._activate = activate
         self._tasks: set[asyncio.Task[None]] = set()
         #: The newest attempt of each preemptor. An older one may still wait for its last answer.
@@ -119,14 +122,13 @@ class Evictions:
             *others, last = victims
             await _all_done([self._evict(victim, attempt) for victim in others])
             attempt.last = last
-            heard_too_early = self._known(last.uid) is None
             await self._evict(last, attempt)
         except Exception as error:  # whatever it is, the pod must not stay gated
             _log.warning("cannot make room for %s: %s", attempt, error)
             self._end(attempt, activate=True)
         else:
-            # The last deletion may have happened while the pod was gated; then it will not bring it back.
-            self._end(attempt, activate=heard_too_early)
+            # The last one may have left its node while the pod was gated; then nothing will bring the pod back.
+            self._end(attempt, activate=not any(self._is_placed(victim.uid) for victim in victims))
 
     def _end(self, attempt: _Attempt, *, activate: bool) -> None:
         for preemptor in attempt.preemptors:
@@ -137,6 +139,8 @@ class Evictions:
                 self._activate(preemptor.uid)
 
     async def _evict(self, victim: PodInfo, attempt: _Attempt) -> None:
+        if not self._is_placed(victim.uid):
+            return  # its binding failed, or it is gone
         waiting = self._waiting.get(victim.uid)
         if waiting is not None and waiting.preempt(_PLUGIN, "preempted"):
             self._record(victim, attempt, " (in kube-scheduler memory).")

@@ -208,12 +208,14 @@ class Gangs:
 
     def _meeting(self, gang: Gang, coming: Sequence[Reserved]) -> Rendezvous | None:
         """Where pods meet before they are bound: with those on their way already, if that is not over."""
-        needed = gang.quorum - len(gang.members.placed) + len(coming)
+        bound = len(gang.members.placed) - len(coming)
+        needed = gang.quorum - bound
         meeting = self._meetings.get(gang.name)
         if meeting is None and needed > 0:
             meeting = self._meetings[gang.name] = Rendezvous(
                 str(gang.name),
                 needed=needed,
+                bound=bound,
                 timeout=gang.timeout,
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )

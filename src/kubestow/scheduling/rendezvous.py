@@ -19,15 +19,22 @@ __all__ = ["Rendezvous"]
 
 
 class Rendezvous:
-    """Where so many members as ``needed`` have to meet within ``timeout`` seconds. ``on_end`` is called when the last
-    one has gone, bound or not."""
+    """Where so many members as ``needed`` have to meet within ``timeout`` seconds, beside ``bound`` ones.
 
-    def __init__(self, name: str, *, needed: int, timeout: float, on_end: Callable[[], None]) -> None:
-        self._name, self._needed, self._on_end = name, needed, on_end
+    ``on_end`` is called when the last one has gone, bound or not.
+    """
+
+    def __init__(self, name: str, *, needed: int, bound: int, timeout: float, on_end: Callable[[], None]) -> None:
+        self._name, self._needed, self._bound, self._on_end = name, needed, bound, on_end
         self._expected: dict[str, asyncio.Future[Status]] = {}
         self._here: set[str] = set()
         self._result: Status | None = None
         self._timer = asyncio.get_running_loop().call_later(timeout, self._time_out, timeout)
+
+    @property
+    def may_leave_a_part(self) -> bool:
+        """Whether siblings of one who fails now may be bound for good."""
+        return self._bound > 0 or (self._result is not None and self._result.ok)
 
     @property
     def failure(self) -> str | None:

@@ -183,6 +183,7 @@ class Scheduler:
             waiting=self.waiting,
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
+            is_placed=lambda uid: self.cluster.placement(uid) is not None,
             activate=lambda uid: self.queue.activate([uid]),
         )
         news = News()
@@ -580,7 +581,9 @@ class Scheduler:
         refused = status.code.is_rejection
         if not refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None)
-        self._give_back(reserved.queued, status, nomination="")
+        # Siblings that are bound already may be lost without this one, so nobody else gets its room.
+        keeps_room = reserved.meeting is not None and reserved.meeting.may_leave_a_part
+        self._give_back(reserved.queued, status, nomination=reserved.node_name if keeps_room else "")
         if refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
 
