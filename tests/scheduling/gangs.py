@@ -10,13 +10,17 @@ from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGr
 from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.testing import pod
 
-__all__ = ["APIS", "GATES", "PROFILE", "group", "member", "members"]
+__all__ = ["APIS", "GATES", "gang_scheduling", "group", "member", "members"]
 
 APIS = tuple(PodGroupAPI)
 #: What turns gang scheduling on for Kubernetes' own pod groups.
 GATES = {"GenericWorkload": True, "GangScheduling": True}
-#: A profile that turns it on for the others.
-PROFILE = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}}
+
+
+def gang_scheduling(*plugins: str) -> dict[str, Any]:
+    """What a scheduler is given that schedules the gangs of all three APIs, with some more plugins."""
+    enabled = [{"name": name} for name in ("GangScheduling", *plugins)]
+    return {"gates": GATES, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]}
 
 
 def group(

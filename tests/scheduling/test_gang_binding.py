@@ -14,14 +14,10 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod
-from tests.scheduling.gangs import APIS, GATES, group, member, members
+from tests.scheduling.gangs import APIS, gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 
-PLUGINS = [{"name": "GangScheduling"}, {"name": "Doorman"}]
-BOTH = {
-    "gates": GATES,
-    "profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": PLUGINS}}}],
-}
+BOTH = gang_scheduling("Doorman")
 
 
 class Doorman(ReservePlugin, PermitPlugin, PreBindPlugin):

@@ -7,10 +7,10 @@ import msgspec
 from kubestow.api.core import Pod
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod, pods
-from tests.scheduling.gangs import GATES, PROFILE, group, member, members
+from tests.scheduling.gangs import gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 
-BOTH = {"gates": GATES, "profiles": [PROFILE]}
+BOTH = gang_scheduling()
 
 
 class LeavingSlowly(MemoryCluster):

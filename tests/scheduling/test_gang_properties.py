@@ -21,16 +21,10 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import PreBindPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node
-from tests.scheduling.gangs import GATES, group, member
+from tests.scheduling.gangs import gang_scheduling, group, member
 from tests.scheduling.living import Living, in_virtual_time
 
 CPUS = 4
-PROFILES = [
-    {
-        "schedulerName": "default-scheduler",
-        "plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}, {"name": "Unsteady"}]}},
-    }
-]
 
 
 class Unsteady(PreBindPlugin):
@@ -112,9 +106,7 @@ def fits(world: Living, job: Job) -> bool:
     return sum(room // job.cpu for room in free) >= job.minimum
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
 def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], nodes: int, seed: int) -> None:
     random = Random(seed)
@@ -149,4 +141,4 @@ def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], node
             assert count or not fits(world, job), job
 
     objects = [node(name, cpu=str(CPUS)) for name in names] + [group(job.name, job.minimum) for job in all_jobs]
-    in_virtual_time(story, *objects, gates=GATES, profiles=PROFILES, plugins=[Unsteady])
+    in_virtual_time(story, *objects, plugins=[Unsteady], **gang_scheduling("Unsteady"))

@@ -10,11 +10,11 @@ from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.testing import node, pod
-from tests.scheduling.gangs import APIS, GATES, PROFILE, group, member, members
+from tests.scheduling.gangs import APIS, gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 
 BLOCKER = pod("blocker", cpu="2", priority=100, node="n")
-BOTH = {"gates": GATES, "profiles": [PROFILE]}
+BOTH = gang_scheduling()
 
 
 def running(world: Living, pods: Sequence[Pod]) -> int:
@@ -71,7 +71,7 @@ def test_without_its_gate_a_field_of_the_api_means_nothing() -> None:
         await world.settles()
         assert world.node_of("a") == "n"
 
-    in_virtual_time(story, node("n"), profiles=[PROFILE])
+    in_virtual_time(story, node("n"), profiles=gang_scheduling()["profiles"])
 
 
 def test_without_the_plugin_labels_mean_nothing() -> None:
