@@ -2,7 +2,8 @@
 
 Pods of several gangs arrive in any order, what precedes a binding fails, and so do bindings, or else nodes die while
 gangs are on their way to them. (A binding that fails is tried again in the same place. That must still be there then,
-and nobody of higher priority may have taken it: the siblings are bound for good.) A gang that loses a running pod is started anew as a whole, as whoever runs such jobs does.
+and nobody of higher priority may have taken it: the siblings are bound for good.) A gang that loses a running pod is
+started anew as a whole, as whoever runs such jobs does.
 """
 
 from __future__ import annotations

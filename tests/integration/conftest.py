@@ -1,0 +1,25 @@
+"""A stage for every test: a server of its own, on which simulated nodes run what is bound to them, or nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kubestow.apiserver import Server
+from kubestow.client.credentials import Credentials
+from kubestow.client.pacing import WallClock
+from kubestow.client.transport import Transport
+from tests.integration.stage import Stage
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """Nodes are objects and nothing more: pods stay as they are until somebody changes them."""
+    async with (
+        Server(simulate=False) as server,
+        Transport(Credentials(server.url), clock=WallClock()) as transport,
+    ):
+        stage = Stage(server.url, transport)
+        async with stage.watching():
+            yield stage
