@@ -108,6 +108,7 @@ class _View:
     """What a subscriber to pods and events knows."""
 
     pods: dict[str, Pod] = field(default_factory=dict)
+    nominations: list[tuple[str, str]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -122,6 +123,7 @@ class _View:
             self.pods.pop(obj.metadata.name, None)
         else:
             self.pods[obj.metadata.name] = obj
+            self.nominations.append((obj.metadata.name, obj.status.nominated_node_name))
         self.news.set()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
@@ -219,6 +221,10 @@ class Stage:
     def nomination(self, name: str) -> str:
         """The node that a pod has been promised."""
         return self.pod(name).status.nominated_node_name
+
+    def nominations(self, name: str) -> list[str]:
+        """Every node that a pod has been seen to be promised."""
+        return [node for pod, node in self._view.nominations if pod == name]
 
     def events(self, reason: str) -> list[Event]:
         """The events of a reason so far."""

@@ -1,0 +1,139 @@
+"""Plugins that do as a test tells them, and remember what they were asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.filters import Filters
+from kubestow.framework.interest import on
+from kubestow.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    Permission,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+
+__all__ = ["FAIL", "REJECT", "Puppet", "profile", "puppet"]
+
+REJECT = Status.unschedulable("injected rejection")
+FAIL = Status.error("injected error")
+
+
+class Puppet(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+    BindPlugin,
+    PostBindPlugin,
+):
+    """Every extension point; what ``say`` has nothing for is a success. ``asked`` counts the asks about pods."""
+
+    name = "Puppet"
+    interests = ()
+    say: ClassVar[dict[str, Any]]
+    asked: ClassVar[list[tuple[str, str]]]
+    #: Everything that puppets of this test were asked, in order, as (plugin, point).
+    journal: ClassVar[list[tuple[str, str]]]
+
+    def _answer(self, point: str, pod: PodInfo, default: Any = SUCCESS) -> Any:
+        self.asked.append((point, pod.name))
+        self.journal.append((self.name, point))
+        answer = self.say.get(point, default)
+        return answer(pod) if callable(answer) else answer
+
+    def count(self, point: str) -> int:
+        return [asked for asked, _ in self.asked].count(point)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return self._answer("pre_enqueue", pod)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult:
+        return self._answer("pre_filter", pod)
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+        status = self._answer("filter", pod)
+        if status.ok:
+            return Verdict.rejecting(np.zeros(len(nodes), np.bool_), REJECT)
+        return Verdict.rejecting(np.ones(len(nodes), np.bool_), status)
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        return PostFilterResult(self._answer("post_filter", pod, REJECT))
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return self._answer("pre_score", pod)
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
+        best = self._answer("score", pod, "")
+        if isinstance(best, Status):
+            raise RuntimeError(best.message)
+        return np.array([100 if name == best else 0 for name in nodes.names], np.int64)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return self._answer("reserve", pod)
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._answer("unreserve", pod)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
+        return self._answer("permit", pod)
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        answer = self._answer("pre_bind", pod)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return SUCCESS if "pre_bind" in self.say else Status.skip()
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        answer = self._answer("bind", pod, Status(Code.SKIP))
+        if answer == "bind":
+            await self.handle.bind(pod, node_name)
+            return SUCCESS
+        return answer
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._answer("post_bind", pod)
+
+
+def puppet(name: str = "Puppet", *, wakes: Callable[[], Iterable[Any]] = tuple, **say: Any) -> type[Puppet]:
+    """A class of puppets of its own: what it says at each point, a value or a function of the pod."""
+    return type(name, (Puppet,), {"name": name, "say": say, "asked": [], "journal": [], "interests": tuple(wakes())})
+
+
+def profile(*plugins: type[Plugin], **points: Any) -> dict[str, Any]:
+    """A configuration that enables plugins wherever they extend something; ``points`` override single points."""
+    enabled = [{"name": plugin.name} for plugin in plugins]
+    # Binders stand in line: ours come before the default one.
+    binders = [*enabled, {"name": "DefaultBinder"}]
+    sets = {"multiPoint": {"enabled": enabled}, "bind": {"disabled": [{"name": "*"}], "enabled": binders}}
+    return {"plugins": plugins, "profiles": [{"plugins": sets | points}]}
+
+
+NODE_ADDED = on(EventResource.NODE, Action.ADD)
