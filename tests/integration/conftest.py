@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,13 +14,26 @@ from kubestow.client.transport import Transport
 from tests.integration.stage import Stage
 
 
-@pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    """Nodes are objects and nothing more: pods stay as they are until somebody changes them."""
+@asynccontextmanager
+async def set_up(*, simulate: bool) -> AsyncIterator[Stage]:
     async with (
-        Server(simulate=False) as server,
+        Server(simulate=simulate) as server,
         Transport(Credentials(server.url), clock=WallClock()) as transport,
     ):
         stage = Stage(server.url, transport)
         async with stage.watching():
             yield stage
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """Nodes are objects and nothing more: pods stay as they are until somebody changes them."""
+    async with set_up(simulate=False) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def live_stage() -> AsyncIterator[Stage]:
+    """Kubelets start what is bound to their nodes, and let go what is deleted."""
+    async with set_up(simulate=True) as stage:
+        yield stage
