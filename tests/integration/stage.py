@@ -276,7 +276,7 @@ class Stage:
 def _collection(obj: Object) -> str:
     version, kind = obj["apiVersion"], obj["kind"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    plural = {"StorageClass": "storageclasses", "DeviceClass": "deviceclasses"}.get(kind, kind.lower() + "s")
+    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
     scoped = next((r.namespaced for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), False)
     namespace = f"/namespaces/{obj['metadata'].get('namespace') or 'default'}" if scoped else ""
     return f"{prefix}{namespace}/{plural}"
