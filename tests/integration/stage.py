@@ -80,6 +80,10 @@ class Troupe:
         """Wait until the scheduler has reacted to this state of a pod or of an object that a catalog holds."""
         await self.until(lambda: self._version(obj) == obj["metadata"]["resourceVersion"])
 
+    async def has_lost(self, obj: Object) -> None:
+        """Wait until the scheduler has reacted to the end of an object."""
+        await self.until(lambda: not self._version(obj))
+
     def _version(self, obj: Object) -> str:
         metadata, cluster = obj["metadata"], self.scheduler.cluster
         held: Any
@@ -149,15 +153,19 @@ class Stage:
     async def create(self, *objects: Any) -> None:
         """Create objects, given as dicts or made by builders."""
         for obj in objects:
-            await self._create(as_sent(obj))
+            await self.create_one(obj)
 
-    async def _create(self, obj: Object) -> Object:
+    async def create_one(self, given: Any, *, ready: bool = True) -> Object:
+        """Create one object; how it is then. A node is taken to be ready at once, or has the taint of new nodes."""
+        obj = as_sent(given)
         spec = obj.get("spec") or {}
         if obj["kind"] == "Pod" and spec.get("priority") is not None:
             spec["priorityClassName"] = await self._priority_class(spec.pop("priority"))
         created = await self.request("POST", _collection(obj), obj)
         status = {k: v for k, v in (obj.get("status") or {}).items() if k != "phase"}
-        if obj["kind"] == "Node":  # what the server thinks of a node that has not reported yet
+        if obj["kind"] == "Node":
+            if not ready:
+                return {"apiVersion": "v1", "kind": "Node"} | created
             created = await self.change(obj, {"spec": {"taints": spec.get("taints")}})
         elif status:
             created = await self.change(obj, {"status": status}, subresource="status")
@@ -177,6 +185,12 @@ class Stage:
         path = f"{_path(sent)}/{subresource}" if subresource else _path(sent)
         changed = await self.request("PATCH", path, changes, content_type=MERGE_PATCH)
         return {"apiVersion": sent["apiVersion"], "kind": sent["kind"]} | changed
+
+    async def read(self, obj: Any) -> Object:
+        """An object as the server has it."""
+        sent = as_sent(obj)
+        found = await self.request("GET", _path(sent))
+        return {"apiVersion": sent["apiVersion"], "kind": sent["kind"]} | found
 
     async def delete(self, obj: Any) -> None:
         """Delete an object at once."""

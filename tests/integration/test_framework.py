@@ -48,7 +48,7 @@ async def test_what_prefilter_answers_decides(stage: Stage, answer: Any, outcome
 )
 async def test_a_pod_that_a_plugin_refuses_stays_pending(stage: Stage, point: str, answer: Status, why: str) -> None:
     await stage.create(node("n"), node("m"), pod("a"))
-    asked = puppet(**{point: answer})
+    asked = puppet(at={point: answer})
     async with stage.scheduler(**profile(asked)):
         found = await reason(stage, "a")
         assert found == ("SchedulerError" if point in ("pre_score", "score") else why)
@@ -59,7 +59,7 @@ async def test_a_pod_that_a_plugin_refuses_stays_pending(stage: Stage, point: st
 @pytest.mark.parametrize("point", ["pre_score", "score"])
 async def test_postfilter_is_not_asked_when_scoring_fails(stage: Stage, point: str) -> None:
     await stage.create(node("n"), node("m"), pod("a"))
-    asked = puppet(**{point: FAIL})
+    asked = puppet(at={point: FAIL})
     async with stage.scheduler(**profile(asked)):
         await stage.refused("a")
         assert ("post_filter", "a") not in asked.asked
@@ -117,7 +117,7 @@ async def test_the_queue_is_in_the_order_of_its_plugin(stage: Stage, custom: boo
 @pytest.mark.parametrize("point", ["reserve", "permit", "pre_bind", "bind"])
 async def test_whatever_fails_later_is_unreserved_in_reverse_order(stage: Stage, point: str) -> None:
     await stage.create(node("n"), pod("a"))
-    one, two = puppet("One"), puppet("Two", **{point: REJECT})
+    one, two = puppet("One"), puppet("Two", at={point: REJECT})
     two.journal = one.journal
     async with stage.scheduler(**profile(one, two)):
         await stage.refused("a")
@@ -298,7 +298,7 @@ async def test_a_gated_pod_is_never_filtered(stage: Stage) -> None:
 async def test_a_gated_pod_is_looked_at_again_on_events_of_its_gate(stage: Stage, registered: bool) -> None:
     open_gate: list[bool] = []
     wakes = [on(EventResource.NODE, Action.ADD)] if registered else []
-    gate = puppet(wakes=lambda: wakes, pre_enqueue=lambda info: SUCCESS if open_gate else REJECT)
+    gate = puppet(wakes=wakes, pre_enqueue=lambda info: SUCCESS if open_gate else REJECT)
     await stage.create(node("n"), pod("gated"))
     async with stage.scheduler(**profile(gate)) as troupe:
         await troupe.until(lambda: troupe.queued("gated") is not None)
@@ -329,7 +329,7 @@ async def test_a_pod_is_promised_its_node_before_it_waits_for_anything(
     if permit:
         say["permit"] = Permission.wait(600)
     await stage.create(node("n"), pod("a"))
-    async with stage.scheduler(**profile(puppet(**say))) as troupe:
+    async with stage.scheduler(**profile(puppet(at=say))) as troupe:
         if permit:
             await stage.until(lambda: stage.nomination("a") == "n")
             waiting(troupe)["a"].allow("Puppet")

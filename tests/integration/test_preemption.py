@@ -111,7 +111,7 @@ async def test_without_postfilter_plugins_nobody_is_evicted(stage: Stage) -> Non
 async def test_an_unresolvable_refusal_evicts_nobody(stage: Stage, point: str) -> None:
     never = Status.unresolvable("never")
     await stage.create(FULL, low())
-    async with stage.scheduler(**profile(puppet(**{point: lambda i: never if i.name == "high" else SUCCESS}))):
+    async with stage.scheduler(**profile(puppet(at={point: lambda i: never if i.name == "high" else SUCCESS}))):
         await stage.create(high())
         (why,) = await stage.refused("high")
         assert "1 Preemption is not helpful for scheduling" in why or "1 never" in why
