@@ -18,6 +18,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.resources import WATCHED
 
 __all__ = ["Mirror"]
 

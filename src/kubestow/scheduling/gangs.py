@@ -3,8 +3,8 @@
 When the first pod of a gang comes to the head of the queue, its siblings are taken out of the queue too and placed one
 after the other on the cluster as it is, each seeing those before it. With enough of them placed, all go on to be bound,
 and whoever is left over is scheduled by itself. Otherwise every placement is taken back before anything else happens:
-the cycle is ordinary synchronous code, so nobody ever sees half a gang. That is why two gangs cannot wait for each
-other, and why none holds anything while it waits.
+one cycle is at its end before the next begins, so no other pod is ever decided about with half a gang in place. That is
+why two gangs cannot wait for each other, and why none holds anything while it waits.
 
 Nobody is evicted for half a gang either. When placing alone does not suffice, the members are placed once more in a
 cluster in which the victims of each preemption are gone; only if the whole gang fits then are the victims evicted.
@@ -50,8 +50,14 @@ class Refusal:
 class Steps(Protocol):
     """What a scheduler does with one pod, as far as the cycle of a gang is made of it."""
 
-    def decide(self, info: PodInfo) -> Decision:
-        """Find a node; nothing changes."""
+    async def decide(self, info: PodInfo) -> Decision:
+        """Find a node; nothing changes. There is no pause unless extenders take part."""
+
+    def is_wanted(self, info: PodInfo) -> bool:
+        """Whether a pod still wants a node."""
+
+    def takes_time(self, info: PodInfo) -> bool:
+        """Whether extenders take part, so that the world moves on while it is decided about a pod."""
 
     def undo(self, reserved: Reserved) -> None:
         """Take a placement back."""
@@ -59,7 +65,7 @@ class Steps(Protocol):
     def begin(self, reserved: Reserved) -> None:
         """Send a placed pod on its way to be bound."""
 
-    def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
         """Schedule a pod by itself; it is bound only if those that it is to meet are."""
 
     def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
@@ -112,18 +118,18 @@ class Gangs:
 
     # -- the cycle -------------------------------------------------------------------------------------------------
 
-    def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
+    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Decide about a gang of which one pod has come to the head of the queue."""
         attempt = _Attempt(gang, profile, self._gathered(gang, first))
         if self._is_hindered(attempt):
             return
-        trial = self._tried(attempt)
+        trial = await self._tried(attempt)
         if attempt.is_enough():
-            self._carry_out(attempt, trial)
+            await self._carry_out(attempt, trial)
             return
         could = len(gang.members.placed)
         trial.undo()
-        if not self._made_room(attempt):
+        if not await self._made_room(attempt):
             self._refuse(attempt, could)
 
     def _gathered(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
@@ -156,28 +162,28 @@ class Gangs:
             return False
         return True
 
-    def _tried(self, attempt: _Attempt) -> Trial:
+    async def _tried(self, attempt: _Attempt) -> Trial:
         """The pods placed as far as possible. Should that be too few, those that found no node get to go first."""
-        trial = self._trial(attempt, attempt.pods)
+        trial = await self._trial(attempt, attempt.pods)
         shapes = {queued.info.shape for queued in attempt.pods}
         if attempt.is_enough() or not trial.placed or len(shapes) == 1:
             return trial
         trial.undo()
         failed = [failure.queued for failure in trial.failures]
-        return self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
+        return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
 
-    def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
+    async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
         siblings = attempt.gang.members.pods
         trial = Trial(self._cluster, attempt.profile, self._steps.decide, siblings=siblings, evicting=evicting)
-        trial.run(pods)
+        await trial.run(pods)
         attempt.failures += trial.failures
         return trial
 
     # -- enough pods have nodes ------------------------------------------------------------------------------------
 
-    def _carry_out(self, attempt: _Attempt, trial: Trial) -> None:
+    async def _carry_out(self, attempt: _Attempt, trial: Trial) -> None:
         """Ask for permission, and send the pods on their way; who is left over is scheduled like any other pod."""
-        permitted, refused = self._permitted(trial.placed)
+        permitted, refused = self._permitted([reserved for reserved in trial.placed if self._is_there(reserved)])
         if not attempt.is_enough():
             could = len(attempt.gang.members.placed)
             for reserved in reversed(permitted):
@@ -191,9 +197,18 @@ class Gangs:
         for failure in refused:
             self._steps.refuse(failure.queued, _refusal(failure))
         for failure in trial.failures:
-            self._steps.schedule_alone(failure.queued, meeting)
+            await self._steps.schedule_alone(failure.queued, meeting)
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
+
+    def _is_there(self, reserved: Reserved) -> bool:
+        """Whether a pod still is what it was when it was placed; extenders may have taken their time since."""
+        uid = reserved.info.uid
+        if self._steps.is_wanted(reserved.info) and self._cluster.is_assumed(uid):
+            return True
+        self._steps.undo(reserved)
+        self._queue.done(uid)
+        return False
 
     def _permitted(self, placed: Iterable[Reserved]) -> tuple[list[Reserved], list[Failure]]:
         permitted, refused = [], []
@@ -226,11 +241,13 @@ class Gangs:
 
     # -- too few have ----------------------------------------------------------------------------------------------
 
-    def _made_room(self, attempt: _Attempt) -> bool:
+    async def _made_room(self, attempt: _Attempt) -> bool:
         """Evict others if the whole gang fits then; whether it does."""
         if not any(failure.has_room for failure in attempt.failures):
             return False
-        trial = self._trial(attempt, attempt.pods, evicting=True)
+        if any(self._steps.takes_time(queued.info) for queued in attempt.pods):
+            return False  # nobody may be imagined gone while others look
+        trial = await self._trial(attempt, attempt.pods, evicting=True)
         fits = attempt.is_enough()
         trial.undo()
         if fits:

@@ -388,12 +388,16 @@ class Scheduler:
     async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         began = self._clock.monotonic()
-        if self._extenders and self._extenders.take_part(info):
+        if self.takes_time(info):
             decision = await self._decide_with_extenders(info)
         else:
             decision = self._decide(info)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         return decision
+
+    def takes_time(self, info: PodInfo) -> bool:
+        """Whether extenders take part in the decision about a pod."""
+        return bool(self._extenders) and self._extenders.take_part(info)
 
     def _decide(self, info: PodInfo) -> Decision:
         try:

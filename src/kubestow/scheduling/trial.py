@@ -7,7 +7,7 @@ kept; it tells whether the preemptions together would be worth it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kubestow.cluster.pods import PodInfo, Shape
@@ -73,7 +73,7 @@ class Trial:
         self,
         cluster: Cluster,
         profile: Profile,
-        decide: Callable[[PodInfo], Decision],
+        decide: Callable[[PodInfo], Awaitable[Decision]],
         *,
         siblings: Iterable[str] = (),
         evicting: bool = False,
@@ -88,10 +88,10 @@ class Trial:
         self.promised: list[tuple[QueuedPod, PostFilterResult]] = []
         self.failures: list[Failure] = []
 
-    def run(self, pods: Sequence[QueuedPod]) -> None:
+    async def run(self, pods: Sequence[QueuedPod]) -> None:
         """Try to place some pods, one after the other."""
         for queued in pods:
-            self._place(queued)
+            await self._place(queued)
 
     def undo(self) -> None:
         """Leave the cluster as it was before."""
@@ -99,12 +99,12 @@ class Trial:
             step()
         self._undoing.clear()
 
-    def _place(self, queued: QueuedPod) -> None:
+    async def _place(self, queued: QueuedPod) -> None:
         known = self._hopeless.get(queued.info.shape)
         if known is not None and self._is_like_its_copies(queued.info):
             self.failures.append(replace(known, queued=queued))
             return
-        decision = self._decide(queued.info)
+        decision = await self._decide(queued.info)
         if decision.node_name is not None:
             self._reserve(queued, decision, decision.node_name)
         elif not (self._evicting and self._promise(queued, decision.nomination)):
