@@ -53,6 +53,7 @@ def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
         waiting=WaitingPods(),
         clock=VirtualClock(asyncio.get_running_loop()),
         known=pods.get,
+        is_placed=lambda uid: uid in pods,
         activate=lambda uid: None,
     )
 

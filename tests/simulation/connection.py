@@ -70,7 +70,9 @@ class Connection:
     async def delete_pod(self, pod: ObjectReference) -> None:
         await self._request(f"delete {pod.name}", lambda: self._server.delete(pod))
 
-    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+    async def patch(
+        self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> str:
         raise APIError(404, "NotFound", f"{resource.plural} {obj.name!r} not found: there are no volumes in this world")
 
     @cached_property

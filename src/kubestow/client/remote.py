@@ -114,8 +114,10 @@ class RemoteCluster:
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         await self._pods.patch_pod_status(pod, patch)
 
-    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
-        return await patch_object(self._transport, resource, obj, changes)
+    async def patch(
+        self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> str:
+        return await patch_object(self._transport, resource, obj, changes, subresource=subresource)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         await self._pods.delete_pod(pod)

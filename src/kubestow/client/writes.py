@@ -90,13 +90,23 @@ class PodWriter:
 
 
 async def patch_object(
-    transport: Transport, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]
+    transport: Transport,
+    resource: Resource,
+    obj: ObjectReference,
+    changes: Mapping[str, Any],
+    *,
+    subresource: str = "",
 ) -> str:
-    """Merge-PATCH an object once, if it is still the one that was read; its new resourceVersion is returned."""
+    """Merge-PATCH an object (or its ``status``) once, if it is still the one that was read.
+
+    Its new resourceVersion is returned.
+    """
     metadata = {**changes.get("metadata", {}), "uid": obj.uid, "resourceVersion": obj.resource_version}
     body = _encode({**changes, "metadata": {name: value for name, value in metadata.items() if value}})
     namespace = f"/namespaces/{obj.namespace}" if resource.namespaced else ""
     path = f"{resource.prefix}{namespace}/{resource.plural}/{obj.name}"
+    if subresource:
+        path = f"{path}/{subresource}"
     answer = await transport.request("PATCH", path, body, content_type=MERGE_PATCH)
     return decode(_Versioned, answer).metadata.resource_version
 

@@ -21,6 +21,7 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.groups import Groups
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes import NodeTable
+from kubestow.cluster.pod_groups import PodGroups
 from kubestow.cluster.pods import PodInfo, Shape, Shapes
 from kubestow.cluster.views import Nodes
 from kubestow.cluster.volumes import Volumes
@@ -50,6 +51,8 @@ _EVENT_RESOURCES = {
     "ResourceSlice": EventResource.RESOURCE_SLICE,
     "DeviceClass": EventResource.DEVICE_CLASS,
     "PodGroup": EventResource.POD_GROUP,
+    "CoschedulingPodGroup": EventResource.POD_GROUP,
+    "VolcanoPodGroup": EventResource.POD_GROUP,
     "Service": EventResource.WORKLOAD,
     "ReplicationController": EventResource.WORKLOAD,
     "ReplicaSet": EventResource.WORKLOAD,
@@ -76,6 +79,8 @@ class Cluster:
         #: Claims on devices, and who has them.
         self.claims = ClaimLedger(self.catalog(ResourceClaim))
         self._placements: dict[str, Placement] = {}
+        #: Which pods belong together, those without a node included.
+        self.pod_groups = PodGroups(self._placements.keys())
         self._census = Census()
         #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
         self._strays: dict[str, dict[str, PodInfo]] = {}

@@ -71,7 +71,7 @@ class ReadingHandle:
         """Not here."""
         _refuse("bind a pod")
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Not here."""
         _refuse("patch an object")
 

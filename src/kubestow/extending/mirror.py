@@ -18,6 +18,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.resources import WATCHED
 
 __all__ = ["Mirror"]
 
@@ -34,6 +35,7 @@ class Mirror:
             self.cluster,
             _NoQueue(),
             scheduler_names=_Anybody(),
+            watched=WATCHED,
             on_pod_deleted=self.cluster.forget,
             on_synced=self._complete,
             on_news=lambda: None,

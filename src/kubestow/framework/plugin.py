@@ -117,8 +117,8 @@ class Handle(Protocol):
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
-        """Merge-patch an object of one of the cluster's catalogs, if it is still as it was read.
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+        """Merge-patch an object of one of the cluster's catalogs (or its ``status``), if it is still as it was read.
 
         The new resourceVersion is returned. Raises APIError (a conflict when the object has changed) or Unreachable.
         """
@@ -154,6 +154,8 @@ class Plugin(ABC):
     time_limit: float | None = 15 * 60.0
     #: Events that can change this plugin's mind.
     interests: Sequence[Interest] = EVERYTHING
+    #: Kinds of objects that are watched only where some plugin names them here.
+    kinds: Sequence[type[Any]] = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args

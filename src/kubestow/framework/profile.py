@@ -23,6 +23,7 @@ from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation import Evaluations, Weighted
+from kubestow.framework.gangs import GangPlugin
 from kubestow.framework.interest import Interest
 from kubestow.framework.plugin import (
     BindPlugin,
@@ -96,6 +97,8 @@ class Profile:
     asking: Asking
     #: All plugins, each once.
     plugins: Sequence[Plugin]
+    #: Says which pods are a gang; without it every pod is scheduled by itself.
+    gangs: GangPlugin | None = None
 
 
 def build_profile(
@@ -151,6 +154,7 @@ def build_profile(
         ),
         asking=asking,
         plugins=tuple(made.values()),
+        gangs=next((plugin for plugin in made.values() if isinstance(plugin, GangPlugin)), None),
     )
 
 

@@ -22,6 +22,7 @@ from kubestow.framework.plugin import Permission, Plugin, PreBindPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.rendezvous import Rendezvous
 
 __all__ = ["BindingCycle", "Reserved", "permit", "reserve", "unreserve"]
 
@@ -34,7 +35,8 @@ T = TypeVar("T")
 class Reserved:
     """A placed pod on its way to be bound.
 
-    ``waits`` names the plugins that hold it back, with the seconds each may take.
+    ``waits`` names the plugins that hold it back, with the seconds each may take; at the ``meeting`` it waits for the
+    rest of its gang before it is bound.
     """
 
     queued: QueuedPod
@@ -43,6 +45,7 @@ class Reserved:
     state: CycleState
     profile: Profile
     waits: Mapping[str, float]
+    meeting: Rendezvous | None = None
 
 
 def reserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> Status:

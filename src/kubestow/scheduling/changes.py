@@ -9,10 +9,19 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes import difference
 from kubestow.cluster.pods import PodInfo
 
-__all__ = ["ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "NODE_ADD", "NODE_DELETE", "node_events", "pod_events"]
+__all__ = [
+    "ASSIGNED_POD_ADD",
+    "ASSIGNED_POD_DELETE",
+    "NODE_ADD",
+    "NODE_DELETE",
+    "UNSCHEDULABLE_POD_ADD",
+    "node_events",
+    "pod_events",
+]
 
 ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULABLE_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD)
 NODE_ADD = ClusterEvent(EventResource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, Action.DELETE)
 

@@ -8,7 +8,7 @@ others go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Protocol
 
 from kubestow.api.core import Namespace, Node, Pod
@@ -21,11 +21,12 @@ from kubestow.scheduling.changes import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    UNSCHEDULABLE_POD_ADD,
     node_events,
     pod_events,
 )
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.resources import NAMESPACES, NODES, PODS, WATCHED
+from kubestow.scheduling.resources import NAMESPACES, NODES, PODS
 
 __all__ = ["EventHandlers", "Queue"]
 
@@ -55,7 +56,7 @@ class Queue(Protocol):
 
 
 class EventHandlers:
-    """The scheduler's subscriber. ``scheduler_names`` are the profiles whose pods are ours to schedule."""
+    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class EventHandlers:
         queue: Queue,
         *,
         scheduler_names: Container[str],
+        watched: Collection[Resource],
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
         on_news: Callable[[], None],
@@ -75,7 +77,7 @@ class EventHandlers:
         self._on_news = on_news
         self._pods: dict[Key, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
-        self._unsynced = {(resource.prefix, resource.plural) for resource in WATCHED}
+        self._unsynced = {(resource.prefix, resource.plural) for resource in watched}
         self._reported: set[str] = set()
 
     def known(self, uid: str) -> PodInfo | None:
@@ -199,10 +201,13 @@ class EventHandlers:
             raise
         self._pods[key] = info
         self._by_uid[info.uid] = info
+        has_joined = self._cluster.pod_groups.put(info)
         if info.spec.node_name:
             self._assigned(old, info)
         elif info.spec.scheduler_name in self._scheduler_names:
             self._unassigned(old, info)
+        if has_joined:
+            self._queue.move(UNSCHEDULABLE_POD_ADD, None, info)
 
     def _assigned(self, old: PodInfo | None, info: PodInfo) -> None:
         self._cluster.put_pod(info)
@@ -246,6 +251,7 @@ class EventHandlers:
         if old is None:
             return
         self._by_uid.pop(old.uid, None)
+        self._cluster.pod_groups.remove(old.uid)
         if old.spec.node_name:
             self._cluster.remove_pod(old.uid)
             self._queue.move(ASSIGNED_POD_DELETE, old, None)

@@ -25,19 +25,34 @@ __all__ = ["Evictions"]
 _log = logging.getLogger(__name__)
 
 _PLUGIN = "DefaultPreemption"
+#: What stands for the node of a preemption on several (reference 9.7).
+_EVERYWHERE = "cluster"
 
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """One preemption that is being carried out, with its last victim once only that one is left."""
+    """One preemption that is being carried out, for one pod or for several together.
 
+    ``kind`` and ``uid`` are those of the pod or group that it is for; ``last`` is the last victim once only that one is
+    left.
+    """
+
+    preemptors: Sequence[PodInfo]
+    uid: str
+    node_name: str
+    kind: str = "pod"
     last: PodInfo | None = None
+
+    def __str__(self) -> str:
+        named = self.preemptors[0].key if self.kind == "pod" else self.uid
+        return f"{self.kind} {named} on node {self.node_name}"
 
 
 class Evictions:
     """Evicts victims and clears the nominations of pods that were outranked.
 
-    ``known`` gives a pod's last state as the API server told it; ``activate`` brings a preemptor back to the queue when
+    ``known`` gives a pod's last state as the API server told it, ``is_placed`` whether it takes room on a node, if only
+    by assumption; ``activate`` brings a preemptor back to the queue when
     its evictions failed.
     """
 
@@ -49,6 +64,7 @@ class Evictions:
         waiting: WaitingPods,
         clock: Clock,
         known: Callable[[str], PodInfo | None],
+        is_placed: Callable[[str], bool],
         activate: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -56,6 +72,7 @@ class Evictions:
         self._waiting = waiting
         self._clock = clock
         self._known = known
+        self._is_placed = is_placed
         self._activate = activate
         self._tasks: set[asyncio.Task[None]] = set()
         #: The newest attempt of each preemptor. An older one may still wait for its last answer.
@@ -75,11 +92,21 @@ class Evictions:
         self, preemptor: PodInfo, node_name: str, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]
     ) -> None:
         """Begin to make room for a pod. Victims that are being deleted already are left alone."""
+        self._begin(_Attempt([preemptor], preemptor.uid, node_name), victims, outranked)
+
+    def start_for_group(
+        self, preemptors: Sequence[PodInfo], group: str, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]
+    ) -> None:
+        """Begin to make room for pods that belong together, wherever their victims are; ``group`` is its uid."""
+        self._begin(_Attempt(preemptors, group, _EVERYWHERE, kind="podgroup"), victims, outranked)
+
+    def _begin(self, attempt: _Attempt, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
         live = [victim for victim in victims if not victim.terminating]
         if not live:
             return
-        attempt = self._preempting[preemptor.uid] = _Attempt()
-        task = asyncio.create_task(self._make_room(attempt, preemptor, node_name, victims=live, outranked=outranked))
+        for preemptor in attempt.preemptors:
+            self._preempting[preemptor.uid] = attempt
+        task = asyncio.create_task(self._make_room(attempt, victims=live, outranked=outranked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -88,68 +115,65 @@ class Evictions:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _make_room(
-        self,
-        attempt: _Attempt,
-        preemptor: PodInfo,
-        node_name: str,
-        *,
-        victims: Sequence[PodInfo],
-        outranked: Sequence[PodInfo],
-    ) -> None:
+    async def _make_room(self, attempt: _Attempt, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
         for pod in outranked:
             self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
-            await _all_done([self._evict(victim, preemptor, node_name) for victim in others])
+            await _all_done([self._evict(victim, attempt) for victim in others])
             attempt.last = last
-            heard_too_early = self._known(last.uid) is None
-            await self._evict(last, preemptor, node_name)
+            await self._evict(last, attempt)
         except Exception as error:  # whatever it is, the pod must not stay gated
-            _log.warning("cannot make room for pod %s on node %s: %s", preemptor.key, node_name, error)
-            self._end(attempt, preemptor.uid)
-            self._activate(preemptor.uid)
+            _log.warning("cannot make room for %s: %s", attempt, error)
+            self._end(attempt, activate=True)
         else:
-            self._end(attempt, preemptor.uid)
-            if heard_too_early:  # the last deletion happened while the pod was gated, and will not bring it back
+            # The last one may have left its node while the pod was gated; then nothing will bring the pod back.
+            self._end(attempt, activate=not any(self._is_placed(victim.uid) for victim in victims))
+
+    def _end(self, attempt: _Attempt, *, activate: bool) -> None:
+        for preemptor in attempt.preemptors:
+            if self._preempting.get(preemptor.uid) is attempt:
+                del self._preempting[preemptor.uid]
+        if activate:
+            for preemptor in attempt.preemptors:
                 self._activate(preemptor.uid)
 
-    def _end(self, attempt: _Attempt, uid: str) -> None:
-        if self._preempting.get(uid) is attempt:
-            del self._preempting[uid]
-
-    async def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str) -> None:
+    async def _evict(self, victim: PodInfo, attempt: _Attempt) -> None:
+        if not self._is_placed(victim.uid):
+            return  # its binding failed, or it is gone
         waiting = self._waiting.get(victim.uid)
         if waiting is not None and waiting.preempt(_PLUGIN, "preempted"):
-            self._record(victim, preemptor, node_name, " (in kube-scheduler memory).")
+            self._record(victim, attempt, " (in kube-scheduler memory).")
             return
         named = reference(victim)
         try:
-            await self._api.patch_pod_status(named, PodStatusPatch(condition=self._disruption(preemptor)))
+            await self._api.patch_pod_status(named, PodStatusPatch(condition=self._disruption(attempt)))
             await self._api.delete_pod(named)
         except APIError as error:
             if error.code == 404:
                 return  # gone by itself
             raise
-        self._record(victim, preemptor, node_name, "")
+        self._record(victim, attempt, "")
 
-    def _disruption(self, preemptor: PodInfo) -> PodCondition:
+    def _disruption(self, attempt: _Attempt) -> PodCondition:
+        scheduler_name = attempt.preemptors[0].spec.scheduler_name
         return PodCondition(
             type="DisruptionTarget",
             status="True",
             reason="PreemptionByScheduler",
-            message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{scheduler_name}: preempting to accommodate a higher priority {attempt.kind}",
             last_transition_time=self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
 
-    def _record(self, victim: PodInfo, preemptor: PodInfo, node_name: str, where: str) -> None:
+    def _record(self, victim: PodInfo, attempt: _Attempt, where: str) -> None:
+        preemptor = attempt.preemptors[0]
         self._api.record(
             EventRecord(
                 regarding=reference(victim),
                 related=reference(preemptor),
                 reason="Preempted",
                 action="Preempting",
-                note=f"Preempted by pod {preemptor.uid} on node {node_name}{where}",
+                note=f"Preempted by {attempt.kind} {attempt.uid} on node {attempt.node_name}{where}",
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )

@@ -44,6 +44,11 @@ class Resource:
     #: An API server that does not serve the resource is treated as having no such objects.
     optional: bool = False
 
+    @property
+    def api_version(self) -> str:
+        """Group and version, as objects spell them."""
+        return self.prefix.removeprefix("/apis/").removeprefix("/api/")
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
@@ -111,8 +116,10 @@ class ClusterAPI(Protocol):
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """Strategic-merge PATCH of ``pods/status``; conflicts and outages are retried briefly (reference 1.8)."""
 
-    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
-        """Merge-PATCH an object, once, with its uid and resourceVersion as preconditions.
+    async def patch(
+        self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> str:
+        """Merge-PATCH an object (or its ``status``), once, with its uid and resourceVersion as preconditions.
 
         The resourceVersion it has then is returned.
         """

@@ -211,8 +211,18 @@ class SchedulingQueue:
         With nothing active, the pod whose backoff ends first is taken before its time (reference 6.3).
         """
         queued = self._active.pop() or self._backoff.pop()
+        return None if queued is None else self._let_fly(queued)
+
+    def take(self, uid: str) -> QueuedPod | None:
+        """One particular pod, wherever it waits, as if it had come first; None when it is not here, or gated."""
+        queued = self._pods.get(uid)
         if queued is None:
             return None
+        if queued.place is not Place.ACTIVE:
+            self._enter(queued)
+        return self._let_fly(queued) if queued.place is Place.ACTIVE else None
+
+    def _let_fly(self, queued: QueuedPod) -> QueuedPod:
         del self._pods[queued.info.uid]
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1

@@ -21,10 +21,11 @@ from kubestow.api.core import PodCondition
 from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
-from kubestow.errors import APIError, Unreachable
+from kubestow.errors import APIError, PluginError, Unreachable
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
+from kubestow.framework.gangs import Gang, GangPlugin
 from kubestow.framework.plugin import Plugin, Waiting
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Code, Status
@@ -36,11 +37,13 @@ from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
+from kubestow.scheduling.gangs import Gangs, Refusal
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.news import News
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
-from kubestow.scheduling.resources import CATALOGUED, WATCHED
+from kubestow.scheduling.rendezvous import Rendezvous
+from kubestow.scheduling.resources import CATALOGUED, watched
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
@@ -118,17 +121,17 @@ class _Handle:
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self.binder.bind(reference(pod), node_name)
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = _RESOURCES[type(obj)], obj.metadata
         subject = ObjectReference(
             resource.kind,
             metadata.namespace,
             metadata.name,
             metadata.uid,
-            resource.prefix.removeprefix("/apis/").removeprefix("/api/"),
+            resource.api_version,
             metadata.resource_version,
         )
-        return await self._api.patch(resource, subject, changes)
+        return await self._api.patch(resource, subject, changes, subresource=subresource)
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
@@ -180,6 +183,7 @@ class Scheduler:
             waiting=self.waiting,
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
+            is_placed=lambda uid: self.cluster.placement(uid) is not None,
             activate=lambda uid: self.queue.activate([uid]),
         )
         news = News()
@@ -218,10 +222,13 @@ class Scheduler:
             max_backoff=configuration.pod_max_backoff_seconds,
             on_change=self._wake.set,
         )
+        plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
+        self._watched = watched({kind for plugin in plugins for kind in plugin.kinds})
         self.handlers = EventHandlers(
             self.cluster,
             self.queue,
             scheduler_names=self.profiles.keys(),
+            watched=self._watched,
             on_pod_deleted=self._assumed_pod_deleted,
             on_synced=self.synced.set,
             on_news=news.happened,
@@ -229,6 +236,7 @@ class Scheduler:
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
         self._extended_decider = ExtendedDecider(self._decider, self._extenders)
+        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
 
@@ -236,7 +244,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Watch and schedule until cancelled; binding cycles under way get a while to finish before this returns."""
-        watching = asyncio.create_task(self._api.subscribe(WATCHED, self.handlers), name="watch")
+        watching = asyncio.create_task(self._api.subscribe(self._watched, self.handlers), name="watch")
         scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
             await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
@@ -251,6 +259,7 @@ class Scheduler:
     async def _drain(self) -> None:
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
+        self._gangs.close()
         await _ended(self._bindings)
         await _ended(self._handle.background)
         await self._evictions.drain()
@@ -263,10 +272,7 @@ class Scheduler:
             self.queue.flush()
             began = self._clock.monotonic()
             while (queued := self.queue.pop()) is not None:
-                if self._extenders and self._extenders.take_part(queued.info):
-                    await self._schedule_with_extenders(queued)
-                else:
-                    self.schedule_one(queued)
+                await self.schedule_one(queued)
                 if self._clock.monotonic() - began > _TURN:
                     break
             if self.queue.ready:
@@ -293,42 +299,52 @@ class Scheduler:
                 self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
                 self._report(info, "SchedulerError", message, None)
             if not status.ok:
+                if isinstance(plugin, GangPlugin):
+                    self._gangs.kept_out(info, plugin)
                 return plugin.name, status
         return None
 
     # -- the scheduling cycle --------------------------------------------------------------------------------------
 
-    def schedule_one(self, queued: QueuedPod) -> None:
-        """One scheduling cycle (reference 5.1): decide, and take the placement as done."""
-        info = queued.info
-        if self._is_pointless(info):
-            self.queue.done(info.uid)
-            return
-        began = self._clock.monotonic()
-        decision = self._decide(info)
-        self._act(queued, decision, began)
+    async def schedule_one(self, queued: QueuedPod) -> None:
+        """One scheduling cycle (reference 5.1), of a single pod or of the gang that it belongs to (4.10).
 
-    async def _schedule_with_extenders(self, queued: QueuedPod) -> None:
-        """The same, waiting for extenders on the way. The pod may be gone by the end."""
-        info = queued.info
-        if self._is_pointless(info):
-            self.queue.done(info.uid)
+        It runs through without a pause unless it has to wait for extenders.
+        """
+        if self._is_pointless(queued.info):
+            self.queue.done(queued.info.uid)
             return
-        began = self._clock.monotonic()
-        decision = await self._decide_with_extenders(info)
-        if self._is_still_wanted(info):
-            self._act(queued, decision, began)
+        profile = self.profiles[queued.info.spec.scheduler_name]
+        try:
+            gang = self._gang_of(queued.info, profile)
+        except PluginError as error:
+            self._give_back(queued, Status.error(str(error)), nomination="")
+            return
+        if gang is None:
+            await self.schedule_alone(queued)
         else:
-            self.queue.done(info.uid)
+            await self._gangs.schedule(gang, queued, profile)
 
-    def _is_still_wanted(self, info: PodInfo) -> bool:
+    def _gang_of(self, info: PodInfo, profile: Profile) -> Gang | None:
+        plugin = profile.gangs
+        return None if plugin is None else profile.asking(plugin, "GangOf", plugin.gang_of, info)
+
+    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None = None) -> None:
+        """Decide about a single pod, and take the placement as done."""
+        decision = await self.decide(queued.info)
+        if self.is_wanted(queued.info):
+            self._act(queued, decision, meeting)
+        else:
+            self.queue.done(queued.info.uid)
+
+    def is_wanted(self, info: PodInfo) -> bool:
+        """Whether a pod still wants a node; while extenders are waited for it may have changed its mind."""
         known = self.handlers.known(info.uid)
         return known is not None and not known.spec.node_name and not known.terminating
 
-    def _act(self, queued: QueuedPod, decision: Decision, began: float) -> None:
+    def _act(self, queued: QueuedPod, decision: Decision, meeting: Rendezvous | None) -> None:
         """Do what was decided."""
         info = queued.info
-        self._observer.attempted(decision, self._clock.monotonic() - began)
         if decision.node_name is None:
             self._failed(queued, decision)
             return
@@ -338,17 +354,52 @@ class Scheduler:
         waits: dict[str, float] = {}
         if status.ok:
             status, waits = permit(profile, decision.state, info, decision.node_name)
-        reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits)
+        reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits, meeting)
         if status.ok:
-            if waits:
-                self.waiting.add(info, waits)
-            self._start(reserved)
+            if meeting is not None:
+                meeting.expect(info.uid)
+            self.begin(reserved)
         else:
-            self._undo(reserved)
+            self.undo(reserved)
             self._give_back(queued, status, nomination="")
 
-    def _decide(self, info: PodInfo) -> Decision:
+    def begin(self, reserved: Reserved) -> None:
+        """Send a placed pod on its way to be bound."""
+        if reserved.waits:
+            self.waiting.add(reserved.info, reserved.waits)
+        self._start(reserved)
+
+    def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
+        """Give a pod back to the queue, and tell it why."""
+        self._hand_back(
+            queued,
+            reason=refusal.reason,
+            message=refusal.message,
+            rejectors=refusal.rejectors,
+            pending=refusal.pending,
+            nomination=refusal.nomination,
+        )
+
+    def tell(self, info: PodInfo, message: str) -> None:
+        """Tell a pod why it has to stay where it is."""
+        self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
+        self._report(info, "Unschedulable", message, None)
+
+    async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
+        began = self._clock.monotonic()
+        if self.takes_time(info):
+            decision = await self._decide_with_extenders(info)
+        else:
+            decision = self._decide(info)
+        self._observer.attempted(decision, self._clock.monotonic() - began)
+        return decision
+
+    def takes_time(self, info: PodInfo) -> bool:
+        """Whether extenders take part in the decision about a pod."""
+        return bool(self._extenders) and self._extenders.take_part(info)
+
+    def _decide(self, info: PodInfo) -> Decision:
         try:
             return _logged_decision(self._decider.decide(info))
         except Exception as error:
@@ -474,6 +525,8 @@ class Scheduler:
             status = Status.error(f"{type(error).__name__}: {error}")
         if not status.ok:
             self._binding_failed(reserved, status)
+        if reserved.meeting is not None:
+            reserved.meeting.leave(reserved.info.uid, f"{reserved.info.key}: {status.message}")
 
     async def _bound(self, reserved: Reserved) -> Status:
         info, cycle = reserved.info, BindingCycle(reserved)
@@ -482,16 +535,14 @@ class Scheduler:
             return flight
         if flight.ok or reserved.waits:
             self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
-        status = await self._permitted(reserved)
+        getting_ready = self._ready(reserved, cycle if flight.ok else None)
+        meeting = reserved.meeting
+        status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
         if not status.ok:
             return status
-        self.queue.done(info.uid)
-        if flight.ok:
-            status = await cycle.pre_bind()
-        if status.ok:
-            await self._statuses.settle(info.uid)
-            async with self._slots:
-                status = await self._bound_by_extender(reserved) or await cycle.bind()
+        await self._statuses.settle(info.uid)
+        async with self._slots:
+            status = await self._bound_by_extender(reserved) or await cycle.bind()
         if status.ok:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
             began = reserved.queued.initial_attempt or reserved.queued.timestamp
@@ -510,6 +561,14 @@ class Scheduler:
             return SUCCESS
         return None if status.code is Code.SKIP else status
 
+    async def _ready(self, reserved: Reserved, cycle: BindingCycle | None) -> Status:
+        """Wait for permission, then do what has to be done before the pod can be bound."""
+        status = await self._permitted(reserved)
+        if not status.ok:
+            return status
+        self.queue.done(reserved.info.uid)
+        return SUCCESS if cycle is None else (await cycle.pre_bind()).by("")
+
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
         if waiting is None:
@@ -521,16 +580,19 @@ class Scheduler:
 
     def _binding_failed(self, reserved: Reserved, status: Status) -> None:
         """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
-        self._undo(reserved)
+        self.undo(reserved)
         left = reserved.info.on(reserved.node_name)
         refused = status.code.is_rejection
         if not refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None)
-        self._give_back(reserved.queued, status, nomination="")
+        # Siblings that are bound already may be lost without this one, so nobody else gets its room.
+        keeps_room = reserved.meeting is not None and reserved.meeting.may_leave_a_part
+        self._give_back(reserved.queued, status, nomination=reserved.node_name if keeps_room else "")
         if refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
 
-    def _undo(self, reserved: Reserved) -> None:
+    def undo(self, reserved: Reserved) -> None:
+        """Take a placement back."""
         self.waiting.remove(reserved.info.uid)
         unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
         self.cluster.forget(reserved.info.uid)
@@ -541,6 +603,7 @@ class Scheduler:
         if waiting is not None:
             waiting.reject("", "removed")
             return
+        self._gangs.leave(uid, "removed")
         placement = self.cluster.placement(uid)
         if placement is not None:
             self.cluster.forget(uid)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.status import SUCCESS, Code, Status
 
-__all__ = ["LONGEST_WAIT", "WaitingPod", "WaitingPods"]
+__all__ = ["LONGEST_WAIT", "WaitingPod", "WaitingPods", "go_duration"]
 
 LONGEST_WAIT = 15 * 60.0
 """No plugin may hold a pod longer than this, in seconds."""
@@ -51,7 +51,7 @@ class WaitingPod:
         return self._decide(Status(Code.ERROR, (message,), plugin))
 
     def _time_out(self, plugin: str, seconds: float) -> None:
-        self.reject(plugin, f"rejected due to timeout after waiting {_go_duration(seconds)} at plugin {plugin}")
+        self.reject(plugin, f"rejected due to timeout after waiting {go_duration(seconds)} at plugin {plugin}")
 
     def _decide(self, status: Status) -> bool:
         if self._result.done():
@@ -87,7 +87,7 @@ class WaitingPods:
         return list(self._pods.values())
 
 
-def _go_duration(seconds: float) -> str:
+def go_duration(seconds: float) -> str:
     """A duration as Go prints it, such as ``5m0s`` or ``1.5s``."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)

@@ -93,7 +93,7 @@ class _Handle:
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Nobody reads events here."""
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         raise NotImplementedError("a replay binds volumes itself")
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
@@ -166,7 +166,8 @@ class _World:
             self.cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
         for resource in CATALOGUED:
             for obj in case.cluster.get(resource.plural, ()):
-                self.cluster.catalog(resource.type).put(convert(resource.type, obj))
+                if obj.get("apiVersion", resource.api_version) == resource.api_version:
+                    self.cluster.catalog(resource.type).put(convert(resource.type, obj))
         for pod in case.cluster.get("pods", ()):
             self._put_existing(pod)
 

@@ -56,25 +56,28 @@ async def living(
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
+    gates: Mapping[str, bool] | None = None,
     **configured: Any,
 ) -> AsyncIterator[Living]:
     """A scheduler on a cluster that holds some objects, until the block ends.
 
-    ``plugins`` are classes beside the in-tree ones, ``extenders`` take part as they are, ``configured`` are fields of a
-    KubeSchedulerConfiguration as the API spells them. Raises ConfigurationError.
+    ``plugins`` are classes beside the in-tree ones, ``extenders`` take part as they are, ``gates`` are feature gates,
+    ``configured`` are fields of a KubeSchedulerConfiguration as the API spells them. Raises ConfigurationError.
     """
+    feature_gates = config.FeatureGates(gates)
     cluster = cluster or MemoryCluster()
     for obj in objects:
         cluster.put(obj)
     registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
     document: Mapping[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
     scheduler = Scheduler(
-        config.load(document, subject="test", implements=implements(registry)),
+        config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
         registry=registry,
         api=cluster,
         clock=VirtualClock(asyncio.get_running_loop()),
         random=Random(1),
         extenders=extenders,
+        gates=feature_gates,
     )
     running = asyncio.create_task(scheduler.run())
     world = Living(cluster, scheduler)
@@ -94,12 +97,15 @@ def in_virtual_time(
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
+    gates: Mapping[str, bool] | None = None,
     **configured: Any,
 ) -> None:
     """Run a story on a living scheduler (see :func:`living`) to its end, without waiting."""
 
     async def told() -> None:
-        async with living(objects, cluster=cluster, plugins=plugins, extenders=extenders, **configured) as world:
+        async with living(
+            objects, cluster=cluster, plugins=plugins, extenders=extenders, gates=gates, **configured
+        ) as world:
             await story(world)
 
     run(told())

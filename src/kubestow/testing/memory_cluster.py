@@ -140,7 +140,9 @@ class MemoryCluster:
             status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
         self.put(msgspec.structs.replace(current, status=status))
 
-    async def patch(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+    async def patch(
+        self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> str:
         """Merge a patch into an object that is still as it was read."""
         await asyncio.sleep(0)
         if self.patch_failures:

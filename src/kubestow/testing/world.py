@@ -96,7 +96,7 @@ class World:
         """Keep an event, as (pod, reason)."""
         self.events.append((pod.key, reason))
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any]) -> str:
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Nothing is written outside this world."""
         return obj.metadata.resource_version
 

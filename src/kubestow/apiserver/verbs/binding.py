@@ -64,6 +64,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
         raise statuses.conflict(pods, name, problem, resource="pods/binding")
     node = binding["target"]["name"]
     spec["nodeName"] = node
+    pod["status"].pop("nominatedNodeName", None)  # the promise is kept, or made pointless
     labels = {**(wanted.get("labels") or {}), **registry.admission.topology_labels(node)}
     for field, added in (("labels", labels), ("annotations", wanted.get("annotations"))):
         if added:

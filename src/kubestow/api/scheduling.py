@@ -1,0 +1,98 @@
+"""Pod groups, as gang scheduling reads them: the kinds of three APIs that say which pods belong together.
+
+``PodGroup`` is Kubernetes' own (scheduling.k8s.io/v1alpha2); the others are custom resources with a life of their own,
+that of the co-scheduling plugin (scheduling.x-k8s.io/v1alpha1) and Volcano's (scheduling.volcano.sh/v1beta1).
+"""
+
+from __future__ import annotations
+
+from kubestow.api.meta import APIObject, ObjectMeta
+
+__all__ = [
+    "BasicPolicy",
+    "Condition",
+    "CoschedulingPodGroup",
+    "CoschedulingPodGroupSpec",
+    "GangPolicy",
+    "PodGroup",
+    "PodGroupPolicy",
+    "PodGroupSpec",
+    "PodGroupStatus",
+    "VolcanoPodGroup",
+    "VolcanoPodGroupSpec",
+]
+
+
+class Condition(APIObject, frozen=True):
+    """A ``metav1.Condition``, complete: lists of them are written back whole."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
+
+
+class BasicPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.basic``: pods that belong together, each placed if it fits."""
+
+
+class GangPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.gang``: so many pods at least are placed, or none."""
+
+    min_count: int = 0
+
+
+class PodGroupPolicy(APIObject, frozen=True):
+    """``spec.schedulingPolicy``: one of the two."""
+
+    basic: BasicPolicy | None = None
+    gang: GangPolicy | None = None
+
+
+class PodGroupSpec(APIObject, frozen=True):
+    """``spec`` of Kubernetes' pod group."""
+
+    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
+
+
+class PodGroupStatus(APIObject, frozen=True):
+    """``status`` of Kubernetes' pod group; its scheduler writes the condition PodGroupScheduled."""
+
+    conditions: list[Condition] = []
+
+
+class PodGroup(APIObject, frozen=True):
+    """Kubernetes' pod group (scheduling.k8s.io/v1alpha2)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class CoschedulingPodGroupSpec(APIObject, frozen=True):
+    """``spec`` of the co-scheduling plugin's pod group; the timeout is in seconds."""
+
+    min_member: int = 0
+    schedule_timeout_seconds: int | None = None
+
+
+class CoschedulingPodGroup(APIObject, frozen=True):
+    """The co-scheduling plugin's pod group (scheduling.x-k8s.io/v1alpha1)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
+
+
+class VolcanoPodGroupSpec(APIObject, frozen=True):
+    """``spec`` of Volcano's pod group."""
+
+    min_member: int = 0
+
+
+class VolcanoPodGroup(APIObject, frozen=True):
+    """Volcano's pod group (scheduling.volcano.sh/v1beta1)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()

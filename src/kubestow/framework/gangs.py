@@ -1,0 +1,58 @@
+"""Gangs: pods that get their nodes all together or not at all.
+
+A plugin that derives from :class:`GangPlugin` says which pods are a gang. Of a gang the scheduler decides in one go
+(:mod:`kubestow.scheduling.gangs`): with enough members placed all of them go on to be bound, otherwise none keeps
+anything.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubestow.cluster.pod_groups import Members
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import PreEnqueuePlugin
+
+__all__ = ["Gang", "GangPlugin", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that belong together. Its ``name`` is its identity, and as text what people are told; ``uid`` is that of the
+    object that stands for it.
+
+    So many of its members as the ``quorum`` says must have nodes at the same time. For so many seconds as the
+    ``timeout`` says may placed members wait for each other before they are bound.
+    """
+
+    name: Hashable
+    uid: str
+    quorum: int
+    timeout: float
+    members: Members
+
+
+class Outcome(StrEnum):
+    """How an attempt to schedule a gang ended."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING_ON_PREEMPTION = "waiting_on_preemption"
+    ERROR = "error"
+
+
+class GangPlugin(PreEnqueuePlugin):
+    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
+
+    A profile has at most one such plugin that counts: the first.
+    """
+
+    @abstractmethod
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """The gang that a pod belongs to, None for a pod that is scheduled by itself."""
+
+    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+        """An attempt to schedule a gang has ended; the message says why it went no better."""

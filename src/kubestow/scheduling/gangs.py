@@ -1,0 +1,352 @@
+"""The scheduling cycle of a gang: all its pods are decided about in one go (reference 4.10).
+
+When the first pod of a gang comes to the head of the queue, its siblings are taken out of the queue too and placed one
+after the other on the cluster as it is, each seeing those before it. With enough of them placed, all go on to be bound,
+and whoever is left over is scheduled by itself. Otherwise every placement is taken back before anything else happens:
+one cycle is at its end before the next begins, so no other pod is ever decided about with half a gang in place. That is
+why two gangs cannot wait for each other, and why none holds anything while it waits.
+
+Nobody is evicted for half a gang either. When placing alone does not suffice, the members are placed once more in a
+cluster in which the victims of each preemption are gone; only if the whole gang fits then are the victims evicted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.state import Cluster
+from kubestow.framework.gangs import Gang, GangPlugin, Outcome
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code
+from kubestow.scheduling.binding_cycle import Reserved, permit
+from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.queue import Place, QueuedPod, SchedulingQueue
+from kubestow.scheduling.rendezvous import Rendezvous
+from kubestow.scheduling.trial import Failure, Trial
+
+__all__ = ["Gangs", "Refusal", "Steps"]
+
+#: How long a gang may be incomplete before its pods are told, in seconds.
+_PATIENCE = 3.0
+_UNSCHEDULABLE = "pod group is unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a pod gets no node now, and what may change that. ``nomination`` None leaves the pod's nomination alone."""
+
+    reason: str
+    message: str
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    nomination: str | None = None
+
+
+class Steps(Protocol):
+    """What a scheduler does with one pod, as far as the cycle of a gang is made of it."""
+
+    async def decide(self, info: PodInfo) -> Decision:
+        """Find a node; nothing changes. There is no pause unless extenders take part."""
+
+    def is_wanted(self, info: PodInfo) -> bool:
+        """Whether a pod still wants a node."""
+
+    def takes_time(self, info: PodInfo) -> bool:
+        """Whether extenders take part, so that the world moves on while it is decided about a pod."""
+
+    def undo(self, reserved: Reserved) -> None:
+        """Take a placement back."""
+
+    def begin(self, reserved: Reserved) -> None:
+        """Send a placed pod on its way to be bound."""
+
+    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+        """Schedule a pod by itself; it is bound only if those that it is to meet are."""
+
+    def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
+        """Give a pod back to the queue, and tell it why."""
+
+    def tell(self, info: PodInfo, message: str) -> None:
+        """Tell a pod why it has to stay where it is."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One try to schedule a gang, and everything that stood in the way of its pods."""
+
+    gang: Gang
+    profile: Profile
+    pods: list[QueuedPod]
+    failures: list[Failure] = field(default_factory=list)
+
+    def is_enough(self) -> bool:
+        """Whether as many pods are placed now as the gang needs."""
+        return len(self.gang.members.placed) >= self.gang.quorum
+
+    def conclude(self, outcome: Outcome, message: str) -> None:
+        """Tell the plugin that knows of the gang."""
+        if self.profile.gangs is not None:
+            self.profile.gangs.concluded(self.gang, outcome, message)
+
+
+class Gangs:
+    """Schedules gangs, and keeps what has to be known of them until the last of their pods is bound."""
+
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps) -> None:
+        self._cluster, self._queue, self._evictions, self._steps = cluster, queue, evictions, steps
+        self._meetings: dict[Hashable, Rendezvous] = {}
+        #: Pods that wait for the rest of their gang and have not been told so yet.
+        self._untold: dict[str, GangPlugin] = {}
+        self._telling: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Let nobody wait any longer: the scheduler is shutting down."""
+        for meeting in list(self._meetings.values()):
+            meeting.fail("the scheduler is shutting down")
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def leave(self, uid: str, why: str) -> None:
+        """A pod that may be on its way to be bound never will be."""
+        for meeting in list(self._meetings.values()):
+            meeting.leave(uid, why)
+
+    # -- the cycle -------------------------------------------------------------------------------------------------
+
+    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
+        """Decide about a gang of which one pod has come to the head of the queue."""
+        attempt = _Attempt(gang, profile, self._gathered(gang, first))
+        if self._is_hindered(attempt):
+            return
+        trial = await self._tried(attempt)
+        if attempt.is_enough():
+            await self._carry_out(attempt, trial)
+            return
+        could = len(gang.members.placed)
+        trial.undo()
+        if not await self._made_room(attempt):
+            self._refuse(attempt, could)
+
+    def _gathered(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
+        """The gang's pods that wait for a node, the most important first."""
+        pods, placed = [first], gang.members.placed
+        for uid in list(gang.members.ready):
+            sibling = self._queue.take(uid) if uid not in placed else None
+            if sibling is not None:
+                pods.append(sibling)
+        return sorted(pods, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
+
+    def _is_hindered(self, attempt: _Attempt) -> bool:
+        """Whether there is no point in trying; then the pods have been given back."""
+        gang, pods = attempt.gang, attempt.pods
+        names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
+        meeting = self._meetings.get(gang.name)
+        could = len(gang.members.placed) + len(pods)
+        if len(names) > 1:
+            message = (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{names[0]}" and "{names[1]}"'
+            )
+            self._give_back(pods, Refusal("SchedulerError", message))
+            attempt.conclude(Outcome.ERROR, message)
+        elif meeting is not None and meeting.failure is not None:  # and not everybody has gone yet
+            self._give_back(pods, Refusal("Unschedulable", meeting.failure))
+        elif could < gang.quorum:
+            self._refuse(attempt, could)
+        else:
+            return False
+        return True
+
+    async def _tried(self, attempt: _Attempt) -> Trial:
+        """The pods placed as far as possible. Should that be too few, those that found no node get to go first."""
+        trial = await self._trial(attempt, attempt.pods)
+        shapes = {queued.info.shape for queued in attempt.pods}
+        if attempt.is_enough() or not trial.placed or len(shapes) == 1:
+            return trial
+        trial.undo()
+        failed = [failure.queued for failure in trial.failures]
+        return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
+
+    async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
+        siblings = attempt.gang.members.pods
+        trial = Trial(self._cluster, attempt.profile, self._steps.decide, siblings=siblings, evicting=evicting)
+        await trial.run(pods)
+        attempt.failures += trial.failures
+        return trial
+
+    # -- enough pods have nodes ------------------------------------------------------------------------------------
+
+    async def _carry_out(self, attempt: _Attempt, trial: Trial) -> None:
+        """Ask for permission, and send the pods on their way; who is left over is scheduled like any other pod."""
+        permitted, refused = self._permitted([reserved for reserved in trial.placed if self._is_there(reserved)])
+        if not attempt.is_enough():
+            could = len(attempt.gang.members.placed)
+            for reserved in reversed(permitted):
+                self._steps.undo(reserved)
+            attempt.failures = [*refused, *trial.failures]
+            self._refuse(attempt, could)
+            return
+        meeting = self._meeting(attempt.gang, permitted)
+        for reserved in permitted:
+            self._steps.begin(replace(reserved, meeting=meeting))
+        for failure in refused:
+            self._steps.refuse(failure.queued, _refusal(failure))
+        for failure in trial.failures:
+            await self._steps.schedule_alone(failure.queued, meeting)
+        if permitted:
+            attempt.conclude(Outcome.SCHEDULED, "")
+
+    def _is_there(self, reserved: Reserved) -> bool:
+        """Whether a pod still is what it was when it was placed; extenders may have taken their time since."""
+        uid = reserved.info.uid
+        if self._steps.is_wanted(reserved.info) and self._cluster.is_assumed(uid):
+            return True
+        self._steps.undo(reserved)
+        self._queue.done(uid)
+        return False
+
+    def _permitted(self, placed: Iterable[Reserved]) -> tuple[list[Reserved], list[Failure]]:
+        permitted, refused = [], []
+        for reserved in placed:
+            status, waits = permit(reserved.profile, reserved.state, reserved.info, reserved.node_name)
+            if status.ok:
+                permitted.append(replace(reserved, waits=waits))
+            else:
+                self._steps.undo(reserved)
+                refused.append(Failure.of_status(reserved.queued, status))
+        return permitted, refused
+
+    def _meeting(self, gang: Gang, coming: Sequence[Reserved]) -> Rendezvous | None:
+        """Where pods meet before they are bound: with those on their way already, if that is not over."""
+        bound = len(gang.members.placed) - len(coming)
+        needed = gang.quorum - bound
+        meeting = self._meetings.get(gang.name)
+        if meeting is None and needed > 0:
+            meeting = self._meetings[gang.name] = Rendezvous(
+                str(gang.name),
+                needed=needed,
+                bound=bound,
+                timeout=gang.timeout,
+                on_end=lambda: self._meetings.__delitem__(gang.name),
+            )
+        if meeting is not None:
+            for reserved in coming:
+                meeting.expect(reserved.info.uid)
+        return meeting
+
+    # -- too few have ----------------------------------------------------------------------------------------------
+
+    async def _made_room(self, attempt: _Attempt) -> bool:
+        """Evict others if the whole gang fits then; whether it does."""
+        if not any(failure.has_room for failure in attempt.failures):
+            return False
+        if any(self._steps.takes_time(queued.info) for queued in attempt.pods):
+            return False  # nobody may be imagined gone while others look
+        trial = await self._trial(attempt, attempt.pods, evicting=True)
+        fits = attempt.is_enough()
+        trial.undo()
+        if fits:
+            self._make_room(attempt, trial)
+        return fits
+
+    def _make_room(self, attempt: _Attempt, trial: Trial) -> None:
+        """Promise every pod the node that it will have, and begin the evictions."""
+        message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
+        waiting = _refusal_of_all(attempt, message)
+        for reserved in trial.placed:
+            self._steps.refuse(reserved.queued, replace(waiting, nomination=reserved.node_name))
+        for queued, room in trial.promised:
+            self._steps.refuse(queued, replace(waiting, nomination=room.nominated_node_name))
+        for failure in trial.failures:
+            self._steps.refuse(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
+        preemptors = [reserved.info for reserved in trial.placed] + [queued.info for queued, _ in trial.promised]
+        outranked = {pod.uid: pod for _, room in trial.promised for pod in room.outranked}
+        for info in preemptors:
+            outranked.pop(info.uid, None)
+        for uid in outranked:
+            self._cluster.drop_nomination(uid)
+        self._evictions.start_for_group(
+            preemptors,
+            attempt.gang.uid,
+            victims=[victim for _, room in trial.promised for victim in room.victims],
+            outranked=list(outranked.values()),
+        )
+        attempt.conclude(Outcome.WAITING_ON_PREEMPTION, message)
+
+    def _refuse(self, attempt: _Attempt, could: int) -> None:
+        """Give all pods back, those that had found a node too: what may help one of them may help them all."""
+        gang = attempt.gang
+        summary = f"{_UNSCHEDULABLE}: {gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
+        first = next(iter(attempt.failures), None)
+        reason = f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
+        refusal = _refusal_of_all(attempt, reason)
+        own = {failure.queued.info.uid: failure for failure in reversed(attempt.failures)}
+        for queued in attempt.pods:
+            failure = own.get(queued.info.uid)
+            message = reason if failure is None else f"{failure.message} {summary}"
+            self._steps.refuse(queued, replace(refusal, message=message))
+        attempt.conclude(Outcome.ERROR if refusal.reason == "SchedulerError" else Outcome.UNSCHEDULABLE, reason)
+
+    def _give_back(self, pods: Iterable[QueuedPod], refusal: Refusal) -> None:
+        for queued in pods:
+            self._steps.refuse(queued, refusal)
+
+    # -- gangs that are not complete -------------------------------------------------------------------------------
+
+    def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
+        """A pod waits for its group or for its siblings. If that takes long, it will be told."""
+        self._untold[info.uid] = plugin
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        untold, self._untold = self._untold, {}
+        told: set[str] = set()
+        for uid, plugin in untold.items():
+            queued = self._queue.get(uid)
+            gang = plugin.gang_of(queued.info) if queued is not None else None
+            for waiting in [uid] if gang is None else list(gang.members.pods):
+                if waiting not in told:
+                    told.add(waiting)
+                    self._tell_one(waiting, plugin)
+
+    def _tell_one(self, uid: str, plugin: GangPlugin) -> None:
+        queued = self._queue.get(uid)
+        if queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
+            status = plugin.pre_enqueue(queued.info)
+            if not status.ok:
+                self._steps.tell(queued.info, status.message)
+
+
+def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
+    """What a gang as a whole waits for. An error, or something that no event will change, is worth another try soon."""
+    failures = attempt.failures
+    is_error = any(failure.status.code is Code.ERROR for failure in failures)
+    has_no_cure = any(not failure.rejectors and not failure.pending for failure in failures)
+    keeps_promises = any(failure.keeps_promise for failure in failures)
+    plugin = attempt.profile.gangs
+    own = frozenset({plugin.name}) if plugin is not None else frozenset()
+    return Refusal(
+        "SchedulerError" if is_error else "Unschedulable",
+        f"failed to schedule other pod from a pod group: {message}" if is_error else message,
+        rejectors=frozenset() if has_no_cure else own.union(*(failure.rejectors for failure in failures)),
+        pending=frozenset() if has_no_cure else frozenset().union(*(failure.pending for failure in failures)),
+        nomination=None if keeps_promises else "",
+    )
+
+
+def _refusal(failure: Failure) -> Refusal:
+    """What one pod waits for."""
+    return Refusal(
+        "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
+        failure.message,
+        rejectors=failure.rejectors,
+        pending=failure.pending,
+        nomination="",
+    )

@@ -1,0 +1,105 @@
+"""The rendezvous of a gang: placed members meet before the first of them is bound.
+
+A binding cannot be taken back, so none is made while a member may still fail on the way to it: refused by a Permit
+plugin, left without its volume. Once as many are here as the gang needs, they all go on. When so many have failed that
+this cannot happen any more, or the time is up, everybody is sent back, and whatever is still being made ready for one
+of them is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.waiting import go_duration
+
+__all__ = ["Rendezvous"]
+
+
+class Rendezvous:
+    """Where so many members as ``needed`` have to meet within ``timeout`` seconds, beside ``bound`` ones.
+
+    ``on_end`` is called when the last one has gone, bound or not.
+    """
+
+    def __init__(self, name: str, *, needed: int, bound: int, timeout: float, on_end: Callable[[], None]) -> None:
+        self._name, self._needed, self._bound, self._on_end = name, needed, bound, on_end
+        self._expected: dict[str, asyncio.Future[Status]] = {}
+        self._here: set[str] = set()
+        self._result: Status | None = None
+        self._timer = asyncio.get_running_loop().call_later(timeout, self._time_out, timeout)
+
+    @property
+    def may_leave_a_part(self) -> bool:
+        """Whether siblings of one who fails now may be bound for good."""
+        return self._bound > 0 or (self._result is not None and self._result.ok)
+
+    @property
+    def failure(self) -> str | None:
+        """Why everybody is being sent back, None when nobody is."""
+        return self._result.message if self._result is not None and not self._result.ok else None
+
+    def expect(self, uid: str) -> None:
+        """A member will come."""
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._expected[uid] = verdict
+        if self._result is not None:
+            verdict.set_result(self._result)
+
+    async def meet(self, uid: str, getting_ready: Coroutine[Any, Any, Status]) -> Status:
+        """Make a member ready to be bound, and let it wait for the others; what becomes of it."""
+        verdict, work = self._expected.get(uid), asyncio.ensure_future(getting_ready)
+        try:
+            if verdict is None:
+                return Status.unschedulable("removed")
+            await asyncio.wait((work, verdict), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() or verdict.result().ok:
+                status = await work
+                if not status.ok:
+                    return status
+                self._arrived(uid)
+            return await verdict
+        finally:
+            work.cancel()
+            await asyncio.wait((work,))
+
+    def leave(self, uid: str, why: str) -> None:
+        """A member has been bound, or never will be."""
+        verdict = self._expected.pop(uid, None)
+        if verdict is None:
+            return
+        self._here.discard(uid)
+        if not verdict.done():
+            verdict.set_result(Status.unschedulable(why))
+        if len(self._expected) < self._needed:
+            self.fail(why)
+        if not self._expected:
+            self._timer.cancel()
+            self._on_end()
+
+    def fail(self, why: str) -> None:
+        """Send everybody back, unless they have been let through already."""
+        self._decide(Status.unschedulable(f"pod group {self._name} gave its nodes back: {why}"))
+
+    def _arrived(self, uid: str) -> None:
+        if uid in self._expected:
+            self._here.add(uid)
+        if len(self._here) >= self._needed:
+            self._decide(SUCCESS)
+
+    def _time_out(self, seconds: float) -> None:
+        self.fail(
+            f"{len(self._here)} of the {self._needed} pods that it needs were ready to be bound "
+            f"after {go_duration(seconds)}"
+        )
+
+    def _decide(self, result: Status) -> None:
+        if self._result is not None:
+            return
+        self._result = result
+        self._timer.cancel()
+        for verdict in self._expected.values():
+            if not verdict.done():
+                verdict.set_result(result)

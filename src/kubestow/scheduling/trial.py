@@ -1,0 +1,171 @@
+"""A trial: the pods of a gang placed on the cluster itself, to be kept or to be taken back without a trace.
+
+Placing a pod is what the scheduling cycle of a single pod does: decide, assume, reserve. With ``evicting`` a pod that
+can only be placed by preemption is placed too, and its victims are gone for those that follow. Such a trial cannot be
+kept; it tells whether the preemptions together would be worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kubestow.cluster.pods import PodInfo, Shape
+from kubestow.cluster.state import Cluster, Placement
+from kubestow.framework.diagnosis import fit_error
+from kubestow.framework.plugin import PostFilterResult
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
+from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.queue import QueuedPod
+
+__all__ = ["Failure", "Trial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A pod without a node.
+
+    ``has_room`` says that preemption could make room for it, ``keeps_promise`` that it has been promised a node which
+    is still being cleared for it.
+    """
+
+    queued: QueuedPod
+    status: Status
+    message: str
+    rejectors: frozenset[str]
+    pending: frozenset[str]
+    has_room: bool = False
+    keeps_promise: bool = False
+
+    @classmethod
+    def of_decision(cls, queued: QueuedPod, decision: Decision, *, is_promised: bool) -> Failure:
+        """No node was found."""
+        return cls(
+            queued,
+            decision.status,
+            decision.message,
+            rejectors=decision.rejectors,
+            pending=decision.pending,
+            has_room=decision.nomination is not None and decision.nomination.status.ok,
+            keeps_promise=is_promised and decision.nomination is None,
+        )
+
+    @classmethod
+    def of_status(cls, queued: QueuedPod, status: Status) -> Failure:
+        """A node was found, but Reserve or Permit did not agree."""
+        refusers = frozenset({status.plugin}) if status.code.is_rejection and status.plugin else frozenset()
+        is_pending = status.code is Code.PENDING
+        return cls(
+            queued,
+            status,
+            fit_error(1, [(status, 1)]) if refusers else status.message,
+            rejectors=frozenset() if is_pending else refusers,
+            pending=refusers if is_pending else frozenset(),
+        )
+
+
+class Trial:
+    """One attempt to place pods. ``decide`` finds a pod's node; ``siblings`` are never anybody's victims."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        profile: Profile,
+        decide: Callable[[PodInfo], Awaitable[Decision]],
+        *,
+        siblings: Iterable[str] = (),
+        evicting: bool = False,
+    ) -> None:
+        self._cluster, self._profile, self._decide = cluster, profile, decide
+        self._siblings, self._evicting = frozenset(siblings), evicting
+        self._undoing: list[Callable[[], None]] = []
+        #: What is known of pods like one that has failed, as long as nobody else has been placed.
+        self._hopeless: dict[Shape, Failure] = {}
+        self.placed: list[Reserved] = []
+        #: Pods that need others to be evicted, with whom and where.
+        self.promised: list[tuple[QueuedPod, PostFilterResult]] = []
+        self.failures: list[Failure] = []
+
+    async def run(self, pods: Sequence[QueuedPod]) -> None:
+        """Try to place some pods, one after the other."""
+        for queued in pods:
+            await self._place(queued)
+
+    def undo(self) -> None:
+        """Leave the cluster as it was before."""
+        for step in reversed(self._undoing):
+            step()
+        self._undoing.clear()
+
+    async def _place(self, queued: QueuedPod) -> None:
+        known = self._hopeless.get(queued.info.shape)
+        if known is not None and self._is_like_its_copies(queued.info):
+            self.failures.append(replace(known, queued=queued))
+            return
+        decision = await self._decide(queued.info)
+        if decision.node_name is not None:
+            self._reserve(queued, decision, decision.node_name)
+        elif not (self._evicting and self._promise(queued, decision.nomination)):
+            is_promised = self._cluster.nomination(queued.info.uid) is not None
+            self._fail(Failure.of_decision(queued, decision, is_promised=is_promised))
+
+    def _is_like_its_copies(self, info: PodInfo) -> bool:
+        """Whether nothing but its shape decides about a pod: claims may be its own, and so is a promise."""
+        return not (info.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if failure.status.code is not Code.ERROR:
+            self._hopeless[failure.queued.info.shape] = failure
+
+    def _reserve(self, queued: QueuedPod, decision: Decision, node_name: str) -> None:
+        info, state = queued.info, decision.state
+        self._assume(info, node_name)
+        self._undoing.append(lambda: unreserve(self._profile, state, info, node_name))
+        status = reserve(self._profile, state, info, node_name)
+        if status.ok:
+            self.placed.append(Reserved(queued, info, node_name, state, self._profile, {}))
+            self._hopeless.clear()
+            return
+        for _ in range(2):
+            self._undoing.pop()()
+        self.failures.append(Failure.of_status(queued, status))
+
+    def _promise(self, queued: QueuedPod, room: PostFilterResult | None) -> bool:
+        """Imagine that a preemption has been carried out; whether there is one."""
+        if room is None or not room.status.ok or not room.nominated_node_name:
+            return False
+        if any(victim.uid in self._siblings for victim in room.victims):
+            return False
+        for victim in room.victims:
+            self._remove(victim.uid)
+        self._assume(queued.info, room.nominated_node_name)
+        self.promised.append((queued, room))
+        self._hopeless.clear()
+        return True
+
+    # -- what can be undone --------------------------------------------------------------------------------------
+
+    def _assume(self, info: PodInfo, node_name: str) -> None:
+        promise = self._cluster.nomination(info.uid)
+        self._cluster.assume(info, node_name)
+        self._undoing.append(lambda: self._forget(info, promise))
+
+    def _forget(self, info: PodInfo, promise: str | None) -> None:
+        self._cluster.forget(info.uid)
+        if promise is not None:
+            self._cluster.nominate(info, promise)
+
+    def _remove(self, uid: str) -> None:
+        placement = self._cluster.placement(uid)
+        if placement is not None:
+            self._cluster.remove_pod(uid)
+            self._undoing.append(lambda: self._restore(placement))
+
+    def _restore(self, placement: Placement) -> None:
+        if placement.assumed:
+            self._cluster.assume(placement.info, placement.node_name)
+        else:
+            self._cluster.put_pod(placement.info)

@@ -1,0 +1,332 @@
+"""Preemption (reference 11.4): whom it evicts, how, and who gets the room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubestow.api.core import Pod
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import Permission
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.queue import Place
+from kubestow.testing import node, pod
+from tests.integration.puppets import FAIL, profile, puppet
+from tests.integration.stage import Object, Stage, as_sent
+
+FULL = node("n", cpu="1")
+
+
+def low(name: str = "low", **more: Any) -> Pod:
+    return pod(name, **{"cpu": "1", "priority": 1, "node": "n", **more})
+
+
+def high(name: str = "high", **more: Any) -> Pod:
+    return pod(name, **{"cpu": "1", "priority": 100, **more})
+
+
+def budget(name: str, allowed: int, **matching: str) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": matching}, "minAvailable": 1},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 1,
+            "desiredHealthy": 1,
+            "expectedPods": 1,
+            "observedGeneration": 1,
+        },
+    }
+
+
+def disrupted(stage: Stage, name: str) -> bool:
+    conditions = stage.pod(name).status.conditions
+    return any(c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler" for c in conditions)
+
+
+async def let_go(stage: Stage, leaving: Pod) -> None:
+    """A pod that is being deleted, and held by a finalizer, is gone."""
+    await stage.delete(leaving)
+    await stage.change(leaving, {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_of_lower_priority_makes_room_and_is_told(live_stage: Stage) -> None:
+    stage = live_stage
+    await stage.create(FULL, low())
+    async with stage.scheduler():
+        await stage.create(high())
+        await stage.until(lambda: disrupted(stage, "low") or not stage.node_of("low"))
+        assert await stage.bound("high") == ["n"]
+        await stage.gone("low")
+        await stage.until(lambda: stage.events("Preempted"))
+        uid = stage.pod("high").metadata.uid
+        assert stage.events("Preempted")[0].note == f"Preempted by pod {uid} on node n"
+
+
+async def test_the_victim_is_patched_before_it_is_deleted(stage: Stage) -> None:
+    """Nobody lets the victim go, so it can be looked at."""
+    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler():
+        await stage.create(high())
+        await stage.until(lambda: stage.pod("low").metadata.deletion_timestamp)
+        assert disrupted(stage, "low")
+        assert stage.nomination("high") == "n"
+
+
+@pytest.mark.parametrize("priority", [1, 100], ids=["equal", "higher"])
+async def test_nobody_is_evicted_for_a_pod_that_is_no_more_important(stage: Stage, priority: int) -> None:
+    await stage.create(FULL, low(priority=priority))
+    async with stage.scheduler():
+        await stage.create(high("new", priority=1))
+        (why,) = await stage.refused("new")
+        assert "1 No preemption victims found for incoming pod" in why
+
+
+async def test_a_class_may_forbid_its_pods_to_preempt(stage: Stage) -> None:
+    polite = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "polite"},
+        "value": 100,
+        "preemptionPolicy": "Never",
+    }
+    await stage.create(FULL, low(), polite, pod("new", cpu="1", spec={"priorityClassName": "polite"}))
+    async with stage.scheduler():
+        (why,) = await stage.refused("new")
+        assert "not eligible due to preemptionPolicy=Never." in why
+        assert stage.pod("new").spec.priority == 100
+
+
+async def test_without_postfilter_plugins_nobody_is_evicted(stage: Stage) -> None:
+    await stage.create(FULL, low(), high())
+    off = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
+    async with stage.scheduler(profiles=[off]):
+        assert await stage.refused("high") == ["0/1 nodes are available: 1 Insufficient cpu."]
+
+
+@pytest.mark.parametrize("point", ["pre_filter", "filter"])
+async def test_an_unresolvable_refusal_evicts_nobody(stage: Stage, point: str) -> None:
+    never = Status.unresolvable("never")
+    await stage.create(FULL, low())
+    async with stage.scheduler(**profile(puppet(at={point: lambda i: never if i.name == "high" else SUCCESS}))):
+        await stage.create(high())
+        (why,) = await stage.refused("high")
+        assert "1 Preemption is not helpful for scheduling" in why or "1 never" in why
+        assert not stage.pod("low").metadata.deletion_timestamp
+
+
+def shy(of: str) -> Object:
+    term = {"labelSelector": {"matchLabels": {"app": of}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+async def test_evicting_satisfies_anti_affinity(live_stage: Stage) -> None:
+    await live_stage.create(node("n"), low(cpu=None, labels={"app": "x"}), low("other", cpu=None))
+    async with live_stage.scheduler():
+        await live_stage.create(high(cpu=None, affinity=shy("x")))
+        await live_stage.bound("high")
+        await live_stage.gone("low")
+        assert live_stage.node_of("other") == "n"
+
+
+async def test_nobody_is_evicted_whose_company_is_needed(stage: Stage) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    needed = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await stage.create(FULL, low(labels={"app": "x"}))
+    async with stage.scheduler():
+        await stage.create(high(affinity=needed))
+        await stage.refused("high")
+        assert not stage.pod("low").metadata.deletion_timestamp
+
+
+# -- who gets the room -------------------------------------------------------------------------------------------
+
+
+async def test_the_room_is_kept_from_lower_priorities_but_not_from_higher_ones(stage: Stage) -> None:
+    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler():
+        await stage.create(high())
+        await stage.until(lambda: stage.nomination("high") == "n")
+        await stage.create(high("middle", priority=50), high("highest", priority=1000))
+        await stage.refused("middle", "highest")
+        await let_go(stage, low())
+        assert await stage.bound("highest") == ["n"]
+        assert not stage.node_of("middle")
+
+
+async def test_a_preemptor_is_not_starved_by_a_flood_of_lower_priorities(live_stage: Stage) -> None:
+    stage = live_stage
+    await stage.create(node("n", cpu="2"), low("low-a"), low("low-b"))
+    async with stage.scheduler():
+        await stage.create(high(cpu="2"), *(pod(f"flood-{n}", cpu="1", priority=1) for n in range(20)))
+        assert await stage.bound("high") == ["n"]
+
+
+async def test_who_loses_its_nomination_to_a_higher_priority_is_told(stage: Stage) -> None:
+    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler():
+        await stage.create(high("first", priority=50))
+        await stage.until(lambda: stage.nomination("first") == "n")
+        await stage.create(high("second", priority=100))
+        await stage.until(lambda: stage.nomination("second") == "n" or stage.message("second"))
+        await let_go(stage, low())
+        assert await stage.bound("second") == ["n"]
+
+
+async def test_a_promised_node_that_goes_is_replaced_by_another(stage: Stage) -> None:
+    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler():
+        await stage.create(high())
+        await stage.until(lambda: stage.nomination("high") == "n")
+        await stage.delete(FULL)
+        await stage.create(node("m", cpu="1"))
+        assert await stage.bound("high") == ["m"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_pod_goes_to_the_promised_node_or_to_another_one_that_fits(stage: Stage, elsewhere: bool) -> None:
+    there = [node("n", cpu="1"), node("m", cpu="1")]
+    if elsewhere:
+        there.append(as_sent(pod("full", cpu="1", node="m", priority=1000)))  # type: ignore[arg-type]
+    await stage.create(*there, pod("a", cpu="1", priority=10, nominated="m"))
+    async with stage.scheduler():
+        assert (await stage.bound("a"))[0] in (["n"] if elsewhere else ["n", "m"])
+
+
+async def test_a_prebind_failure_after_preemption_leaves_the_order_as_it_was(live_stage: Stage) -> None:
+    failures = [FAIL]
+
+    def pre_bind(info: PodInfo) -> Status:
+        return failures.pop() if info.name == "high" and failures else SUCCESS
+
+    await live_stage.create(FULL, low())
+    async with live_stage.scheduler(**profile(puppet(pre_bind=pre_bind))):
+        await live_stage.create(high())
+        await live_stage.until(lambda: not failures)
+        await live_stage.create(pod("late", cpu="1", priority=50))
+        assert await live_stage.bound("high") == ["n"]
+
+
+async def test_a_victim_on_its_way_to_be_bound_is_not_deleted_while_it_waits(stage: Stage) -> None:
+    def permit(info: PodInfo) -> Permission:
+        return Permission.wait(600) if info.name == "low" else Permission()
+
+    await stage.create(node("n", cpu="1"), node("m", cpu="1", unschedulable=True), pod("low", cpu="1", priority=1))
+    async with stage.scheduler(**profile(puppet(permit=permit))) as troupe:
+        await stage.until(lambda: stage.nomination("low") == "n")
+        await stage.create(high())
+        await stage.bound("high")
+        await troupe.until(lambda: troupe.place("low") is not None)
+        await stage.change(node("m"), {"spec": {"unschedulable": None}})
+        await stage.until(lambda: "m" in stage.nominations("low"))
+        assert [each.info.name for each in troupe.scheduler.waiting.all()] == ["low"]
+
+
+async def test_a_preemptor_is_gated_until_its_victims_are_gone_from_the_api(stage: Stage) -> None:
+    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler() as troupe:
+        await stage.create(high())
+        await stage.until(lambda: stage.pod("low").metadata.deletion_timestamp)
+        await troupe.until(lambda: troupe.place("high") in (Place.UNSCHEDULABLE, Place.GATED))
+        assert not stage.node_of("high")
+        await let_go(stage, low())
+        assert await stage.bound("high") == ["n"]
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------
+
+BUDGETS: dict[str, tuple[list[Any], str]] = {
+    "a victim that no budget protects, even if it is more important": (
+        [
+            node("n", cpu="1"),
+            node("m", cpu="1"),
+            low("protected", node="n", labels={"app": "x"}),
+            low("free", node="m", priority=50),
+            budget("b", 0, app="x"),
+        ],
+        "free",
+    ),
+    "a budget that allows it": (
+        [
+            node("n", cpu="1"),
+            node("m", cpu="1"),
+            low("allowed", node="n", labels={"app": "x"}),
+            low("free", node="m", priority=50),
+            budget("b", 1, app="x"),
+        ],
+        "allowed",
+    ),
+    "the fewest violations": (
+        [
+            node("n", cpu="2"),
+            node("m", cpu="2"),
+            low("two-a", node="n", labels={"app": "x"}),
+            low("two-b", node="n", labels={"app": "x"}),
+            low("one-a", node="m", labels={"app": "x"}),
+            low("one-b", node="m"),
+            budget("b", 0, app="x"),
+        ],
+        "one-a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "victim"), BUDGETS.values(), ids=BUDGETS.keys())
+async def test_budgets_steer_preemption(live_stage: Stage, there: list[Any], victim: str) -> None:
+    stage = live_stage
+    size = "2" if victim == "one-a" else "1"
+    await stage.create(*there)
+    async with stage.scheduler():
+        await stage.create(high(cpu=size))
+        await stage.bound("high")
+        await stage.gone(victim)
+
+
+def claim(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {
+            "accessModes": ["ReadWriteOncePod"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": f"pv-{name}",
+            "storageClassName": "",
+        },
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOncePod"]},
+    }
+
+
+def volume(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv-{name}"},
+        "spec": {
+            "accessModes": ["ReadWriteOncePod"],
+            "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "example.com", "volumeHandle": name},
+            "claimRef": {"namespace": "default", "name": name},
+            "storageClassName": "",
+        },
+    }
+
+
+def using(*claims: str) -> Object:
+    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]}
+
+
+@pytest.mark.parametrize("claims", [("a",), ("a", "b")], ids=["one volume", "two volumes"])
+async def test_the_user_of_a_volume_for_one_pod_is_evicted(live_stage: Stage, claims: tuple[str, ...]) -> None:
+    stage = live_stage
+    for name in claims:
+        await stage.create(volume(name), claim(name))
+    users = [low(f"user-{name}", cpu=None, spec=using(name)) for name in claims]
+    await stage.create(node("n"), *users)
+    async with stage.scheduler():
+        await stage.create(high(cpu=None, spec=using(*claims)))
+        await stage.bound("high")
+        await stage.gone(*(user.metadata.name for user in users))
