@@ -238,5 +238,9 @@ def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
+def too_many(field: str, count: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
 def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()

@@ -9,6 +9,7 @@ from kubestow.apiserver.resources import (
     events,
     jobs,
     nodes,
+    pod_groups,
     pods,
     scheduling,
     services,
@@ -214,20 +215,20 @@ KINDS: tuple[Kind, ...] = (
         strategy=scheduling.PriorityClassStrategy(), storage_hash="1QwjyaZjj3Y=",
     ),
     Kind(
-        "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, "V1alpha2PodGroup", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, "V1alpha2PodGroup", status=True,
+        strategy=pod_groups.PodGroupStrategy(),
     ),
     Kind(
         "scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, "V1alpha2Workload",
-        strategy=services.SpecStrategy(),
+        strategy=pod_groups.WorkloadStrategy(),
     ),
     Kind(
-        "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "", ("pg", "pgs"), status=True,
+        strategy=pod_groups.CustomPodGroupStrategy(),
     ),
     Kind(
-        "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, "", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, "", ("pg", "podgroup-v1beta1"), status=True,
+        strategy=pod_groups.CustomPodGroupStrategy(),
     ),
     Kind(
         "coordination.k8s.io", "v1", "Lease", "leases", True, "V1Lease", strategy=scheduling.LeaseStrategy(),

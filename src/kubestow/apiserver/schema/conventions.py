@@ -104,6 +104,10 @@ MERGES: dict[str, Merge] = {
     "ServiceAccount.imagePullSecrets": Merge(),
     "ServiceAccount.secrets": _NAME,
     "ServiceSpec.ports": _by("port", "protocol"),
+    "PodGroupSpec.resourceClaims": _by("name", retain_keys=True),
+    "PodGroupStatus.resourceClaimStatuses": _by("name", retain_keys=True),
+    "PodGroupTemplate.resourceClaims": _by("name", retain_keys=True),
+    "WorkloadSpec.podGroupTemplates": Merge(keys=("name",)),
 }
 
 #: Types that server-side apply owns as one value.
@@ -180,6 +184,7 @@ EMITTED: dict[str, object] = {
     },
     **{f"{kind}.spec": {} for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")},
     **{f"{kind}.spec": {} for kind in ("Lease", "PodDisruptionBudget", "ResourceClaim", "ReplicationController")},
+    **{f"{kind}.spec": {} for kind in ("PodGroup", "Workload")},
     **{f"{kind}.status": {} for kind in ("Node", "Namespace", "Pod", "Service", "PersistentVolume", "ReplicaSet")},
     **{
         f"{kind}.status": {} for kind in ("PersistentVolumeClaim", "ReplicationController", "Deployment", "StatefulSet")
