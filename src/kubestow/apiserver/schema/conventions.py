@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "ALWAYS_THERE",
     "ATOMIC_TYPES",
     "EMITTED",
     "GRANULAR",
@@ -253,6 +254,18 @@ EMITTED: dict[str, object] = {
     "StatefulSetStatus.availableReplicas": 0,
     "StatefulSetStatus.replicas": 0,
 }
+
+#: Structs inside structs (no pointers in Go): they are there even where nothing is written of them.
+ALWAYS_THERE = frozenset(
+    [
+        "CronJobSpec.jobTemplate",
+        "JobTemplateSpec.metadata",
+        "JobTemplateSpec.spec",
+        "PodTemplateSpec.metadata",
+        "PodTemplateSpec.spec",
+        "ReplicaSetSpec.template",
+    ]
+)
 
 #: An empty string here is a value of its own (a pointer in Go); elsewhere it is the same as no value.
 POINTER_STRINGS = frozenset(

@@ -287,7 +287,10 @@ def _field(model: str, described: ModelField) -> Field:
         scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
         omit_empty=_omits_empty(described, type_),
         atomic=type_.atomic and place not in conventions.GRANULAR,
-        present=described.required or place in conventions.EMITTED or f"{model}.{name}" in conventions.EMITTED,
+        present=described.required
+        or place in conventions.ALWAYS_THERE
+        or place in conventions.EMITTED
+        or f"{model}.{name}" in conventions.EMITTED,
     )
 
 

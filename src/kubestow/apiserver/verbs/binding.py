@@ -69,5 +69,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
     for field, added in (("labels", labels), ("annotations", wanted.get("annotations"))):
         if added:
             metadata[field] = {**(metadata.get(field) or {}), **added}
+    # A nomination has done its work once the pod is on a node.
+    pod["status"].pop("nominatedNodeName", None)
     set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, registry.now())
     registry.commit(pods, pod, dry_run=write.dry_run)
