@@ -51,6 +51,8 @@ class Exchange:
     answer: Any
     answer_headers: dict[str, str]
     events: list[Event] | None
+    #: Seconds after which the events came, in the same order.
+    delays: list[float]
     #: How a stream ended: "server" where it timed out by itself.
     end: str
     #: Whether only a part of the answer was kept, or it is in protobuf that cannot be read back.
@@ -99,6 +101,7 @@ def _exchange(name: str, one: dict[str, Any]) -> Exchange:
         answer,
         one.get("respHeaders", {}),
         [event["event"] for event in one["respStream"]] if "respStream" in one else None,
+        [event["ms"] / 1000 for event in one.get("respStream", ())],
         one.get("end", ""),
         partial,
     )

@@ -26,8 +26,12 @@ from .wire import Event, Exchange, metadatas, name_of, without_heartbeats
 __all__ = ["Played", "Player"]
 
 _NAMED = ("uid", "resourceVersion", "continue", "creationTimestamp")
-#: Seconds in which a watch delivers what has happened already.
+_VERSION = re.compile(r'("resourceVersion": ?"|resourceVersion=)(\d+)')
+#: Objects as people see them are none that could be written.
+_SHOWN = ("Table", "PartialObjectMetadata")
+#: Seconds in which a watch delivers what has happened already: ours, and the recorded ones.
 _PATIENCE = 1.0
+_AT_ONCE, _SOON = 0.1, 1.0
 
 
 @dataclass
@@ -108,8 +112,10 @@ class Player:
 
     async def _close(self, watch: _Open) -> Played:
         """As much as the client of the recording saw before it went away."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(watch.task, _PATIENCE)
+        if watch.exchange.events:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(watch.task, _PATIENCE)
+        watch.task.cancel()
         seen = len(without_heartbeats(watch.exchange.events or []))
         return Played(watch.exchange, 200, without_heartbeats(watch.lines)[:seen], {})
 
@@ -154,13 +160,16 @@ class Player:
 
     def _translate(self, text: str) -> str:
         for here, there in self.learnt.items():
-            if not here:
-                continue
             if len(here) > 8:
                 text = text.replace(here, there)
-            elif here != there:
-                text = re.sub(rf'("resourceVersion": ?"|resourceVersion=){here}(?!\d)', rf"\g<1>{there}", text)
-        return text
+        return _VERSION.sub(lambda found: found[1] + self._version(found[2]), text)
+
+    def _version(self, recorded: str) -> str:
+        """Our version at the moment of a recorded one: the newest that is known not to be later."""
+        known = sorted(int(here) for here in self.learnt if here.isdigit())
+        before = [version for version in known if version <= int(recorded)]
+        is_known = before and int(recorded) <= known[-1]
+        return self.learnt[str(before[-1])] if is_known else recorded
 
 
 class _Others:
@@ -180,7 +189,7 @@ class _Others:
 
     def found(self) -> None:
         for version in sorted(self._first):
-            self._write(self._first[version])
+            self._write(self._first[version], beforehand=True)
 
     def write_before(self, exchange: Exchange) -> None:
         """All that others had written before this request, as far as its answer's version says."""
@@ -195,22 +204,19 @@ class _Others:
 
     def _sort(self, exchange: Exchange) -> None:
         """Events before the bookmark that ends a watch's beginning were there, later ones came."""
-        initial = "sendInitialEvents=true" in exchange.path and not _is_middle(exchange)
-        for event in (exchange.events or ()) if _is_open(exchange) else ():
-            if event["type"] == "BOOKMARK":
+        watched = zip(exchange.events or (), exchange.delays, strict=True) if _is_open(exchange) else ()
+        initial = _begins_with_state(exchange)
+        for event, delay in watched:
+            if event["type"] == "BOOKMARK" or delay > _AT_ONCE:
                 initial = False
-            elif event["type"] in ("ADDED", "MODIFIED", "DELETED") and event["object"]["kind"] != "Table":
-                (self._first if initial else self._later)[_version(event)] = event
-        if (
-            exchange.method == "GET"
-            and exchange.scenario.startswith("scheduler")
-            and "items" in (exchange.answer or ())
-        ):
+            is_object = event["type"] not in ("BOOKMARK", "ERROR") and event["object"]["kind"] not in _SHOWN
+            if is_object and not _only_leaves(exchange, event):
+                (self._first if initial else self._later).setdefault(_version(event), event)
+        if exchange.scenario.startswith("scheduler") and "items" in (exchange.answer or ()):
             listed = exchange.answer
             for item in listed["items"]:
                 whole = {"kind": listed["kind"].removesuffix("List"), "apiVersion": listed["apiVersion"], **item}
-                event = {"type": "ADDED", "object": whole}
-                self._first[_version(event)] = event
+                self._first[int(item["metadata"]["resourceVersion"])] = {"type": "ADDED", "object": whole}
 
     def _claim(self, exchange: Exchange) -> None:
         """Forget the events that this request will cause by itself."""
@@ -227,9 +233,11 @@ class _Others:
     def _version_of(self, exchange: Exchange) -> int:
         metadata = exchange.answer.get("metadata") if isinstance(exchange.answer, dict) else None
         version = metadata.get("resourceVersion", "") if isinstance(metadata, dict) else ""
+        if _is_open(exchange) and not _is_middle(exchange):
+            return _first_news(exchange)
         return int(version) if version.isdigit() else self._bindings.get(str(exchange), 0)
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: Event, *, beforehand: bool = False) -> None:
         recorded = event["object"]
         registry, kind = self._player.server.registry, self._kind(recorded)
         if kind is None:
@@ -240,7 +248,7 @@ class _Others:
         there = registry.store.collection(kind.storage).get(kind.key(metadata.get("namespace", ""), metadata["name"]))
         if event["type"] == "DELETED":
             registry.commit_deletion(kind, new)
-        elif there is None or event["type"] == "MODIFIED":
+        elif there is None or not beforehand:
             registry.commit(kind, new)
         else:
             return
@@ -264,6 +272,27 @@ def _is_middle(exchange: Exchange) -> bool:
         and "sendInitialEvents=true" in exchange.path
         and not any("k8s.io/initial-events-end" in str(event) for event in exchange.events or ())
     )
+
+
+def _begins_with_state(exchange: Exchange) -> bool:
+    version = re.search(r"resourceVersion=(\d+)", exchange.path)
+    return not _is_middle(exchange) and (version is None or version[1] == "0")
+
+
+def _only_leaves(exchange: Exchange, event: Event) -> bool:
+    """Whether an object is reported deleted because the selector no longer matches it."""
+    is_alive = "deletionTimestamp" not in event["object"]["metadata"]
+    return event["type"] == "DELETED" and is_alive and "fieldSelector=" in exchange.path
+
+
+def _first_news(exchange: Exchange) -> int:
+    """The version of the first event that happened soon after the watch began; 0 where none did."""
+    late = (
+        _version(event)
+        for event, delay in zip(exchange.events or (), exchange.delays, strict=True)
+        if _AT_ONCE < delay < _SOON and event["type"] != "BOOKMARK"
+    )
+    return next(late, 0)
 
 
 def _version(event: Event) -> int:
