@@ -91,6 +91,21 @@ class API:
         if kind.namespaced and target.name and not target.namespace:
             raise statuses.no_such_resource()
         call = Call(request, target, kind, self._registry)
+        if kind.warning:
+            return self._warned(call)
+        return self._answered(call)
+
+    async def _warned(self, call: Call) -> Result:
+        """The answer with the warning that users of a deprecated version get."""
+        result = self._answered(call)
+        answer = await result if inspect.isawaitable(result) else result
+        if isinstance(answer, Answer):
+            said = answer.headers.get("Warning")
+            answer.headers["Warning"] = ", ".join(filter(None, (said, statuses.warning(call.kind.warning))))
+        return answer
+
+    def _answered(self, call: Call) -> Result | Awaitable[Result]:
+        request, target, kind = call.request, call.target, call.kind
         if kind.resource in self._questions:
             if request.method != "POST":
                 raise statuses.method_not_allowed()

@@ -244,3 +244,10 @@ def too_many(field: str, count: int, limit: int) -> Cause:
 
 def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def warning(text: str) -> str:
+    """A warning as its header has it: one line, quotes escaped."""
+    plain = "".join(character if character.isprintable() else " " for character in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'

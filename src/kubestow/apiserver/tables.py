@@ -46,7 +46,7 @@ def table(
 
 
 def _layout(kind: Kind) -> columns.Layout:
-    return columns.LAYOUTS.get(kind.storage, columns.DEFAULT)
+    return kind.layout or columns.LAYOUTS.get(kind.storage, columns.DEFAULT)
 
 
 def _definition(column: columns.Column) -> Object:
