@@ -134,8 +134,9 @@ def _entries(document: Any) -> Iterator[tuple[str, Any]]:
         for version in document["versions"]:
             yield version["groupVersion"], version
     elif kind == "APIResourceList":
+        version = document["groupVersion"]
         for resource in document["resources"]:
-            yield f"{document['groupVersion']}/{resource['name']}", resource
+            yield f"{version if '/' in version else f'/{version}'}/{resource['name']}", resource
     elif isinstance(document, dict) and isinstance(document.get("paths"), dict):
         for path, item in document["paths"].items():
             yield path.removeprefix("apis/"), item
@@ -154,7 +155,7 @@ def _resource_entries(place: str, resource: dict[str, Any]) -> Iterator[tuple[st
 def _is_unserved(name: str) -> bool:
     group, _, rest = name.partition("/")
     resource = rest.partition("/")[2] if "/" in rest else ""
-    is_document = not rest.rpartition("/")[2].startswith("v") and resource == ""
+    is_document = name.startswith("openid/") or (not rest.rpartition("/")[2].startswith("v") and resource == "")
     return group in UNSERVED_GROUPS or resource in UNSERVED or resource.partition("/")[0] in UNSERVED or is_document
 
 

@@ -123,12 +123,9 @@ def _listed(server: Server) -> None:
         _add_node(server, node)
     for index in range(6):
         spec: dict[str, Any] = {"nodeName": "node-a"} if index < 2 else {}
-        _add_pod(
-            server, f"p{index}", labels={"app": "web", "idx": str(index)}, **spec, **_OTHER_SCHEDULER.get(index, {})
-        )
-
-
-_OTHER_SCHEDULER = {5: {"schedulerName": "other"}}
+        if index == 5:
+            spec["schedulerName"] = "other"
+        _add_pod(server, f"p{index}", labels={"app": "web", "idx": str(index)}, **spec)
 
 
 def _shown(server: Server) -> None:

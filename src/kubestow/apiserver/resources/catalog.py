@@ -274,6 +274,8 @@ class Catalog:
 
     def __init__(self, kinds: Iterable[Kind] = KINDS) -> None:
         self._built_in = tuple(kinds)
+        self._by_resource: dict[str, Kind] = {}
+        self._by_name: dict[tuple[str, str], Kind] = {}
         self._custom: dict[str, Sequence[Kind]] = {}
         #: Counts changes; what is made from the catalog is made anew when it has moved.
         self.revision = 0
@@ -296,7 +298,14 @@ class Catalog:
             versions = self._groups.setdefault(kind.group, [])
             if kind.version not in versions:
                 versions.append(kind.version)
+        self._by_resource, self._by_name = {}, {}
+        for kind in self:
+            self._by_resource.setdefault(kind.resource, kind)
+            self._by_name.setdefault((kind.group, kind.name), kind)
         self.revision += 1
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._by_resource
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
@@ -306,10 +315,11 @@ class Catalog:
 
     def __getitem__(self, resource: str) -> Kind:
         """By resource name, such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError."""
-        for kind in self:
-            if kind.resource == resource:
-                return kind
-        raise KeyError(resource)
+        return self._by_resource[resource]
+
+    def named(self, group_and_kind: tuple[str, str]) -> Kind | None:
+        """The kind that an owner reference means, whatever its version."""
+        return self._by_name.get(group_and_kind)
 
     def groups(self) -> dict[str, list[str]]:
         """The versions of every group, preferred first, in the order of the table."""

@@ -78,9 +78,10 @@ def _kind(spec: Object, version: Object) -> Kind:
 
 
 def _scale_paths(scale: Object) -> tuple[str, str, str]:
-    return tuple(
+    wanted, running, selector = (
         scale.get(f"{name}Path", "").lstrip(".") for name in ("specReplicas", "statusReplicas", "labelSelector")
-    )  # type: ignore[return-value]
+    )
+    return wanted, running, selector
 
 
 def _deprecation(spec: Object, version: Object) -> str:

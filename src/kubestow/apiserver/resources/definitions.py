@@ -118,14 +118,13 @@ def accept_names(definition: Object, others: Iterable[Kind], now: str) -> None:
     """Write into the status which names the definition has, and whether it is served. ``others`` are of its group."""
     spec, status = definition["spec"], definition["status"]
     taken = _conflict(spec["names"], list(others))
-    refused = bool(taken)
-    if not refused:
+    if taken is None:
         status["acceptedNames"] = spec["names"]
-    accepted = _condition("NamesAccepted", not refused, "NoConflicts", "no conflicts found")
-    established = _condition("Established", not refused, "InitialNamesAccepted", "the initial names have been accepted")
-    if refused:
-        accepted |= {"reason": taken[0], "message": taken[1]}
-        established |= {"reason": "NotAccepted", "message": "not all names are accepted"}
+        accepted = _condition("NamesAccepted", True, "NoConflicts", "no conflicts found")
+        established = _condition("Established", True, "InitialNamesAccepted", "the initial names have been accepted")
+    else:
+        accepted = _condition("NamesAccepted", False, *taken)
+        established = _condition("Established", False, "NotAccepted", "not all names are accepted")
     known = {one["type"]: one for one in status.get("conditions") or ()}
     for made in (accepted, established):
         before = known.get(made["type"])
