@@ -26,6 +26,17 @@ class Kubectl:
 
     async def __call__(self, *arguments: str, stdin: str = "", editor: str = "", fails: bool = False) -> str:
         """What the command prints; on standard error where it ``fails``. ``editor`` is what ``edit`` calls."""
+        out, err = await self._run(arguments, stdin=stdin, editor=editor, fails=fails)
+        return err if fails else out
+
+    async def output(self, *arguments: str, fails: bool = False) -> str:
+        """All that the command prints, warnings first."""
+        out, err = await self._run(arguments, fails=fails)
+        return err + out
+
+    async def _run(
+        self, arguments: tuple[str, ...], *, stdin: str = "", editor: str = "", fails: bool = False
+    ) -> tuple[str, str]:
         assert KUBECTL is not None
         process = await asyncio.create_subprocess_exec(
             KUBECTL,
@@ -45,4 +56,4 @@ class Kubectl:
         async with asyncio.timeout(60):
             out, err = await process.communicate(stdin.encode())
         assert bool(process.returncode) == fails, err.decode()
-        return (err if fails else out).decode()
+        return out.decode(), err.decode()

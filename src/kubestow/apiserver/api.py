@@ -37,6 +37,7 @@ _COLLECTION: dict[str, tuple[str, Verb]] = {
     "POST": ("create", writing.create),
     "DELETE": ("deletecollection", writing.delete_collection),
 }
+_CONNECT: dict[str, Verb] = {"GET": logs.reach_container, "POST": logs.reach_container}
 _WHOLE_OBJECT: dict[str, Verb] = {"GET": reading.get, "PUT": writing.replace, "PATCH": writing.patch}
 _SCALE: dict[str, Verb] = {"GET": scale.get_scale, "PUT": scale.replace_scale, "PATCH": scale.patch_scale}
 #: (resource, subresource) -> method -> verb, for the subresources that only one resource has.
@@ -46,6 +47,9 @@ _SUBRESOURCES: dict[tuple[str, str], dict[str, Verb]] = {
     ("pods", "ephemeralcontainers"): _WHOLE_OBJECT,
     ("pods", "resize"): _WHOLE_OBJECT,
     ("pods", "log"): {"GET": logs.get_log},
+    ("pods", "attach"): _CONNECT,
+    ("pods", "exec"): _CONNECT,
+    ("pods", "portforward"): _CONNECT,
     ("namespaces", "finalize"): {"PUT": writing.finalize},
 }
 _QUESTIONS: dict[str, Verb] = {
