@@ -20,7 +20,7 @@ from kubestow.apiserver.messages import Answer, Request
 from kubestow.apiserver.resources import Catalog, Kind
 from kubestow.apiserver.schema import Field, ListOf, MapOf, Struct, Type, struct_of
 from kubestow.apiserver.schema.structural import CustomStruct
-from kubestow.apiserver.schema.types import ANYTHING, QuantityText, Scalar, Time
+from kubestow.apiserver.schema.types import ANYTHING, IntOrString, QuantityText, Scalar, Time
 
 __all__ = ["OpenAPI"]
 
@@ -29,6 +29,7 @@ Document = dict[str, Any]
 _API_VERSION = "The version of this representation of an object."
 _KIND = "The resource this object represents."
 _REFERENCE = "#/components/schemas/"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _META = frozenset({"ObjectMeta", "ListMeta", "OwnerReference", "ManagedFieldsEntry", "LabelSelector"})
 _META |= {"LabelSelectorRequirement", "Condition", "DeleteOptions", "Preconditions", "Status"}
 _WORD = re.compile(r"[A-Z][a-z]*\d*[a-z]*\d*")
@@ -147,7 +148,7 @@ class _Document:
     def _property(self, field: Field) -> Document:
         made = self._reference(field.type_)
         if "$ref" in made:
-            made = {"allOf": [made], "default": {}}
+            made = {"allOf": [made], **({} if isinstance(field.type_, IntOrString) else {"default": {}})}
         if field.description:
             made["description"] = field.description
         if isinstance(field.type_, ListOf):
@@ -176,6 +177,10 @@ class _Document:
             return {"type": "string", "format": "date-time"}
         if isinstance(type_, QuantityText):
             return {"oneOf": [{"type": "string"}, {"type": "number"}]}
+        if isinstance(type_, IntOrString):
+            either = [{"type": "integer"}, {"type": "string"}]
+            self._schemas[_INT_OR_STRING] = {"format": "int-or-string", "oneOf": either}
+            return {"$ref": _REFERENCE + _INT_OR_STRING}
         assert type_ is ANYTHING
         return {"x-kubernetes-preserve-unknown-fields": True}
 

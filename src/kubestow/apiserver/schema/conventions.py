@@ -15,6 +15,7 @@ __all__ = [
     "EMITTED",
     "GRANULAR",
     "INT64",
+    "INTS_OR_STRINGS",
     "MERGES",
     "MICRO_TIMES",
     "OMITTED_FALSE",
@@ -169,6 +170,22 @@ QUANTITIES = frozenset(
         "ResourceRequirements.requests",
         "VolumeResourceRequirements.limits",
         "VolumeResourceRequirements.requests",
+    ]
+)
+#: Fields that take a number or a string.
+INTS_OR_STRINGS = frozenset(
+    [
+        "HTTPGetAction.port",
+        "NetworkPolicyPort.port",
+        "PodDisruptionBudgetSpec.maxUnavailable",
+        "PodDisruptionBudgetSpec.minAvailable",
+        "RollingUpdateDaemonSet.maxSurge",
+        "RollingUpdateDaemonSet.maxUnavailable",
+        "RollingUpdateDeployment.maxSurge",
+        "RollingUpdateDeployment.maxUnavailable",
+        "RollingUpdateStatefulSetStrategy.maxUnavailable",
+        "ServicePort.targetPort",
+        "TCPSocketAction.port",
     ]
 )
 #: Times kept to the microsecond; all others are kept to the second.
