@@ -13,6 +13,7 @@ from functools import partial
 from kubestow.apiserver import discovery, health, statuses
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.messages import Answer, Request, Stream
+from kubestow.apiserver.metrics import Metrics
 from kubestow.apiserver.openapi import OpenAPI
 from kubestow.apiserver.paths import Target, parse
 from kubestow.apiserver.registry import Registry
@@ -71,11 +72,18 @@ class API:
         self._questions = _QUESTIONS | {"tokenreviews.authentication.k8s.io": whose_token}
         self._lines = watching.LineCache()
         self._openapi = OpenAPI(registry.catalog)
+        self._metrics = Metrics(registry.store)
 
     async def handle(self, request: Request) -> Result:
         """The answer to any request whatever; nothing is raised."""
+        target = parse(request.path)
+        result = await self._answer(request, target)
+        if target is not None and self._registry.catalog.find(target.group, target.version, target.resource):
+            self._metrics.count(request, target, result.status if isinstance(result, Answer) else 200)
+        return result
+
+    async def _answer(self, request: Request, target: Target | None) -> Result:
         try:
-            target = parse(request.path)
             if target is None:
                 return self._outside(request)
             result = self._dispatch(request, target)
@@ -92,7 +100,7 @@ class API:
         kind = self._registry.catalog.find(target.group, target.version, target.resource)
         if kind is None:
             return self._unserved(request, target)
-        if kind.namespaced and target.name and not target.namespace:
+        if bool(target.namespace) != kind.namespaced and (target.namespace or target.name):
             raise statuses.no_such_resource()
         call = Call(request, target, kind, self._registry)
         if kind.warning:
@@ -132,9 +140,9 @@ class API:
         path = request.path.rstrip("/") or "/"
         if path.startswith("/openapi/v3"):
             return self._openapi.answer(request, path)
-        found = discovery.answer(request, path, self._registry.catalog) or health.answer(
-            request, path, self._registry.store
-        )
+        if path == "/metrics":
+            return Answer(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
+        found = discovery.answer(request, path, self._registry.catalog) or health.answer(request, path)
         if found is None:
             return Answer.text("404 page not found\n", 404)
         return found
@@ -154,6 +162,7 @@ def _verb(kind: Kind, target: Target, method: str) -> Verb:
             raise statuses.method_not_allowed()
         return verbs[method]
     name, verb = (_OBJECT if target.name else _COLLECTION).get(method, ("", reading.get))
-    if name not in kind.verbs or (method == "POST" and kind.namespaced and not target.namespace):
+    everywhere = kind.namespaced and not target.namespace
+    if name not in kind.verbs or (everywhere and method in ("POST", "DELETE")):
         raise statuses.method_not_allowed()
     return verb

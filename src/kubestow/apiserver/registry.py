@@ -242,6 +242,8 @@ class Registry:
         stored = self.get(kind, namespace, name)
         old = kind.decode(stored)
         _check_preconditions(kind, old, deletion)
+        if problem := kind.strategy.deletion_problem(name):
+            raise statuses.forbidden(kind, name, problem)
         new = {**old, "metadata": dict(old["metadata"])}
         _keep_for_dependents(new["metadata"], deletion.propagation)
         pending = self._mark(kind, new, deletion)

@@ -71,6 +71,10 @@ class Strategy:
         """What is wrong with this name, or the empty string."""
         return metadata.subdomain_problem(name)
 
+    def deletion_problem(self, name: str) -> str:
+        """Why an object of this name may never be deleted, or the empty string."""
+        return ""
+
     def grace_period(self, old: Object, asked: int | None) -> int | None:
         """Seconds an object lingers after a graceful delete; None for kinds that go at once."""
         return None

@@ -49,7 +49,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
     """Put the pod on the node of ``binding``. Raises a 404 or 409 Failure."""
     pod = pods.decode(registry.get(pods, namespace, name))
     metadata, spec = pod["metadata"], pod["spec"]
-    wanted = binding["metadata"]
+    wanted = binding.get("metadata") or {}
     if wanted.get("uid") and wanted["uid"] != metadata["uid"]:
         key = pods.key(namespace, name)
         raise statuses.uid_conflict(pods, key, name, wanted=wanted["uid"], found=metadata["uid"])
