@@ -35,25 +35,6 @@ async def test_a_continued_list_is_of_the_version_it_began_with(client: Client) 
     assert refused.message == "specifying resource version is not allowed when using continue"
 
 
-@pytest.mark.parametrize(("method", "options"), [("POST", "CreateOptions"), ("PATCH", "PatchOptions")])
-async def test_field_validation_is_one_of_three(client: Client, method: str, options: str) -> None:
-    await client.post(PODS, pod())
-    path, kind = (PODS, "json") if method == "POST" else (f"{PODS}/p", "merge-patch+json")
-    body = {**pod("q"), "nonsense": 1} if method == "POST" else {"nonsense": 1}
-    refused = await client(method, f"{path}?fieldValidation=Loose", body, content_type=f"application/{kind}")
-    assert refused.status == 422
-    assert refused.message.startswith(
-        f'{options}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Loose"'
-    )
-
-
-async def test_a_field_said_twice_is_refused_where_validation_is_strict(client: Client) -> None:
-    body = b'{"metadata":{"name":"a","name":"b"},"spec":{"containers":[{"name":"c","image":"x"}]}}'
-    refused = await client.post(f"{PODS}?fieldValidation=Strict", body)
-    assert refused.status == 400 and 'duplicate field "name"' in refused.message
-    assert (await client.post(PODS, body)).json["metadata"]["name"] == "b"
-
-
 async def test_paths_name_a_namespace_where_the_kind_has_one(client: Client) -> None:
     assert (await client.get("/api/v1/namespaces/default/nodes")).status == 404
     assert (await client.get("/api/v1/pods/p")).status == 404

@@ -61,7 +61,6 @@ UNSERVED = (
     "componentstatuses",
     "ingressclasses",
     "ipaddresses",
-    "localsubjectaccessreviews",
     "nodes/proxy",
     "pods/attach",
     "pods/exec",
@@ -71,7 +70,6 @@ UNSERVED = (
     "servicecidrs",
     "serviceaccounts/token",
     "services/proxy",
-    "tokenreviews",
 )
 #: What this server has besides.
 ADDED_GROUPS = ("scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.k8s.io/v1alpha2")
