@@ -77,16 +77,19 @@ class API:
     async def handle(self, request: Request) -> Result:
         """The answer to any request whatever; nothing is raised."""
         target = parse(request.path)
-        result = await self._answer(request, target)
-        if target is not None and self._registry.catalog.find(target.group, target.version, target.resource):
+        kind = None if target is None else self._registry.catalog.find(target.group, target.version, target.resource)
+        result = await self._answer(request, target, kind)
+        if target is not None and kind is not None:
             self._metrics.count(request, target, result.status if isinstance(result, Answer) else 200)
         return result
 
-    async def _answer(self, request: Request, target: Target | None) -> Result:
+    async def _answer(self, request: Request, target: Target | None, kind: Kind | None) -> Result:
         try:
             if target is None:
                 return self._outside(request)
-            result = self._dispatch(request, target)
+            if kind is None:
+                return self._unserved(request, target)
+            result = self._dispatch(request, target, kind)
             return await result if inspect.isawaitable(result) else result
         except statuses.Failure as failure:
             return Answer.failure(failure)
@@ -96,10 +99,7 @@ class API:
             _log.exception("request failed: %s %s", request.method, request.path)
             return Answer.failure(statuses.internal_error("the server failed to answer; its log says why"))
 
-    def _dispatch(self, request: Request, target: Target) -> Result | Awaitable[Result]:
-        kind = self._registry.catalog.find(target.group, target.version, target.resource)
-        if kind is None:
-            return self._unserved(request, target)
+    def _dispatch(self, request: Request, target: Target, kind: Kind) -> Result | Awaitable[Result]:
         if bool(target.namespace) != kind.namespaced and (target.namespace or target.name):
             raise statuses.no_such_resource()
         call = Call(request, target, kind, self._registry)

@@ -13,23 +13,26 @@ from kubestow.apiserver.storage import Store
 
 __all__ = ["Metrics"]
 
-_READS = {True: "GET", False: "LIST"}
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Metrics:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._requests: Counter[tuple[str, Target, int]] = Counter()
+        #: By verb, group, version, resource, subresource and code, so that series do not grow with the cluster.
+        self._requests: Counter[tuple[str, str, str, str, str, int]] = Counter()
 
     def count(self, request: Request, target: Target, code: int) -> None:
-        """Note one answered request; a watch counts when it begins."""
+        """Note one answered request for a kind that is served; a watch counts when it begins."""
         verb = request.method
         if verb == "GET":
             is_watch = target.watch or (not target.name and request.flag("watch"))
-            verb = "WATCH" if is_watch else _READS[bool(target.name)]
-        # By kind of resource, not by object: the number of series must not grow with the cluster.
-        series = target._replace(namespace="", name="", watch=False)
-        self._requests[verb, series, code] += 1
+            verb = "WATCH" if is_watch else "GET" if target.name else "LIST"
+        elif verb not in _WRITES:
+            verb = "OTHER"
+        # Anything may be asked for; only what was found has a series of its own.
+        below = "" if code == 404 else target.subresource
+        self._requests[verb, target.group, target.version, target.resource, below, code] += 1
 
     def exposition(self) -> str:
         """The text format of Prometheus."""
@@ -38,9 +41,9 @@ class Metrics:
             "# HELP apiserver_request_total Counter of apiserver requests by verb, group, version, resource and code.",
             "# TYPE apiserver_request_total counter",
             *(
-                f'apiserver_request_total{{code="{code}",group="{target.group}",resource="{target.resource}",'
-                f'subresource="{target.subresource}",verb="{verb}",version="{target.version}"}} {count}'
-                for (verb, target, code), count in sorted(self._requests.items())
+                f'apiserver_request_total{{code="{code}",group="{group}",resource="{resource}",'
+                f'subresource="{below}",verb="{verb}",version="{version}"}} {count}'
+                for (verb, group, version, resource, below, code), count in sorted(self._requests.items())
             ),
             "# HELP apiserver_storage_objects Number of stored objects at the time of last check split by kind.",
             "# TYPE apiserver_storage_objects gauge",

@@ -183,7 +183,7 @@ def _reader(path: list[str]) -> Callable[[Object], str]:
     def read(new: Object) -> str:
         value: Any = new
         for step in path:
-            value = value.get(step)
+            value = value.get(step) if type(value) is dict else None
             if value is None:
                 return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
         if value is True or value is False:
