@@ -79,3 +79,12 @@ async def test_containers_that_run_nothing_have_no_log_and_say_so(client: Client
     assert "container d is not valid for pod p" in (await client.get(f"{PODS}/p/log?container=d")).message
     refused = await client.post(f"{PODS}/p/exec?command=ls", None)
     assert refused.message == "pod p does not have a host assigned"
+
+
+async def test_an_update_of_a_service_keeps_its_address(client: Client) -> None:
+    services = "/api/v1/namespaces/default/services"
+    new = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    address = (await client.post(services, new)).json["spec"]["clusterIP"]
+    updated = await client.put(f"{services}/s", {**new, "spec": {"ports": [{"port": 81}]}})
+    spec = updated.json["spec"]
+    assert (spec["clusterIP"], spec["ipFamilies"], spec["ports"][0]["port"]) == (address, ["IPv4"], 81)
