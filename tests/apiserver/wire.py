@@ -88,6 +88,9 @@ def _exchange(name: str, one: dict[str, Any]) -> Exchange:
     if "reqBody" in one:
         body = msgspec.json.encode(one["reqBody"])
     answer, partial = _answer(one)
+    if "/watch/" in one["path"]:
+        # The old form of a watch, of which one event is a whole JSON body.
+        one |= {"respStream": [{"ms": 0, "event": answer}], "end": "server"}
     return Exchange(
         name,
         one["n"],
