@@ -26,8 +26,44 @@ class Kubectl:
 
     async def __call__(self, *arguments: str, stdin: str = "", editor: str = "", fails: bool = False) -> str:
         """What the command prints; on standard error where it ``fails``. ``editor`` is what ``edit`` calls."""
+        out, err = await self._run(arguments, stdin=stdin, editor=editor, statuses=(1,) if fails else (0,))
+        return err if fails else out
+
+    async def output(self, *arguments: str, fails: bool = False) -> str:
+        """All that the command prints, warnings first."""
+        out, err = await self._run(arguments, statuses=(1,) if fails else (0,))
+        return err + out
+
+    async def differences(self, *arguments: str, stdin: str) -> str:
+        """What ``diff`` prints; it ends with status 1 where it finds something."""
+        return (await self._run(arguments, stdin=stdin, statuses=(1,)))[0]
+
+    async def until(self, word: str, *arguments: str) -> list[str]:
+        """The lines of a command without end, up to the first that has this word."""
+        process = await self._start(arguments)
+        assert process.stdout is not None
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(60):
+                while not lines or word not in lines[-1]:
+                    lines.append((await process.stdout.readline()).decode())
+        finally:
+            process.terminate()
+            await process.communicate()
+        return lines
+
+    async def _run(
+        self, arguments: tuple[str, ...], *, stdin: str = "", editor: str = "", statuses: tuple[int, ...]
+    ) -> tuple[str, str]:
+        process = await self._start(arguments, editor)
+        async with asyncio.timeout(90):
+            out, err = await process.communicate(stdin.encode())
+        assert process.returncode in statuses, f"{arguments}: {err.decode()}"
+        return out.decode(), err.decode()
+
+    async def _start(self, arguments: tuple[str, ...], editor: str = "") -> asyncio.subprocess.Process:
         assert KUBECTL is not None
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             KUBECTL,
             f"--server={self._url}",
             f"--cache-dir={self._home}",
@@ -42,7 +78,3 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(60):
-            out, err = await process.communicate(stdin.encode())
-        assert bool(process.returncode) == fails, err.decode()
-        return (err if fails else out).decode()

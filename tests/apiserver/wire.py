@@ -1,32 +1,30 @@
-"""The recordings of a real kube-apiserver, and playing them against ours.
-
-A scenario is a file of exchanges. Requests name uids, versions and continue tokens of the recorded server; while
-playing, what our server answered in their place is learnt from each pair of answers and put into later requests.
-"""
+"""The recordings of a real kube-apiserver: reading them, and comparing answers but for what differs from run to run."""
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubestow.apiserver import Server
-from kubestow.apiserver.messages import Answer, Request, Stream
+from kubestow.apiserver import protobuf
+from kubestow.apiserver.schema import struct_of
 
-__all__ = ["Exchange", "Player", "alike", "folder", "scenario"]
+__all__ = ["Event", "Exchange", "alike", "folder", "metadatas", "name_of", "printed", "scenario", "without_heartbeats"]
 
-_NAMED = ("uid", "resourceVersion", "continue", "creationTimestamp")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _YAML_VERSION = re.compile(r'resourceVersion: "\d+"')
 _SUFFIX = re.compile(r"\bgen-[a-z0-9]{5}\b")
 _AGE = re.compile(r"\d+[smhdy](\d+[smhdy])?")
+_HASH = re.compile(r"\?hash=[0-9A-F]+")
+
+Event = dict[str, Any]
 
 
 def folder() -> Path | None:
@@ -39,8 +37,12 @@ def folder() -> Path | None:
 
 @dataclass
 class Exchange:
+    """One request and what the real server answered. ``events`` is a watch's, None for all else."""
+
+    scenario: str
     number: int
     note: str
+    user: str
     method: str
     path: str
     headers: dict[str, str]
@@ -48,151 +50,95 @@ class Exchange:
     status: int
     answer: Any
     answer_headers: dict[str, str]
-    stream: list[Any] | None
-    user: str
+    events: list[Event] | None
+    #: Seconds after which the events came, in the same order.
+    delays: list[float]
     #: How a stream ended: "server" where it timed out by itself.
     end: str
+    #: Whether only a part of the answer was kept, or it is in protobuf that cannot be read back.
+    partial: bool
+
+    def __str__(self) -> str:
+        return f"{self.scenario} #{self.number} {self.method} {self.path}: {self.note}"
 
 
-def scenario(name: str) -> Iterator[Exchange]:
+def scenario(name: str) -> list[Exchange]:
     where = folder()
     assert where is not None
-    for line in (where / f"{name}.jsonl").read_text().splitlines():
-        one = msgspec.json.decode(line)
-        body = one.get("reqText", "").encode()
-        if "reqBody" in one:
-            body = msgspec.json.encode(one["reqBody"])
-        stream = [event["event"] for event in one["respStream"]] if "respStream" in one else None
-        yield Exchange(
-            one["n"],
-            one.get("note", ""),
-            one["method"],
-            one["path"],
-            one.get("reqHeaders", {}),
-            body,
-            one["status"],
-            one.get("respBody", one.get("respText")),
-            one.get("respHeaders", {}),
-            stream,
-            one["user"],
-            one.get("end", ""),
-        )
+    return [_exchange(name, msgspec.json.decode(line)) for line in _lines(where / f"{name}.jsonl")]
 
 
-@dataclass
-class Player:
-    """Plays requests and learns how our answers name what the recorded ones named otherwise."""
+def printed() -> dict[str, dict[str, str]]:
+    """What kubectl printed, in the order in which it was called: by scenario its ``command`` and ``output``."""
+    where = folder()
+    if where is None:
+        return {}
+    found: dict[str, dict[str, str]] = msgspec.json.decode((where / "kubectl-output.json").read_bytes())
+    return found
 
-    server: Server
-    learnt: dict[str, str] = field(default_factory=dict)
 
-    def seed(self, exchanges: list[Exchange]) -> None:
-        """Store what the recorded requests found there: objects of streams, of answers to GET, of bodies of PUT."""
-        made = {(one.path, _name(one.answer)) for one in exchanges if one.method == "POST" and one.status == 201}
-        created = {name for _, name in made if name}
-        for one in exchanges:
-            found = [event["object"] for event in one.stream or () if event["type"] == "ADDED"]
-            if one.method == "GET" and one.status == 200 and _name(one.answer):
-                found.append(one.answer)
-            if one.method == "PUT" and one.status == 200:
-                found.append(msgspec.json.decode(one.body))
-            for seen in found:
-                if _name(seen) not in created:
-                    self._store(seen)
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
 
-    def _store(self, recorded: dict[str, Any]) -> None:
-        registry = self.server.registry
-        group, _, version = recorded["apiVersion"].rpartition("/")
-        kinds = [kind for kind in registry.catalog.served(group, version) if kind.name == recorded["kind"]]
-        if not kinds:
-            return
-        new = kinds[0].struct.read(recorded, [])
-        metadata = new["metadata"]
-        new = {field: value for field, value in new.items() if field not in ("kind", "apiVersion")}
-        if self.server.store.collection(kinds[0].storage).get(
-            kinds[0].key(metadata.get("namespace", ""), metadata["name"])
-        ):
-            return
-        version_there = metadata.get("resourceVersion", "")
-        registry.commit(kinds[0], new)
-        self.learnt.setdefault(version_there, new["metadata"]["resourceVersion"])
 
-    def recognise(self, exchanges: list[Exchange]) -> None:
-        """Learn the uids that objects made beforehand have in the recording, from wherever they are first named."""
-        ours = {}
-        for stored in self.server.store.collection("pods").snapshot():
-            ours[stored.name] = msgspec.json.decode(stored.data)["metadata"]["uid"]
-        for exchange in exchanges:
-            for metadata in _metadatas(exchange.answer):
-                if metadata.get("name") in ours and "uid" in metadata:
-                    self.learnt.setdefault(metadata["uid"], ours[metadata["name"]])
+def _exchange(name: str, one: dict[str, Any]) -> Exchange:
+    body = one.get("reqText", "").encode()
+    if "reqBase64" in one:
+        body = base64.b64decode(one["reqBase64"])
+    if "reqBody" in one:
+        body = msgspec.json.encode(one["reqBody"])
+    answer, partial = _answer(one)
+    if "/watch/" in one["path"]:
+        # The old form of a watch, of which one event is a whole JSON body.
+        one |= {"respStream": [{"ms": 0, "event": answer}], "end": "server"}
+    return Exchange(
+        name,
+        one["n"],
+        one.get("note", ""),
+        one["user"],
+        one["method"],
+        one["path"],
+        one.get("reqHeaders", {}),
+        body,
+        one["status"],
+        answer,
+        one.get("respHeaders", {}),
+        [event["event"] for event in one["respStream"]] if "respStream" in one else None,
+        [event["ms"] / 1000 for event in one.get("respStream", ())],
+        one.get("end", ""),
+        partial,
+    )
 
-    async def play(self, exchange: Exchange) -> tuple[int, Any, dict[str, str]]:
-        body, path = self._translate(exchange.body.decode("utf-8", "replace")), self._translate(exchange.path)
-        route, _, query = path.partition("?")
-        request = Request(
-            method=exchange.method,
-            path=route,
-            query=dict(parse_qsl(query, keep_blank_values=True)),
-            accept=exchange.headers.get("Accept", ""),
-            content_type=exchange.headers.get("Content-Type", ""),
-            user_agent=exchange.headers.get("User-Agent", ""),
-            body=body.encode(),
-        )
-        result = await self.server.api.handle(request)
-        if isinstance(result, Stream):
-            return 200, [msgspec.json.decode(line) async for part in result.events for line in part.splitlines()], {}
-        assert isinstance(result, Answer)
-        content = result.body if isinstance(result.body, bytes) else b"".join(result.body)
+
+def _answer(one: dict[str, Any]) -> tuple[Any, bool]:
+    """The recorded body as JSON or text, and whether it is only a part of what was answered."""
+    trimmed = "respTrimmed" in one
+    media_type = one.get("respHeaders", {}).get("Content-Type", "")
+    if media_type.startswith(protobuf.MEDIA_TYPE):
+        raw = base64.b64decode(one["respBase64"]) if "respBase64" in one else one.get("respText", "").encode()
         try:
-            answer = msgspec.json.decode(content) if content else None
-        except msgspec.DecodeError:
-            answer = content.decode()
-        self.learn(exchange.answer, answer)
-        return result.status, answer, result.headers
-
-    def learn(self, recorded: Any, ours: Any) -> None:
-        if isinstance(recorded, dict) and isinstance(ours, dict):
-            for key in recorded.keys() & ours.keys():
-                here, there = recorded[key], ours[key]
-                if key in _NAMED and isinstance(here, str) and isinstance(there, str):
-                    self.learnt.setdefault(here, there)
-                else:
-                    self.learn(here, there)
-        elif isinstance(recorded, list) and isinstance(ours, list):
-            for here, there in zip(recorded, ours, strict=False):
-                self.learn(here, there)
-
-    def _translate(self, text: str) -> str:
-        for here, there in self.learnt.items():
-            if not here:
-                continue
-            if len(here) > 8:
-                text = text.replace(here, there)
-            elif here != there:
-                text = re.sub(rf'("resourceVersion": ?"|resourceVersion=){here}(?!\d)', rf"\g<1>{there}", text)
-        return text
+            return _without_zeros(protobuf.decode(raw)), trimmed
+        except (protobuf.Unserved, protobuf.NotProtobuf, protobuf.Malformed):
+            return None, True
+    return one.get("respBody", one.get("respText")), trimmed
 
 
-def _name(answer: Any) -> str:
+def _without_zeros(whole: dict[str, Any]) -> dict[str, Any]:
+    """What JSON would have said: protobuf writes many zero values."""
+    kept = struct_of(f"V1{whole['kind']}").read(whole, [])
+    return {**kept, "metadata": {key: value for key, value in kept["metadata"].items() if value}}
+
+
+def name_of(answer: Any) -> str:
     metadata = answer.get("metadata") if isinstance(answer, dict) else None
     return metadata.get("name", "") if isinstance(metadata, dict) else ""
-
-
-def _metadatas(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        if isinstance(value.get("metadata"), dict):
-            yield value["metadata"]
-        for item in value.values():
-            yield from _metadatas(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _metadatas(item)
 
 
 def alike(value: Any) -> Any:
     """A body without what differs from run to run: uids, times, versions, ages, generated names."""
     if isinstance(value, dict):
+        if value.get("type") == "BOOKMARK" and "object" in value:
+            value = {**value, "object": {key: value["object"].get(key) for key in ("kind", "apiVersion", "metadata")}}
         return {
             _text(key): "<version>" if key in ("resourceVersion", "continue") else alike(_unordered(key, item))
             for key, item in value.items()
@@ -213,5 +159,22 @@ def _unordered(key: str, item: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    text = _YAML_VERSION.sub('resourceVersion: "<version>"', text)
+    text = _HASH.sub("?hash=<hash>", _YAML_VERSION.sub('resourceVersion: "<version>"', text))
     return _SUFFIX.sub("gen-<suffix>", _UID.sub("<uid>", _TIME.sub("<time>", text)))
+
+
+def without_heartbeats(events: list[Event]) -> list[Event]:
+    """Without the bookmarks that only time brings, which is not ours; the one that ends the beginning stays."""
+    return [one for one in events if one["type"] != "BOOKMARK" or "k8s.io/initial-events-end" in str(one)]
+
+
+def metadatas(value: Any) -> Iterator[dict[str, Any]]:
+    """Every ``metadata`` anywhere in a body."""
+    if isinstance(value, dict):
+        if isinstance(value.get("metadata"), dict):
+            yield value["metadata"]
+        for item in value.values():
+            yield from metadatas(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from metadatas(item)

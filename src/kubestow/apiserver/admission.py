@@ -1,7 +1,7 @@
 """Admission: what the server adds to new objects, or refuses, by looking at others in the cluster.
 
 Namespaces must exist; pods get the priority of their class and the two default tolerations; claims get the default
-storage class; a bound pod learns its node's zone and region.
+storage class; a bound pod learns its node's zone and region; pod groups name workloads that exist.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Admission:
     def __init__(self, store: Store) -> None:
         self._namespaces = store.collection("namespaces")
         self._nodes = store.collection("nodes")
+        self._workloads = store.collection("workloads.scheduling.k8s.io")
         self._priorities = _Decoded(store, "priorityclasses.scheduling.k8s.io")
         self._storage_classes = _Decoded(store, "storageclasses.storage.k8s.io")
 
@@ -42,6 +43,8 @@ class Admission:
                 new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
         elif kind.storage == "persistentvolumeclaims":
             self._choose_storage_class(new["spec"])
+        elif kind.storage == "podgroups.scheduling.k8s.io":
+            self._check_workload(kind, new)
 
     def topology_labels(self, node_name: str) -> dict[str, str]:
         """The labels that a pod takes over from the node it is bound to."""
@@ -59,6 +62,15 @@ class Admission:
         if namespace.fields[0] == "Terminating":
             problem = f"unable to create new content in namespace {name} because it is being terminated"
             raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
+
+    def _check_workload(self, kind: Kind, new: Object) -> None:
+        """A pod group that names the template it was made from names one that exists."""
+        reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
+        if name := reference.get("workloadName"):
+            workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
+            if workload is None or b'"deletionTimestamp"' in workload.data:
+                problem = f'workload "{name}" does not exist or is being deleted'
+                raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
 
     def _resolve_priority(self, kind: Kind, new: Object) -> None:
         spec = new["spec"]

@@ -13,6 +13,7 @@ from functools import partial
 from kubestow.apiserver import discovery, health, statuses
 from kubestow.apiserver.authentication import Authenticator
 from kubestow.apiserver.messages import Answer, Request, Stream
+from kubestow.apiserver.metrics import Metrics
 from kubestow.apiserver.openapi import OpenAPI
 from kubestow.apiserver.paths import Target, parse
 from kubestow.apiserver.registry import Registry
@@ -37,6 +38,7 @@ _COLLECTION: dict[str, tuple[str, Verb]] = {
     "POST": ("create", writing.create),
     "DELETE": ("deletecollection", writing.delete_collection),
 }
+_CONNECT: dict[str, Verb] = {"GET": logs.reach_container, "POST": logs.reach_container}
 _WHOLE_OBJECT: dict[str, Verb] = {"GET": reading.get, "PUT": writing.replace, "PATCH": writing.patch}
 _SCALE: dict[str, Verb] = {"GET": scale.get_scale, "PUT": scale.replace_scale, "PATCH": scale.patch_scale}
 #: (resource, subresource) -> method -> verb, for the subresources that only one resource has.
@@ -46,6 +48,9 @@ _SUBRESOURCES: dict[tuple[str, str], dict[str, Verb]] = {
     ("pods", "ephemeralcontainers"): _WHOLE_OBJECT,
     ("pods", "resize"): _WHOLE_OBJECT,
     ("pods", "log"): {"GET": logs.get_log},
+    ("pods", "attach"): _CONNECT,
+    ("pods", "exec"): _CONNECT,
+    ("pods", "portforward"): _CONNECT,
     ("namespaces", "finalize"): {"PUT": writing.finalize},
 }
 _QUESTIONS: dict[str, Verb] = {
@@ -67,14 +72,24 @@ class API:
         self._questions = _QUESTIONS | {"tokenreviews.authentication.k8s.io": whose_token}
         self._lines = watching.LineCache()
         self._openapi = OpenAPI(registry.catalog)
+        self._metrics = Metrics(registry.store)
 
     async def handle(self, request: Request) -> Result:
         """The answer to any request whatever; nothing is raised."""
+        target = parse(request.path)
+        kind = None if target is None else self._registry.catalog.find(target.group, target.version, target.resource)
+        result = await self._answer(request, target, kind)
+        if target is not None and kind is not None:
+            self._metrics.count(request, target, result.status if isinstance(result, Answer) else 200)
+        return result
+
+    async def _answer(self, request: Request, target: Target | None, kind: Kind | None) -> Result:
         try:
-            target = parse(request.path)
             if target is None:
                 return self._outside(request)
-            result = self._dispatch(request, target)
+            if kind is None:
+                return self._unserved(request, target)
+            result = self._dispatch(request, target, kind)
             return await result if inspect.isawaitable(result) else result
         except statuses.Failure as failure:
             return Answer.failure(failure)
@@ -84,13 +99,25 @@ class API:
             _log.exception("request failed: %s %s", request.method, request.path)
             return Answer.failure(statuses.internal_error("the server failed to answer; its log says why"))
 
-    def _dispatch(self, request: Request, target: Target) -> Result | Awaitable[Result]:
-        kind = self._registry.catalog.find(target.group, target.version, target.resource)
-        if kind is None:
-            return self._unserved(request, target)
-        if kind.namespaced and target.name and not target.namespace:
+    def _dispatch(self, request: Request, target: Target, kind: Kind) -> Result | Awaitable[Result]:
+        if bool(target.namespace) != kind.namespaced and (target.namespace or target.name):
             raise statuses.no_such_resource()
         call = Call(request, target, kind, self._registry)
+        if kind.warning:
+            return self._warned(call)
+        return self._answered(call)
+
+    async def _warned(self, call: Call) -> Result:
+        """The answer with the warning that users of a deprecated version get."""
+        result = self._answered(call)
+        answer = await result if inspect.isawaitable(result) else result
+        if isinstance(answer, Answer):
+            said = answer.headers.get("Warning")
+            answer.headers["Warning"] = ", ".join(filter(None, (said, statuses.warning(call.kind.warning))))
+        return answer
+
+    def _answered(self, call: Call) -> Result | Awaitable[Result]:
+        request, target, kind = call.request, call.target, call.kind
         if kind.resource in self._questions:
             if request.method != "POST":
                 raise statuses.method_not_allowed()
@@ -113,9 +140,9 @@ class API:
         path = request.path.rstrip("/") or "/"
         if path.startswith("/openapi/v3"):
             return self._openapi.answer(request, path)
-        found = discovery.answer(request, path, self._registry.catalog) or health.answer(
-            request, path, self._registry.store
-        )
+        if path == "/metrics":
+            return Answer(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
+        found = discovery.answer(request, path, self._registry.catalog) or health.answer(request, path)
         if found is None:
             return Answer.text("404 page not found\n", 404)
         return found
@@ -135,6 +162,7 @@ def _verb(kind: Kind, target: Target, method: str) -> Verb:
             raise statuses.method_not_allowed()
         return verbs[method]
     name, verb = (_OBJECT if target.name else _COLLECTION).get(method, ("", reading.get))
-    if name not in kind.verbs or (method == "POST" and kind.namespaced and not target.namespace):
+    everywhere = kind.namespaced and not target.namespace
+    if name not in kind.verbs or (everywhere and method in ("POST", "DELETE")):
         raise statuses.method_not_allowed()
     return verb

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 
-from kubestow.apiserver.registry import Deletion, Registry
+from kubestow.apiserver.registry import SYSTEM, Deletion, Registry, Write
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
 
 __all__ = ["add_nodes", "found", "publish_authorities"]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+#: Who made what a cluster begins with.
+_SELF = Write(manager="kube-apiserver")
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _NUMBERED = re.compile(r"node-(\d+)")
 
@@ -30,7 +32,8 @@ def found(registry: Registry) -> None:
         )
     ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}]
     labels = {"component": "apiserver", "provider": "kubernetes"}
-    service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": {"clusterIP": "10.96.0.1", "ports": ports}}
+    spec = {"clusterIP": "10.96.0.1", "ipFamilyPolicy": "SingleStack", "ports": ports}
+    service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
     _create(registry, "services", service, namespace="default")
 
 
@@ -70,10 +73,11 @@ def add_nodes(registry: Registry, count: int) -> None:
             "topology.kubernetes.io/region": "region-1",
             "topology.kubernetes.io/zone": _ZONES[number % len(_ZONES)],
         }
-        _create(registry, "nodes", {"metadata": {"name": name, "labels": labels}, "status": {"capacity": capacity}})
+        node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": capacity}}
+        _create(registry, "nodes", node, write=SYSTEM)
 
 
-def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "") -> None:
+def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "", write: Write = _SELF) -> None:
     kind = registry.catalog[resource]
     if registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
-        registry.create(kind, namespace, kind.struct.read(new, []))
+        registry.create(kind, namespace, kind.struct.read(new, []), write)

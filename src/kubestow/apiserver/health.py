@@ -1,11 +1,10 @@
-"""Version, health checks and metrics."""
+"""Version and health checks."""
 
 from __future__ import annotations
 
 import msgspec
 
 from kubestow.apiserver.messages import Answer, Request
-from kubestow.apiserver.storage import Store
 
 __all__ = ["KUBERNETES_VERSION", "answer"]
 
@@ -30,12 +29,10 @@ _CHECKS = ("ping", "log")
 _ENDPOINTS = ("healthz", "livez", "readyz")
 
 
-def answer(request: Request, path: str, store: Store) -> Answer | None:
+def answer(request: Request, path: str) -> Answer | None:
     """None for a path that is none of these."""
     if path == "/version":
         return Answer(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
-    if path == "/metrics":
-        return Answer(200, _metrics(store).encode(), "text/plain; version=0.0.4; charset=utf-8")
     endpoint, _, check = path[1:].partition("/")
     if endpoint not in _ENDPOINTS or (check and check not in _CHECKS):
         return None
@@ -43,15 +40,3 @@ def answer(request: Request, path: str, store: Store) -> Answer | None:
         return Answer.text("ok")
     lines = [f"[+]{name} ok" for name in _CHECKS]
     return Answer.text("\n".join([*lines, f"{endpoint} check passed", ""]))
-
-
-def _metrics(store: Store) -> str:
-    lines = [
-        "# HELP apiserver_storage_objects Number of stored objects at the time of last check split by kind.",
-        "# TYPE apiserver_storage_objects gauge",
-        *(f'apiserver_storage_objects{{resource="{name}"}} {count}' for name, count in sorted(store.counts().items())),
-        "# HELP apiserver_current_resource_version The version of the last write.",
-        "# TYPE apiserver_current_resource_version counter",
-        f"apiserver_current_resource_version {store.version}",
-    ]
-    return "\n".join(lines) + "\n"

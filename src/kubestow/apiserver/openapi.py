@@ -18,14 +18,18 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.health import KUBERNETES_VERSION
 from kubestow.apiserver.messages import Answer, Request
 from kubestow.apiserver.resources import Catalog, Kind
-from kubestow.apiserver.schema import Field, ListOf, MapOf, Struct, Type
-from kubestow.apiserver.schema.types import ANYTHING, QuantityText, Scalar, Time
+from kubestow.apiserver.schema import Field, ListOf, MapOf, Struct, Type, struct_of
+from kubestow.apiserver.schema.structural import CustomStruct
+from kubestow.apiserver.schema.types import ANYTHING, IntOrString, QuantityText, Scalar, Time
 
 __all__ = ["OpenAPI"]
 
 Document = dict[str, Any]
 
+_API_VERSION = "The version of this representation of an object."
+_KIND = "The resource this object represents."
 _REFERENCE = "#/components/schemas/"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _META = frozenset({"ObjectMeta", "ListMeta", "OwnerReference", "ManagedFieldsEntry", "LabelSelector"})
 _META |= {"LabelSelectorRequirement", "Condition", "DeleteOptions", "Preconditions", "Status"}
 _WORD = re.compile(r"[A-Z][a-z]*\d*[a-z]*\d*")
@@ -40,9 +44,12 @@ class OpenAPI:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._documents: dict[str, bytes] = {}
+        self._revision = catalog.revision
 
     def answer(self, request: Request, path: str) -> Answer:
         """Raises a 404 Failure."""
+        if self._revision != self._catalog.revision:
+            self._forget()
         if path == "/openapi/v3":
             body = msgspec.json.encode({"paths": self._index}) + b"\n"
             return Answer(200, body, headers={"Vary": "Accept"})
@@ -53,6 +60,13 @@ class OpenAPI:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         headers = {"Cache-Control": "public, immutable", "Etag": f'"{self._hash}"', "Vary": "Accept"}
         return Answer(200, self._document(name), headers=headers)
+
+    def _forget(self) -> None:
+        """Kinds have come, gone or changed; everything is made anew when it is asked for."""
+        self._revision = self._catalog.revision
+        self._documents.clear()
+        for made in ("_index", "_hash"):
+            self.__dict__.pop(made, None)
 
     @cached_property
     def _index(self) -> dict[str, Document]:
@@ -65,6 +79,7 @@ class OpenAPI:
     def _hash(self) -> str:
         """One for all documents, of what they are made from, so that the index needs none of them."""
         served = " ".join(f"{kind.api_version}/{kind.plural}" for kind in self._catalog)
+        served += "".join(msgspec.json.encode(kind.custom.schema).decode() for kind in self._catalog if kind.custom)
         return hashlib.sha512(f"{KUBERNETES_VERSION} {served}".encode()).hexdigest().upper()
 
     def _document(self, name: str) -> bytes:
@@ -99,18 +114,28 @@ class _Document:
 
     def _add_kind(self, kind: Kind) -> None:
         name = _schema_name(kind.struct, kind)
-        schema = self._schema(kind.struct, kind)
+        schema = self._schema(kind.struct, kind) if kind.custom is None else self._custom(kind.custom.schema)
         schema["x-kubernetes-group-version-kind"] = [_gvk(kind)]
         self._schemas[name] = schema
+
+    def _custom(self, schema: Document) -> Document:
+        """A definition's own schema, with the metadata that all objects have."""
+        about = self._reference(struct_of("V1ObjectMeta"))
+        known = {
+            "apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND},
+            "metadata": {"description": "Standard object metadata.", "allOf": [about]},
+        }
+        return {**schema, "properties": {**(schema.get("properties") or {}), **known}}
 
     def _schema(self, struct: Struct, kind: Kind | None = None) -> Document:
         properties: Document = {}
         if kind is not None:
             properties["apiVersion"] = {
                 "type": "string",
-                "description": "The version of this representation of an object.",
+                "description": _API_VERSION,
             }
-            properties["kind"] = {"type": "string", "description": "The resource this object represents."}
+            properties["kind"] = {"type": "string", "description": _KIND}
         for field in struct.fields.values():
             properties[field.name] = self._property(field)
         schema: Document = {"type": "object", "description": _described(struct), "properties": properties}
@@ -123,7 +148,7 @@ class _Document:
     def _property(self, field: Field) -> Document:
         made = self._reference(field.type_)
         if "$ref" in made:
-            made = {"allOf": [made], "default": {}}
+            made = {"allOf": [made], **({} if isinstance(field.type_, IntOrString) else {"default": {}})}
         if field.description:
             made["description"] = field.description
         if isinstance(field.type_, ListOf):
@@ -152,6 +177,10 @@ class _Document:
             return {"type": "string", "format": "date-time"}
         if isinstance(type_, QuantityText):
             return {"oneOf": [{"type": "string"}, {"type": "number"}]}
+        if isinstance(type_, IntOrString):
+            either = [{"type": "integer"}, {"type": "string"}]
+            self._schemas[_INT_OR_STRING] = {"format": "int-or-string", "oneOf": either}
+            return {"$ref": _REFERENCE + _INT_OR_STRING}
         assert type_ is ANYTHING
         return {"x-kubernetes-preserve-unknown-fields": True}
 
@@ -194,7 +223,7 @@ def _gvk(kind: Kind) -> Document:
 
 def _schema_name(struct: Struct, kind: Kind | None = None) -> str:
     """``io.k8s.api.core.v1.Event``; clients show what follows the last dot."""
-    if struct.open:
+    if struct.open or isinstance(struct, CustomStruct):
         if kind is None:
             return "object"
         return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.name}"

@@ -18,6 +18,7 @@ import msgspec
 
 from kubestow.apiserver import ownership, statuses
 from kubestow.apiserver.admission import Admission
+from kubestow.apiserver.definitions import DEFINITIONS, Definitions
 from kubestow.apiserver.resources import Catalog, Kind, Object, metadata
 from kubestow.apiserver.storage import Store, Stored
 
@@ -62,6 +63,7 @@ class Registry:
     def __init__(self, store: Store, catalog: Catalog, *, clock: Callable[[], datetime], random: Random) -> None:
         self.store, self.catalog = store, catalog
         self.admission = Admission(store)
+        self._definitions = Definitions(self, store, catalog)
         self._clock, self._random = clock, random
         self._stamp: tuple[int, str] = (0, "")
 
@@ -165,7 +167,7 @@ class Registry:
         if not owned:
             self._own(kind, old, new, write, subresource)
         self._validate_update(kind, new, old, subresource)
-        if _is_finished(new):
+        if _is_finished(kind, new):
             self.commit_deletion(kind, new, dry_run=write.dry_run)
             new["metadata"]["resourceVersion"] = str(stored.version)
             return self._encoded(kind, new, stored.version)
@@ -205,7 +207,7 @@ class Registry:
     def _count_generation(self, kind: Kind, new: Object, old: Object) -> None:
         if not kind.strategy.has_generation:
             return
-        apart = ("metadata", "status")
+        apart = ("metadata", "status") if kind.status or kind.custom is None else ("metadata",)
         if {k: v for k, v in new.items() if k not in apart} != {k: v for k, v in old.items() if k not in apart}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -240,6 +242,8 @@ class Registry:
         stored = self.get(kind, namespace, name)
         old = kind.decode(stored)
         _check_preconditions(kind, old, deletion)
+        if problem := kind.strategy.deletion_problem(name):
+            raise statuses.forbidden(kind, name, problem)
         new = {**old, "metadata": dict(old["metadata"])}
         _keep_for_dependents(new["metadata"], deletion.propagation)
         pending = self._mark(kind, new, deletion)
@@ -251,6 +255,10 @@ class Registry:
         if pending or new["metadata"].get("finalizers") or kind.storage == "namespaces":
             return stored, False
         return self.commit_deletion(kind, new, dry_run=write.dry_run), True
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete an object for the server's own reasons."""
+        self.delete(kind, namespace, name, Deletion())
 
     def _mark(self, kind: Kind, new: Object, deletion: Deletion) -> bool:
         """Set the deletion timestamp where this kind of deletion needs one; whether the object lingers."""
@@ -281,10 +289,14 @@ class Registry:
             if not version:
                 new["metadata"].pop("resourceVersion", None)
             return self._encoded(kind, new, 0)
+        if kind.storage == DEFINITIONS:
+            self._definitions.settle(new, self.now())
         upcoming = self.store.upcoming
         new["metadata"]["resourceVersion"] = str(upcoming)
         stored = self._encoded(kind, new, upcoming)
         self.store.put(kind.storage, stored)
+        if kind.storage == DEFINITIONS:
+            self._definitions.written(new)
         return stored
 
     def commit_deletion(self, kind: Kind, last: Object, *, dry_run: bool = False) -> Stored:
@@ -295,6 +307,10 @@ class Registry:
         last["metadata"]["resourceVersion"] = str(upcoming)
         final = self._encoded(kind, last, upcoming)
         self.store.delete(kind.storage, final)
+        if kind.storage == DEFINITIONS:
+            self._definitions.removed(final.name)
+        elif kind.custom is not None:
+            self._definitions.instance_removed(kind)
         return final
 
     def _encoded(self, kind: Kind, new: Object, version: int) -> Stored:
@@ -321,14 +337,14 @@ def _interned(labels: dict[str, str] | None) -> dict[str, str]:
     return {sys.intern(key): sys.intern(value) for key, value in labels.items()}
 
 
-def _is_finished(new: Object) -> bool:
+def _is_finished(kind: Kind, new: Object) -> bool:
     """Deleted before, waiting for finalizers, and now without any."""
     identity = new["metadata"]
     return (
         "deletionTimestamp" in identity
         and not identity.get("finalizers")
         and not identity.get("deletionGracePeriodSeconds")
-        and not new.get("spec", {}).get("finalizers")
+        and not (kind.storage == "namespaces" and new["spec"].get("finalizers"))
     )
 
 

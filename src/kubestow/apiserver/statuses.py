@@ -238,5 +238,16 @@ def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
+def too_many(field: str, count: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
 def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def warning(text: str) -> str:
+    """A warning as its header has it: one line, quotes escaped."""
+    plain = "".join(character if character.isprintable() else " " for character in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'

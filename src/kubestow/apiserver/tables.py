@@ -32,8 +32,8 @@ def table(
         if include == "Metadata":
             about = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}
             row["object"] = about
-        elif include == "Object":
-            row["object"] = msgspec.Raw(kind.encode(stored))
+        else:
+            row["object"] = msgspec.Raw(kind.encode(stored)) if include == "Object" else None
         rows.append(row)
     definitions = [_definition(column) for column in layout.columns] if columns else None
     return {
@@ -46,7 +46,7 @@ def table(
 
 
 def _layout(kind: Kind) -> columns.Layout:
-    return columns.LAYOUTS.get(kind.storage, columns.DEFAULT)
+    return kind.layout or columns.LAYOUTS.get(kind.storage, columns.DEFAULT)
 
 
 def _definition(column: columns.Column) -> Object:

@@ -65,8 +65,8 @@ class View:
             )
             parts = _joined(head, (self.object(stored) for stored in objects))
         else:
-            named = (self.kind.name.encode(), self.kind.api_version.encode(), metadata)
-            head = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % named
+            named = (self.kind.list_kind.encode(), self.kind.api_version.encode(), metadata)
+            head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % named
             encode = self.kind.encode_item
             parts = _joined(head, (encode(stored) for stored in objects))
         if self._is_yaml:

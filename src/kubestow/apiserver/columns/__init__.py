@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kubestow.apiserver.columns import core, scheduling, storage, workloads
+from kubestow.apiserver.columns import core, scheduling, storage, surroundings, workloads
 from kubestow.apiserver.columns.layout import Column, Layout, Object, columns, name_of, selector_text
 
 __all__ = ["DEFAULT", "LAYOUTS", "Column", "Layout", "selector_text"]
@@ -21,4 +21,6 @@ def _created_at(new: Object, now: datetime) -> list[Any]:
 
 DEFAULT = Layout(columns("Name", ("Created At", "date")), _created_at)
 #: By the resource under which the objects are stored.
-LAYOUTS: dict[str, Layout] = core.LAYOUTS | workloads.LAYOUTS | storage.LAYOUTS | scheduling.LAYOUTS
+LAYOUTS: dict[str, Layout] = (
+    core.LAYOUTS | workloads.LAYOUTS | storage.LAYOUTS | scheduling.LAYOUTS | surroundings.LAYOUTS
+)

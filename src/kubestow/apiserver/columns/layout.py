@@ -130,16 +130,18 @@ def template_cells(spec: Object) -> tuple[str, str]:
     return listed(c["name"] for c in containers), listed(c.get("image", "") for c in containers)
 
 
-def values_at(*paths: str) -> Callable[[Object, datetime], list[Any]]:
-    """Name, the values at these dotted paths, age."""
+def values_at(*paths: str, after_age: tuple[str, ...] = ()) -> Callable[[Object, datetime], list[Any]]:
+    """Name, the values at these dotted paths, age, and the values at those that come ``after_age``."""
 
     def cells(new: Object, now: datetime) -> list[Any]:
-        values = []
-        for path in paths:
-            value: Any = new
-            for step in path.split("."):
-                value = value.get(step) if isinstance(value, dict) else None
-            values.append(len(value) if isinstance(value, (dict, list)) else "" if value is None else value)
-        return [name_of(new), *values, age_of(new, now)]
+        before, after = ([_value_at(new, path) for path in some] for some in (paths, after_age))
+        return [name_of(new), *before, age_of(new, now), *after]
 
     return cells
+
+
+def _value_at(new: Object, path: str) -> Any:
+    value: Any = new
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return len(value) if isinstance(value, (dict, list)) else "" if value is None else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kubestow.apiserver.columns.layout import Layout, Object, age_of, columns, name_of, values_at
+from kubestow.apiserver.columns.layout import UNKNOWN, Layout, Object, age_of, columns, name_of, values_at
 
 __all__ = ["LAYOUTS"]
 
@@ -42,11 +42,36 @@ def _priority_class(new: Object, now: datetime) -> list[Any]:
     return [name_of(new), new.get("value", 0), bool(new.get("globalDefault", False)), age_of(new, now), policy]
 
 
+def _pod_group(new: Object, now: datetime) -> list[Any]:
+    policy = new["spec"].get("schedulingPolicy", {})
+    form = f"Gang ({policy['gang'].get('minCount', 0)})" if "gang" in policy else "Basic"
+    conditions = new.get("status", {}).get("conditions") or ()
+    scheduled = next((one["status"] for one in conditions if one["type"] == "PodGroupScheduled"), UNKNOWN)
+    return [name_of(new), form, scheduled, age_of(new, now)]
+
+
 LAYOUTS: dict[str, Layout] = {
     "deviceclasses.resource.k8s.io": Layout(columns("Name", "Age"), values_at()),
     "leases.coordination.k8s.io": Layout(columns("Name", "Holder", "Age"), values_at("spec.holderIdentity")),
     "poddisruptionbudgets.policy": Layout(
         columns("Name", "Min Available", "Max Unavailable", ("Allowed Disruptions", "integer"), "Age"), _budget
+    ),
+    "podgroups.scheduling.k8s.io": Layout(columns("Name", "Policy", "Scheduled", "Age"), _pod_group),
+    "podgroups.scheduling.volcano.sh": Layout(
+        columns("Name", "STATUS", ("minMember", "integer"), ("RUNNINGS", "integer"), "AGE", "!QUEUE"),
+        values_at("status.phase", "spec.minMember", "status.running", after_age=("spec.queue",)),
+    ),
+    "podgroups.scheduling.x-k8s.io": Layout(
+        columns(
+            "Name",
+            "Phase",
+            ("MinMember", "integer"),
+            ("Running", "integer"),
+            ("Succeeded", "integer"),
+            ("Failed", "integer"),
+            "Age",
+        ),
+        values_at("status.phase", "spec.minMember", "status.running", "status.succeeded", "status.failed"),
     ),
     "priorityclasses.scheduling.k8s.io": Layout(
         columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"),

@@ -30,11 +30,6 @@ class GarbageCollector(Controller):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._by_storage: dict[str, Kind] = {}
-        self._by_name: dict[tuple[str, str], Kind] = {}
-        for kind in world.registry.catalog:
-            self._by_storage.setdefault(kind.storage, kind)
-            self._by_name.setdefault((kind.group, kind.name), kind)
         #: The objects that refer to an owner, by its uid.
         self._dependents: dict[str, set[Place]] = {}
 
@@ -67,7 +62,7 @@ class GarbageCollector(Controller):
 
     def _place_of(self, owner: Owner, dependent: Place) -> Place | None:
         """Where an owner is kept; None for kinds that are not served."""
-        kind = self._by_name.get((owner.api_version.rpartition("/")[0], owner.kind))
+        kind = self.registry.catalog.named((owner.api_version.rpartition("/")[0], owner.kind))
         if kind is None:
             return None
         return kind.storage, kind.key(dependent[1].rpartition("/")[0], owner.name)
@@ -75,9 +70,9 @@ class GarbageCollector(Controller):
     def reconcile(self, key: str) -> None:
         resource, _, within = key.partition(" ")
         stored = self.registry.store.collection(resource).get(within)
-        if stored is None:
+        if stored is None or resource not in self.registry.catalog:
             return
-        place, kind = (resource, within), self._by_storage[resource]
+        place, kind = (resource, within), self.registry.catalog[resource]
         metadata = kind.decode(stored)["metadata"]
         finalizers = metadata.get("finalizers") or () if "deletionTimestamp" in metadata else ()
         if _ORPHAN in finalizers:
@@ -128,8 +123,8 @@ class GarbageCollector(Controller):
     def _orphan_dependents(self, uid: str) -> None:
         for resource, key in list(self._dependents.get(uid, ())):
             stored = self.registry.store.collection(resource).get(key)
-            if stored is not None:
-                self._drop_references(self._by_storage[resource], stored, {uid})
+            if stored is not None and resource in self.registry.catalog:
+                self._drop_references(self.registry.catalog[resource], stored, {uid})
 
     def _drop_references(self, kind: Kind, stored: Stored, uids: set[str]) -> None:
         def change(metadata: Object) -> None:

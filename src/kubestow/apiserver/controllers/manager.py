@@ -54,7 +54,6 @@ class Controllers:
     def __init__(self, registry: Registry) -> None:
         self._store = registry.store
         self._registry = registry
-        self._resources = sorted({kind.storage for kind in registry.catalog if "list" in kind.verbs})
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -71,12 +70,9 @@ class Controllers:
         world = World(self._registry, self._pods, self._work, self._recorder)
         self._controllers = [make(world) for make in _KINDS]
         version = self._store.version
-        collections = {resource: self._store.collection(resource) for resource in self._resources}
-        self._cursors = {resource: collection.cursor(version) for resource, collection in collections.items()}
-        self._seen = version
-        for resource, collection in collections.items():
-            for stored in collection.snapshot():
-                self._observe(resource, Event("ADDED", stored, None))
+        self._cursors: dict[str, Cursor] = {}
+        self._seen, self._revision = version, 0
+        self._follow_kinds()
         while True:
             for _ in range(TURN):
                 self._catch_up()
@@ -86,9 +82,23 @@ class Controllers:
                 self._reconcile(*item)
             await self._wait()
 
+    def _follow_kinds(self) -> None:
+        """Follow what the catalog has now, custom resources that were defined meanwhile too."""
+        if self._revision == self._registry.catalog.revision:
+            return
+        self._revision = self._registry.catalog.revision
+        listed = {kind.storage for kind in self._registry.catalog if "list" in kind.verbs}
+        new = {resource: self._store.collection(resource) for resource in sorted(listed - self._cursors.keys())}
+        for resource, collection in new.items():
+            self._cursors[resource] = collection.cursor(self._store.version)
+        for resource, collection in new.items():
+            for stored in collection.snapshot():
+                self._observe(resource, Event("ADDED", stored, None))
+
     def _catch_up(self) -> None:
         if self._seen == self._store.version:
             return
+        self._follow_kinds()
         self._seen = self._store.version
         for resource, cursor in self._cursors.items():
             if cursor.has_more:

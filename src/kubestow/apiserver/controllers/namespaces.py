@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.apiserver.controllers.controller import Controller, Happening, World
+from kubestow.apiserver.controllers.controller import Controller, Happening
 from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Object
 
@@ -14,11 +14,6 @@ __all__ = ["NamespaceController"]
 class NamespaceController(Controller):
     resource = "namespaces"
     component = "namespace-controller"
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        kinds = {kind.storage: kind for kind in world.registry.catalog if kind.namespaced and "delete" in kind.verbs}
-        self._kinds = list(kinds.values())
 
     def observe(self, happening: Happening) -> None:
         if happening.resource == "namespaces":
@@ -36,7 +31,8 @@ class NamespaceController(Controller):
     def _empty(self, namespace: str) -> bool:
         """Begin to delete everything in the namespace; whether nothing is left."""
         left = False
-        for kind in self._kinds:
+        kinds = {kind.storage: kind for kind in self.registry.catalog if kind.namespaced and "delete" in kind.verbs}
+        for kind in kinds.values():
             for stored in self.registry.store.collection(kind.storage).snapshot(f"{namespace}/"):
                 gone = (
                     b'"deletionTimestamp":' not in stored.data

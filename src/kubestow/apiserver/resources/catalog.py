@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kubestow.apiserver.resources import (
     daemon_sets,
+    definitions,
     events,
     jobs,
     nodes,
+    pod_groups,
     pods,
     scheduling,
     services,
@@ -16,7 +18,8 @@ from kubestow.apiserver.resources import (
     volumes,
     workloads,
 )
-from kubestow.apiserver.resources.kind import Kind
+from kubestow.apiserver.resources.definitions import priority_of
+from kubestow.apiserver.resources.kind import REPLICAS, Kind
 
 __all__ = ["KINDS", "Catalog"]
 
@@ -91,8 +94,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "", "v1", "ReplicationController", "replicationcontrollers", True, "V1ReplicationController", ("rc",), _ALL,
-        status=True, scale=True, selectable=("status.replicas",), strategy=workloads.ReplicationControllerStrategy(),
-        storage_hash="Jond2If31h0=",
+        status=True, scale=REPLICAS, selectable=("status.replicas",), storage_hash="Jond2If31h0=",
+        strategy=workloads.ReplicationControllerStrategy(),
     ),
     Kind(
         "", "v1", "ResourceQuota", "resourcequotas", True, "V1ResourceQuota", ("quota",), status=True,
@@ -116,15 +119,15 @@ KINDS: tuple[Kind, ...] = (
         strategy=daemon_sets.DaemonSetStrategy(), storage_hash="dd7pWHUlMKQ=",
     ),
     Kind(
-        "apps", "v1", "Deployment", "deployments", True, "V1Deployment", ("deploy",), _ALL, status=True, scale=True,
+        "apps", "v1", "Deployment", "deployments", True, "V1Deployment", ("deploy",), _ALL, status=True, scale=REPLICAS,
         strategy=workloads.DeploymentStrategy(), storage_hash="8aSe+NMegvE=",
     ),
     Kind(
-        "apps", "v1", "ReplicaSet", "replicasets", True, "V1ReplicaSet", ("rs",), _ALL, status=True, scale=True,
+        "apps", "v1", "ReplicaSet", "replicasets", True, "V1ReplicaSet", ("rs",), _ALL, status=True, scale=REPLICAS,
         selectable=("status.replicas",), strategy=workloads.ReplicaSetStrategy(), storage_hash="P1RzHs8/mWQ=",
     ),
     Kind(
-        "apps", "v1", "StatefulSet", "statefulsets", True, "V1StatefulSet", ("sts",), _ALL, status=True, scale=True,
+        "apps", "v1", "StatefulSet", "statefulsets", True, "V1StatefulSet", ("sts",), _ALL, status=True, scale=REPLICAS,
         strategy=stateful_sets.StatefulSetStrategy(), storage_hash="H+vl74LkKdo=",
     ),
     Kind(
@@ -210,24 +213,29 @@ KINDS: tuple[Kind, ...] = (
         strategy=volumes.StorageObjectStrategy(), storage_hash="tIjydgKBC5w=",
     ),
     Kind(
+        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False,
+        "V1CustomResourceDefinition", ("crd", "crds"), ("api-extensions",), status=True,
+        strategy=definitions.DefinitionStrategy(), storage_hash="jfWCUB31mvA=",
+    ),
+    Kind(
         "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "V1PriorityClass", ("pc",),
         strategy=scheduling.PriorityClassStrategy(), storage_hash="1QwjyaZjj3Y=",
     ),
     Kind(
-        "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, "V1alpha2PodGroup", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, "V1alpha2PodGroup", status=True,
+        strategy=pod_groups.PodGroupStrategy(),
     ),
     Kind(
         "scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, "V1alpha2Workload",
-        strategy=services.SpecStrategy(),
+        strategy=pod_groups.WorkloadStrategy(),
     ),
     Kind(
-        "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "", ("pg", "pgs"), status=True,
+        strategy=pod_groups.CustomPodGroupStrategy(),
     ),
     Kind(
-        "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, "", ("pg",), status=True,
-        strategy=services.SpecStrategy(),
+        "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, "", ("pg", "podgroup-v1beta1"), status=True,
+        strategy=pod_groups.CustomPodGroupStrategy(),
     ),
     Kind(
         "coordination.k8s.io", "v1", "Lease", "leases", True, "V1Lease", strategy=scheduling.LeaseStrategy(),
@@ -259,15 +267,45 @@ KINDS: tuple[Kind, ...] = (
 
 
 class Catalog:
-    """The kinds by (group, version, plural), and by group and version for discovery."""
+    """The kinds by (group, version, plural), and by group and version for discovery.
+
+    Custom kinds come and go with their definitions; one of the same name stands in for a kind of the table.
+    """
 
     def __init__(self, kinds: Iterable[Kind] = KINDS) -> None:
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
-        for kind in kinds:
-            self.add(kind)
+        self._built_in = tuple(kinds)
+        self._by_resource: dict[str, Kind] = {}
+        self._by_name: dict[tuple[str, str], Kind] = {}
+        self._custom: dict[str, Sequence[Kind]] = {}
+        #: Counts changes; what is made from the catalog is made anew when it has moved.
+        self.revision = 0
+        self._arrange()
 
-    def add(self, kind: Kind) -> None:
-        self._kinds[kind.group, kind.version, kind.plural] = kind
+    def define(self, definition: str, kinds: Sequence[Kind]) -> None:
+        """Serve these kinds for a definition, instead of those served for it before."""
+        if kinds:
+            self._custom[definition] = kinds
+        else:
+            self._custom.pop(definition, None)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        added = [kind for name in sorted(self._custom) for kind in self._custom[name]]
+        added.sort(key=lambda kind: (kind.group, priority_of(kind.version)))
+        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in (*self._built_in, *added)}
+        self._groups: dict[str, list[str]] = {}
+        for kind in self:
+            versions = self._groups.setdefault(kind.group, [])
+            if kind.version not in versions:
+                versions.append(kind.version)
+        self._by_resource, self._by_name = {}, {}
+        for kind in self:
+            self._by_resource.setdefault(kind.resource, kind)
+            self._by_name.setdefault((kind.group, kind.name), kind)
+        self.revision += 1
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._by_resource
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
@@ -277,19 +315,15 @@ class Catalog:
 
     def __getitem__(self, resource: str) -> Kind:
         """By resource name, such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError."""
-        for kind in self:
-            if kind.resource == resource:
-                return kind
-        raise KeyError(resource)
+        return self._by_resource[resource]
+
+    def named(self, group_and_kind: tuple[str, str]) -> Kind | None:
+        """The kind that an owner reference means, whatever its version."""
+        return self._by_name.get(group_and_kind)
 
     def groups(self) -> dict[str, list[str]]:
         """The versions of every group, preferred first, in the order of the table."""
-        groups: dict[str, list[str]] = {}
-        for kind in self:
-            versions = groups.setdefault(kind.group, [])
-            if kind.version not in versions:
-                versions.append(kind.version)
-        return groups
+        return self._groups
 
     def served(self, group: str, version: str) -> list[Kind]:
         return [kind for kind in self if (kind.group, kind.version) == (group, version)]

@@ -13,14 +13,19 @@ from typing import Any
 
 import msgspec
 
+from kubestow.apiserver.columns.layout import Layout
 from kubestow.apiserver.resources import metadata
 from kubestow.apiserver.schema import Struct, struct_of
+from kubestow.apiserver.schema.structural import CustomStruct
 from kubestow.apiserver.statuses import Cause
 from kubestow.apiserver.storage import Stored
 
-__all__ = ["Kind", "Object", "Strategy"]
+__all__ = ["REPLICAS", "Kind", "Object", "Strategy"]
 
 Object = dict[str, Any]
+
+#: Where the kinds that make pods have their replicas.
+REPLICAS = ("spec.replicas", "status.replicas", "")
 
 
 class Strategy:
@@ -66,6 +71,10 @@ class Strategy:
         """What is wrong with this name, or the empty string."""
         return metadata.subdomain_problem(name)
 
+    def deletion_problem(self, name: str) -> str:
+        """Why an object of this name may never be deleted, or the empty string."""
+        return ""
+
     def grace_period(self, old: Object, asked: int | None) -> int | None:
         """Seconds an object lingers after a graceful delete; None for kinds that go at once."""
         return None
@@ -76,8 +85,10 @@ class Kind:
     """One resource of one group and version.
 
     ``model`` names the generated model its schema is read from (empty: schemaless). ``selectable`` are the field paths
-    that field selectors may use, ``scale`` the paths of replicas in spec and status and of the selector.
-    ``stored_in`` names the resource whose objects it shows (events.k8s.io shows core events).
+    that field selectors may use, ``scale`` the paths of replicas in spec and status and of the selector's text
+    (selector: empty where it is a label selector in the spec). ``stored_in`` names the resource whose objects it shows
+    (events.k8s.io shows core events). The rest is what only the definition of a custom resource says: its
+    schema, columns, names that do not follow from the kind's, and the warning that users of a deprecated version get.
     """
 
     group: str
@@ -89,13 +100,18 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     status: bool = False
-    scale: bool = False
+    scale: tuple[str, str, str] | None = None
     subresources: tuple[str, ...] = ()
     selectable: tuple[str, ...] = ()
     strategy: Strategy = field(default_factory=Strategy)
     verbs: tuple[str, ...] = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
     storage_hash: str = ""
     stored_in: str = ""
+    singular_name: str = ""
+    list_name: str = ""
+    custom: CustomStruct | None = None
+    layout: Layout | None = None
+    warning: str = ""
 
     @cached_property
     def api_version(self) -> str:
@@ -113,11 +129,15 @@ class Kind:
 
     @cached_property
     def singular(self) -> str:
-        return self.name.lower()
+        return self.singular_name or self.name.lower()
+
+    @cached_property
+    def list_kind(self) -> str:
+        return self.list_name or f"{self.name}List"
 
     @cached_property
     def struct(self) -> Struct:
-        return struct_of(self.model)
+        return self.custom or struct_of(self.model)
 
     @cached_property
     def head(self) -> bytes:
@@ -163,7 +183,7 @@ def _reader(path: list[str]) -> Callable[[Object], str]:
     def read(new: Object) -> str:
         value: Any = new
         for step in path:
-            value = value.get(step)
+            value = value.get(step) if type(value) is dict else None
             if value is None:
                 return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
         if value is True or value is False:

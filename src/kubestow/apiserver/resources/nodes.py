@@ -52,6 +52,10 @@ class NodeStrategy(Strategy):
         return causes
 
 
+#: The namespaces that are always there.
+_IMMORTAL = ("default", "kube-public", "kube-system")
+
+
 class NamespaceStrategy(Strategy):
     delete_returns_object = True
 
@@ -66,3 +70,6 @@ class NamespaceStrategy(Strategy):
 
     def validate_name(self, name: str) -> str:
         return metadata.label_problem(name)
+
+    def deletion_problem(self, name: str) -> str:
+        return "this namespace may not be deleted" if name in _IMMORTAL else ""

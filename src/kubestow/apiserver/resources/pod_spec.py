@@ -149,6 +149,9 @@ def validate_spec(spec: Object, path: str) -> list[Cause]:
         _validate_toleration(toleration, f"{path}.tolerations[{index}]", causes)
     causes += _validate_spread(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
     causes += _validate_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
+    group = spec.get("schedulingGroup", {}).get("podGroupName", "")
+    if group and (problem := metadata.subdomain_problem(group)):
+        causes.append(invalid_value(f"{path}.schedulingGroup.podGroupName", group, problem))
     return causes
 
 

@@ -9,6 +9,10 @@ from kubestow.apiserver.statuses import Cause, required_value
 __all__ = ["ReviewStrategy", "RoleBindingStrategy", "RoleStrategy", "SecretStrategy", "ServiceStrategy", "SpecStrategy"]
 
 
+#: What the server chose when the service was created, and keeps where an update is silent about it.
+_ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
 class ServiceStrategy(Strategy):
     delete_returns_object = True
 
@@ -21,8 +25,6 @@ class ServiceStrategy(Strategy):
             port.setdefault("targetPort", port.get("port"))
         if spec["type"] == "ExternalName":
             return
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
         spec.setdefault("internalTrafficPolicy", "Cluster")
         if spec["type"] in ("NodePort", "LoadBalancer"):
             spec.setdefault("externalTrafficPolicy", "Cluster")
@@ -34,7 +36,15 @@ class ServiceStrategy(Strategy):
         if spec["type"] != "ExternalName":
             spec.setdefault("clusterIP", _address(new["metadata"]["uid"]))
             spec["clusterIPs"] = [spec["clusterIP"]]
+            spec.setdefault("ipFamilies", ["IPv4"])
+            spec.setdefault("ipFamilyPolicy", "SingleStack")
         new["status"] = {"loadBalancer": {}}
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+        if new["spec"]["type"] != "ExternalName":
+            for field in _ALLOCATED:
+                if field in old["spec"]:
+                    new["spec"].setdefault(field, old["spec"][field])
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new["spec"]

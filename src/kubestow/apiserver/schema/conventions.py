@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "ALWAYS_THERE",
     "ATOMIC_TYPES",
     "EMITTED",
     "GRANULAR",
     "INT64",
+    "INTS_OR_STRINGS",
     "MERGES",
     "MICRO_TIMES",
     "OMITTED_FALSE",
@@ -104,6 +106,10 @@ MERGES: dict[str, Merge] = {
     "ServiceAccount.imagePullSecrets": Merge(),
     "ServiceAccount.secrets": _NAME,
     "ServiceSpec.ports": _by("port", "protocol"),
+    "PodGroupSpec.resourceClaims": _by("name", retain_keys=True),
+    "PodGroupStatus.resourceClaimStatuses": _by("name", retain_keys=True),
+    "PodGroupTemplate.resourceClaims": _by("name", retain_keys=True),
+    "WorkloadSpec.podGroupTemplates": Merge(keys=("name",)),
 }
 
 #: Types that server-side apply owns as one value.
@@ -166,6 +172,22 @@ QUANTITIES = frozenset(
         "VolumeResourceRequirements.requests",
     ]
 )
+#: Fields that take a number or a string.
+INTS_OR_STRINGS = frozenset(
+    [
+        "HTTPGetAction.port",
+        "NetworkPolicyPort.port",
+        "PodDisruptionBudgetSpec.maxUnavailable",
+        "PodDisruptionBudgetSpec.minAvailable",
+        "RollingUpdateDaemonSet.maxSurge",
+        "RollingUpdateDaemonSet.maxUnavailable",
+        "RollingUpdateDeployment.maxSurge",
+        "RollingUpdateDeployment.maxUnavailable",
+        "RollingUpdateStatefulSetStrategy.maxUnavailable",
+        "ServicePort.targetPort",
+        "TCPSocketAction.port",
+    ]
+)
 #: Times kept to the microsecond; all others are kept to the second.
 MICRO_TIMES = frozenset(
     {"Event.eventTime", "EventSeries.lastObservedTime", "LeaseSpec.acquireTime", "LeaseSpec.renewTime"}
@@ -180,6 +202,7 @@ EMITTED: dict[str, object] = {
     },
     **{f"{kind}.spec": {} for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")},
     **{f"{kind}.spec": {} for kind in ("Lease", "PodDisruptionBudget", "ResourceClaim", "ReplicationController")},
+    **{f"{kind}.spec": {} for kind in ("PodGroup", "Workload")},
     **{f"{kind}.status": {} for kind in ("Node", "Namespace", "Pod", "Service", "PersistentVolume", "ReplicaSet")},
     **{
         f"{kind}.status": {} for kind in ("PersistentVolumeClaim", "ReplicationController", "Deployment", "StatefulSet")
@@ -248,6 +271,18 @@ EMITTED: dict[str, object] = {
     "StatefulSetStatus.availableReplicas": 0,
     "StatefulSetStatus.replicas": 0,
 }
+
+#: Structs inside structs (no pointers in Go): they are there even where nothing is written of them.
+ALWAYS_THERE = frozenset(
+    [
+        "CronJobSpec.jobTemplate",
+        "JobTemplateSpec.metadata",
+        "JobTemplateSpec.spec",
+        "PodTemplateSpec.metadata",
+        "PodTemplateSpec.spec",
+        "ReplicaSetSpec.template",
+    ]
+)
 
 #: An empty string here is a value of its own (a pointer in Go); elsewhere it is the same as no value.
 POINTER_STRINGS = frozenset(

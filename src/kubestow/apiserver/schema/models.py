@@ -49,7 +49,7 @@ def fields_of(model: str) -> tuple[ModelField, ...]:
     required = set(_REQUIRED.findall(source))
     descriptions = dict(_DESCRIPTION.findall(source))
     return tuple(
-        ModelField(names[python], type_, python in required, descriptions.get(python, ""))
+        ModelField(names[python], type_, python in required, descriptions.get(python, "").replace('\\"', '"'))
         for python, type_ in types.items()
     )
 

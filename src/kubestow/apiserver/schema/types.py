@@ -20,7 +20,7 @@ from kubestow.apiserver.schema.models import ModelField, fields_of, short_name
 from kubestow.apiserver.schema.quantities import canonical
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["ANYTHING", "Field", "ListOf", "MapOf", "Mismatch", "Struct", "Type", "struct_of"]
+__all__ = ["ANYTHING", "Field", "IntOrString", "ListOf", "MapOf", "Mismatch", "Struct", "Type", "struct_of"]
 
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "bool", dict: "object", list: "array"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -50,7 +50,7 @@ class Mismatch(Exception):
 
 
 class Type:
-    """Anything goes: the type of schemaless parts, and of fields that take a number or a string."""
+    """Anything goes: the type of schemaless parts."""
 
     go_name = "interface {}"
     atomic = True
@@ -71,6 +71,17 @@ class Scalar(Type):
 
     def read(self, value: Any, strangers: list[str]) -> Any:
         if type(value) is not self.python and not (self.python is float and type(value) is int):
+            raise Mismatch(value, self.go_name)
+        return value
+
+
+class IntOrString(Type):
+    """A port by number or name, a count or a percentage."""
+
+    go_name = "int32"
+
+    def read(self, value: Any, strangers: list[str]) -> Any:
+        if type(value) not in (int, str):
             raise Mismatch(value, self.go_name)
         return value
 
@@ -287,7 +298,10 @@ def _field(model: str, described: ModelField) -> Field:
         scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
         omit_empty=_omits_empty(described, type_),
         atomic=type_.atomic and place not in conventions.GRANULAR,
-        present=described.required or place in conventions.EMITTED or f"{model}.{name}" in conventions.EMITTED,
+        present=described.required
+        or place in conventions.ALWAYS_THERE
+        or place in conventions.EMITTED
+        or f"{model}.{name}" in conventions.EMITTED,
     )
 
 
@@ -312,6 +326,8 @@ def _type(text: str, place: str) -> Type:
         return MapOf(item)
     if place in conventions.QUANTITIES and text == "str":
         return cast(Type, _QUANTITY)
+    if place in conventions.INTS_OR_STRINGS:
+        return _INT_OR_STRING
     if text == "datetime":
         return _MICRO_TIME if place in conventions.MICRO_TIMES else _SECOND_TIME
     if text == "int" and place.rpartition(".")[2] in conventions.INT64:
@@ -319,5 +335,5 @@ def _type(text: str, place: str) -> Type:
     return _SCALARS[text] if text in _SCALARS else struct_of(text)
 
 
-_QUANTITY = QuantityText()
+_INT_OR_STRING, _QUANTITY = IntOrString(), QuantityText()
 _SECOND_TIME, _MICRO_TIME = Time(micro=False), Time(micro=True)

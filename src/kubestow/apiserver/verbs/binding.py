@@ -49,7 +49,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
     """Put the pod on the node of ``binding``. Raises a 404 or 409 Failure."""
     pod = pods.decode(registry.get(pods, namespace, name))
     metadata, spec = pod["metadata"], pod["spec"]
-    wanted = binding["metadata"]
+    wanted = binding.get("metadata") or {}
     if wanted.get("uid") and wanted["uid"] != metadata["uid"]:
         key = pods.key(namespace, name)
         raise statuses.uid_conflict(pods, key, name, wanted=wanted["uid"], found=metadata["uid"])
@@ -69,5 +69,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
     for field, added in (("labels", labels), ("annotations", wanted.get("annotations"))):
         if added:
             metadata[field] = {**(metadata.get(field) or {}), **added}
+    # A nomination has done its work once the pod is on a node.
+    pod["status"].pop("nominatedNodeName", None)
     set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, registry.now())
     registry.commit(pods, pod, dry_run=write.dry_run)

@@ -111,10 +111,4 @@ class Call:
             raise self.unreadable(f"strict decoding error: {', '.join(problems)}")
         if how == "Ignore":
             return {}
-        return {"Warning": ", ".join(f'299 - "{_quoted(problem)}"' for problem in problems)}
-
-
-def _quoted(text: str) -> str:
-    """The text of a Warning header: one line, quotes escaped."""
-    plain = "".join(character if character.isprintable() else " " for character in text)
-    return plain.replace("\\", "\\\\").replace('"', '\\"')
+        return {"Warning": ", ".join(map(statuses.warning, problems))}

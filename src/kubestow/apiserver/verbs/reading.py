@@ -41,6 +41,8 @@ async def list_(call: Call) -> Answer:
     limit = max(request.number("limit") or 0, 0)
     token = request.query.get("continue", "")
     if token:
+        if request.query.get("resourceVersion", "0") not in ("", "0"):
+            raise statuses.bad_request("specifying resource version is not allowed when using continue")
         objects, version = _continued(call, _Token.decode(token))
     else:
         objects, version = await _snapshot(call)
@@ -91,6 +93,8 @@ def _check_version_match(request: Request) -> None:
         problem = _forbidden_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
     elif match not in ("", "Exact", "NotOlderThan"):
         problem = statuses.unsupported_value("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
+    elif "sendInitialEvents" in request.query:
+        problem = statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list")
     elif match == "Exact" and version == "0":
         problem = _forbidden_match('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
     if problem is not None:

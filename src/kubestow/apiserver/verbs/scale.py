@@ -47,7 +47,8 @@ def _set(call: Call, change: Any) -> Answer:
         if replicas < 0:
             cause = statuses.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise statuses.invalid("Scale", call.target.name, [cause], group="autoscaling")
-        new = {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "replicas": replicas}}
+        new = _replaced(old, _paths(call.kind)[0].split("."), replicas)
+        new["metadata"] = dict(old["metadata"])
         new["metadata"]["resourceVersion"] = metadata.get("resourceVersion", "")
         return new
 
@@ -57,17 +58,42 @@ def _set(call: Call, change: Any) -> Answer:
 
 
 def _scale(kind: Kind, whole: Object) -> Object:
-    spec, status = whole["spec"], whole.get("status") or {}
-    selector = spec.get("selector")
-    text = _plain_selector(selector) if kind.name == "ReplicationController" else selector_text(selector)
+    wanted, running, selector = _paths(kind)
+    replicas = _at(whole, wanted)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status = {"replicas": _at(whole, running) or 0}
+    if text := _at(whole, selector) if kind.custom is not None else _selector(kind, whole["spec"].get("selector")):
+        status["selector"] = text
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {field: whole["metadata"][field] for field in kept if field in whole["metadata"]},
-        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
-        "status": {"replicas": status.get("replicas", 0), "selector": text},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
     }
+
+
+def _paths(kind: Kind) -> tuple[str, str, str]:
+    """Where replicas and selector of this kind are."""
+    assert kind.scale is not None
+    return kind.scale
+
+
+def _at(whole: Object, path: str) -> Any:
+    value: Any = whole if path else None
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _replaced(whole: Any, steps: list[str], value: int) -> Object:
+    """A copy of ``whole`` with another value at this path."""
+    below = value if len(steps) == 1 else _replaced(whole.get(steps[0]), steps[1:], value)
+    return {**(whole or {}), steps[0]: below}
+
+
+def _selector(kind: Kind, selector: Any) -> str:
+    return _plain_selector(selector) if kind.name == "ReplicationController" else selector_text(selector)
 
 
 def _plain_selector(selector: dict[str, str] | None) -> str:

@@ -1,0 +1,105 @@
+"""Pod groups: the gangs of scheduling.k8s.io, and those that co-scheduling plugins brought along as custom resources.
+
+The first have a schema, an immutable spec and templates (workloads) that controllers make them from. The others are
+stored as they are sent; of their fields only ``spec.minMember`` is looked at.
+"""
+
+from __future__ import annotations
+
+from kubestow.apiserver.resources import metadata
+from kubestow.apiserver.resources.kind import Object, Strategy
+from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, required_value, too_many
+
+__all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "WorkloadStrategy"]
+
+_MAX_TEMPLATES = 8
+
+
+class PodGroupStrategy(Strategy):
+    """``scheduling.k8s.io``: nothing of the spec changes once it is stored."""
+
+    def prepare_create(self, new: Object, now: str) -> None:
+        new.pop("status", None)
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes = _policy_causes(new["spec"].get("schedulingPolicy"), "spec.schedulingPolicy")
+        reference = new["spec"].get("podGroupTemplateRef", {}).get("workload")
+        if reference is not None:
+            place = "spec.podGroupTemplateRef.workload"
+            causes += [
+                required_value(f"{place}.{field}")
+                for field in ("podGroupTemplateName", "workloadName")
+                if not reference.get(field)
+            ]
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return _frozen(new["spec"], old["spec"])
+
+
+class WorkloadStrategy(Strategy):
+    def validate(self, new: Object) -> list[Cause]:
+        templates = new["spec"].get("podGroupTemplates") or []
+        place = "spec.podGroupTemplates"
+        if not templates:
+            return [required_value(place, "must have at least one item")]
+        if len(templates) > _MAX_TEMPLATES:
+            return [too_many(place, len(templates), _MAX_TEMPLATES)]
+        causes: list[Cause] = []
+        names: set[str] = set()
+        for index, template in enumerate(templates):
+            name = template.get("name", "")
+            if problem := metadata.label_problem(name):
+                causes.append(invalid_value(f"{place}[{index}].name", name, problem))
+            elif name in names:
+                causes.append(duplicate_value(f"{place}[{index}].name", name))
+            names.add(name)
+            causes += _policy_causes(template.get("schedulingPolicy"), f"{place}[{index}].schedulingPolicy")
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return _frozen(new["spec"], old["spec"])
+
+
+class CustomPodGroupStrategy(Strategy):
+    has_generation = True
+
+    def prepare_create(self, new: Object, now: str) -> None:
+        new.pop("status", None)
+
+    def validate(self, new: Object) -> list[Cause]:
+        spec = new.get("spec", {})
+        least = spec.get("minMember", 1) if isinstance(spec, dict) else spec
+        if type(least) is not int:
+            place = "spec.minMember" if isinstance(spec, dict) else "spec"
+            return [invalid_value(place, least, f"must be {'an integer' if isinstance(spec, dict) else 'an object'}")]
+        if least < 1:
+            return [invalid_value("spec.minMember", least, "should be greater than or equal to 1")]
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return self.validate(new)
+
+
+def _policy_causes(policy: Object | None, place: str) -> list[Cause]:
+    """A scheduling policy is either ``basic`` or ``gang``; a gang has a least number of pods."""
+    given = [name for name in ("basic", "gang") if (policy or {}).get(name) is not None]
+    if not given:
+        return [invalid_value(place, "", "must specify one of: `basic`, `gang`")]
+    assert policy is not None
+    if len(given) > 1:
+        return [invalid_value(place, f"{{{', '.join(given)}}}", "must specify exactly one of: `basic`, `gang`")]
+    least = policy["gang"].get("minCount") if "gang" in policy else 1
+    if least is None:
+        return [required_value(f"{place}.gang.minCount")]
+    if least < 1:
+        return [invalid_value(f"{place}.gang.minCount", least, "must be greater than or equal to 1")]
+    return []
+
+
+def _frozen(new: Object, old: Object) -> list[Cause]:
+    return [
+        invalid_value(f"spec.{field}", new.get(field), "field is immutable")
+        for field in sorted(new.keys() | old.keys())
+        if new.get(field) != old.get(field)
+    ]
