@@ -107,6 +107,11 @@ class Cluster:
         """How many pods are on nodes, assumed ones included."""
         return len(self._placements)
 
+    @property
+    def assumed_pod_count(self) -> int:
+        """How many of them have been placed without the watch having said so yet."""
+        return sum(placement.assumed for placement in self._placements.values())
+
     def counter(
         self,
         key: Hashable,

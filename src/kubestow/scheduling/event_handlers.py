@@ -91,6 +91,10 @@ class EventHandlers:
         """The last state of a pod that the API server told, None when it is gone."""
         return self._by_uid.get(uid)
 
+    def pods(self) -> Iterable[PodInfo]:
+        """Every pod that has not ended, as the API server told it last."""
+        return self._pods.values()
+
     # -- the subscriber's interface --------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:

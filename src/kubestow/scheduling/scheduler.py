@@ -231,6 +231,11 @@ class Scheduler:
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
 
+    @property
+    def bindings_under_way(self) -> int:
+        """How many placed pods are on their way to be bound."""
+        return len(self._bindings)
+
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
