@@ -7,7 +7,7 @@ Every change is noted in the journal, which is how remembered answers learn that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
@@ -107,10 +107,9 @@ class Cluster:
         """How many pods are on nodes, assumed ones included."""
         return len(self._placements)
 
-    @property
-    def assumed_pod_count(self) -> int:
-        """How many of them have been placed without the watch having said so yet."""
-        return sum(placement.assumed for placement in self._placements.values())
+    def assumed(self) -> Iterator[Placement]:
+        """The placements that the watch has not confirmed yet."""
+        return (placement for placement in self._placements.values() if placement.assumed)
 
     def counter(
         self,

@@ -25,7 +25,7 @@ from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Observability"]
+__all__ = ["Observability", "exposed"]
 
 
 class Observability:
@@ -53,13 +53,13 @@ class Observability:
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in the format that an Accept header asks for, and its content type."""
-        return _exposed(self.metrics.registry, accept)
+        return exposed(self.metrics.registry, accept)
 
     def scrape_resources(self, accept: str = "") -> tuple[bytes, str]:
         """What pods ask for and may use, in the same formats."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Once(self._pod_resources()))
-        return _exposed(registry, accept)
+        return exposed(registry, accept)
 
     def _pod_resources(self) -> Iterator[Metric]:
         if self.scheduler is not None:
@@ -74,6 +74,7 @@ class _Once:
         return self._families
 
 
-def _exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """What a registry holds, in the format that an Accept header asks for, and its content type."""
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type

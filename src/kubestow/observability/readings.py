@@ -100,6 +100,6 @@ def _tasks(scheduler: Scheduler) -> Reading:
 
 def _cached(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     cluster = scheduler.cluster
-    yield ("assumed_pods",), cluster.assumed_pod_count
+    yield ("assumed_pods",), sum(1 for _ in cluster.assumed())
     yield ("pods",), cluster.pod_count
     yield ("nodes",), len(cluster.nodes)

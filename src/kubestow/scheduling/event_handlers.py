@@ -91,6 +91,10 @@ class EventHandlers:
         """The last state of a pod that the API server told, None when it is gone."""
         return self._by_uid.get(uid)
 
+    def pod(self, namespace: str, name: str) -> PodInfo | None:
+        """The pod of a name that has not ended, as the API server told it last."""
+        return self._pods.get((namespace, name))
+
     def pods(self) -> Iterable[PodInfo]:
         """Every pod that has not ended, as the API server told it last."""
         return self._pods.values()
