@@ -122,7 +122,7 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
 
 
 async def service_account() -> Credentials | None:
-    """The credentials of the pod that we run in; None when this is no pod. Raises InputError when they are of no use."""
+    """The credentials of the pod that we run in; None when this is no pod. Raises InputError."""
     return await _from_service_account() if "KUBERNETES_SERVICE_HOST" in os.environ else None
 
 

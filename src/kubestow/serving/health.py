@@ -35,7 +35,7 @@ PING = Check("ping", lambda: None)
 
 
 class Health:
-    """The checks of each endpoint (``healthz``, ``livez``, ``readyz``), and how often each was made with what outcome."""
+    """The checks of each endpoint (``healthz``, ``livez``, ``readyz``), and how often each was made and how it went."""
 
     def __init__(self, checks: Mapping[str, Sequence[Check]]) -> None:
         self._checks = checks

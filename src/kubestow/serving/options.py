@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["AuthenticationOptions", "AuthorizationOptions", "ServingOptions", "SNICertificate", "TLSOptions"]
+__all__ = ["AuthenticationOptions", "AuthorizationOptions", "SNICertificate", "ServingOptions", "TLSOptions"]
 
 
 @dataclass(frozen=True, slots=True)

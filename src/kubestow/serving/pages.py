@@ -63,7 +63,7 @@ class Pages:
 
     def flagz(self, request: Request) -> Answer:
         """The flags as they are in effect."""
-        flags = {name: value for name, value in sorted(self._flags.items())}
+        flags = dict(sorted(self._flags.items()))
         lines = [f"{name}={value}" for name, value in flags.items()]
         return _page(request, "Flagz", lines, {"flags": flags})
 
@@ -98,7 +98,7 @@ def _page(request: Request, kind: str, lines: Sequence[str], content: Mapping[st
         kind_of_media, version = _structured(media, kind)
         if version:
             return _object(kind, version, kind_of_media, content)
-    if request.header("accept") and not any(media.split(";")[0] in ("text/plain", "*/*", "text/*") for media in accepted):
+    if not {media.split(";")[0] for media in accepted} & {"", "*/*", "text/*", "text/plain"}:
         raise Failure(406, "NotAcceptable", f"only text/plain, and {kind} as application/json or application/yaml")
     heading = f"{_COMPONENT} {kind.lower()}"
     return Answer.text("\n".join(["", heading, _WARNING, "", *lines, ""]))
@@ -115,7 +115,9 @@ def _structured(media: str, kind: str) -> tuple[str, str]:
 
 def _object(kind: str, version: str, media: str, content: Mapping[str, Any]) -> Answer:
     whole = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
-    body = msgspec.json.encode(whole) if media == "application/json" else yaml.safe_dump(whole, sort_keys=False).encode()
+    body = (
+        msgspec.json.encode(whole) if media == "application/json" else yaml.safe_dump(whole, sort_keys=False).encode()
+    )
     headers = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
     return Answer(200, body, media, headers)
 

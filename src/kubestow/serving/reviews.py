@@ -44,7 +44,7 @@ class Remembered(Generic[T]):
         self._asking: dict[Hashable, asyncio.Task[T]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer that is known, or a new one. What asking raises is raised to everybody who waits, and forgotten."""
+        """The answer that is known, or a new one. What asking raises is raised to all who wait, and forgotten."""
         known = self._answers.get(key)
         if known is not None and known[0] > self._monotonic():
             return known[1]
@@ -139,15 +139,11 @@ class AccessReviews:
 
     async def _ask(self, spec: dict[str, Any]) -> tuple[bool, str]:
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        review = await _review(
-            self._transport, path, "SubjectAccessReview", "authorization", spec, _AccessReview
-        )
+        review = await _review(self._transport, path, "SubjectAccessReview", "authorization", spec, _AccessReview)
         return review.status.allowed and not review.status.denied, review.status.reason
 
 
-async def _review(
-    transport: Transport, path: str, kind: str, group: str, spec: dict[str, Any], answer: type[T]
-) -> T:
+async def _review(transport: Transport, path: str, kind: str, group: str, spec: dict[str, Any], answer: type[T]) -> T:
     body = {"kind": kind, "apiVersion": f"{group}.k8s.io/v1", "spec": spec}
     try:
         async with asyncio.timeout(_TIMEOUT):

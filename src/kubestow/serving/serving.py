@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -143,8 +144,7 @@ class Serving:
 
     def _paths(self) -> dict[str, Handler]:
         paths: dict[str, Handler] = {
-            f"/{endpoint}": lambda request, endpoint=endpoint: self._health.answer(endpoint, request)
-            for endpoint in self._health.endpoints
+            f"/{endpoint}": partial(self._health.answer, endpoint) for endpoint in self._health.endpoints
         }
         gates = self._about.gates
         pages = Pages(
@@ -204,7 +204,8 @@ class Serving:
 
     def _lease_problem(self) -> str | None:
         scheduler = self._observability.scheduler
-        overdue = 0.0 if scheduler is None else scheduler.leadership.overdue
+        leadership = getattr(scheduler, "leadership", None)
+        overdue = 0.0 if leadership is None else leadership.overdue
         return f"failed election to renew leadership on lease, {overdue:.0f} s overdue" if overdue > _GRACE else None
 
     def _sync_problem(self) -> str | None:

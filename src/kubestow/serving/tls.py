@@ -127,10 +127,12 @@ class ServerTLS:
     # -- making contexts -------------------------------------------------------------------------------------------
 
     def _files(self) -> Iterator[Path]:
-        for pair in (self._options, *self._options.by_name):
-            if pair.certificate is not None and pair.key is not None:
-                yield pair.certificate
-                yield pair.key
+        if self._options.certificate is not None and self._options.key is not None:
+            yield self._options.certificate
+            yield self._options.key
+        for pair in self._options.by_name:
+            yield pair.certificate
+            yield pair.key
 
     def _stamped(self) -> Stamp:
         try:

@@ -50,7 +50,7 @@ class Why:
         return Answer.json(
             {
                 "/debug/pods/<namespace>/<name>": "why a pod is pending, or where it went",
-                "/debug/queue": "the scheduling queue; ?place=active|backoff|error-backoff|unschedulable|gated, ?limit=N",
+                "/debug/queue": "the queue; ?place=active|backoff|error-backoff|unschedulable|gated, ?limit=N",
                 "/debug/cache": "nodes and assumed pods; ?node=NAME, ?limit=N",
             }
         )
@@ -89,7 +89,7 @@ class Why:
         if placement is not None:
             held = self._scheduler.waiting.get(info.uid)
             if held is not None:
-                return f"it has been given node {placement.node_name}; {', '.join(held.held_by)} hold it back"
+                return f"it has been given node {placement.node_name}, and is held back by {', '.join(held.held_by)}"
             return f"it has been given node {placement.node_name} and is being bound"
         if queued is None:
             return "it is being scheduled right now"
@@ -210,8 +210,8 @@ class Why:
         pods = nodes.pods[row].values()
         facts: Facts = {
             "node": nodes.names[row],
-            "allocatable": _amounts({name: int(nodes.allocatable[name].values[row]) for name in nodes.allocatable.names}),
-            "requested": _amounts({name: int(nodes.requested[name].values[row]) for name in nodes.requested.names}),
+            "allocatable": _amounts(nodes.allocatable.at(row)),
+            "requested": _amounts(nodes.requested.at(row)),
             "pods": len(pods),
         }
         nominated = [info.key for info in self._scheduler.cluster.nominated_to(nodes.names[row])]
