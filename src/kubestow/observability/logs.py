@@ -12,11 +12,15 @@ of every pod, 4 and up what is of interest to developers. ``V(2)`` is the loggin
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import logging
 import sys
 import time
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubestow.errors import InputError
 
 __all__ = ["JSONFormatter", "TextFormatter", "V", "fields", "set_up"]
 
@@ -36,16 +40,43 @@ def fields(**named: Any) -> dict[str, Any]:
     return {_FIELDS: named}
 
 
-def set_up(*, verbosity: int, json_format: bool, stream: TextIO | None = None) -> None:
-    """Write the log of this process to standard error, and nothing that is less urgent than the verbosity."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JSONFormatter() if json_format else TextFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(V(verbosity))
+def set_up(
+    *, verbosity: int, json_format: bool, by_file: Mapping[str, str] | None = None, split_stream: bool = False
+) -> None:
+    """Write the log of this process to standard error, and nothing that is less urgent than the verbosity.
+
+    ``by_file`` gives files (patterns of their names without ``.py``) a verbosity of their own. With ``split_stream``
+    only errors go there, and everything else to standard output. Raises InputError.
+    """
+    by_pattern = {pattern: _level(pattern, text) for pattern, text in (by_file or {}).items()}
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if split_stream:
+        handlers[0].setLevel(logging.ERROR)
+        handlers.append(logging.StreamHandler(sys.stdout))
+        handlers[1].addFilter(lambda record: record.levelno < logging.ERROR)
+    for handler in handlers:
+        handler.setFormatter(JSONFormatter() if json_format else TextFormatter())
+        if by_pattern:
+            handler.addFilter(_by_file(by_pattern, V(verbosity)))
+    logging.basicConfig(handlers=handlers, level=min([V(verbosity), *by_pattern.values()]))
     # Libraries have their own idea of what is worth telling.
     for library in ("asyncio", "aiohttp", "kubernetes_asyncio"):
         logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < _EVERYTHING else 0))
+
+
+def _level(pattern: str, text: str) -> int:
+    if not text.isdigit():
+        raise InputError("--vmodule", f"expected {pattern}=N, got {pattern}={text}")
+    return V(int(text))
+
+
+def _by_file(levels: Mapping[str, int], otherwise: int) -> Callable[[logging.LogRecord], bool]:
+    def wanted(record: logging.LogRecord) -> bool:
+        name = record.filename.removesuffix(".py")
+        level = next((level for pattern, level in levels.items() if fnmatch.fnmatch(name, pattern)), otherwise)
+        return record.levelno >= level
+
+    return wanted
 
 
 def _verbosity(record: logging.LogRecord) -> int:

@@ -213,6 +213,11 @@ class Metrics:
             prefix="",
         )
 
+    def answered(self, method: str, host: str, code: str, seconds: float) -> None:
+        """An API server has answered a request; ``code`` is its status, or ``<error>`` when there was no answer."""
+        self.client_requests.at(code, method, host).value += 1
+        self.client_duration.at(method, host).observe(seconds)
+
     # -- making them -----------------------------------------------------------------------------------------------
 
     def _counter(
