@@ -16,7 +16,7 @@ from tests.observability.watched import Watched, watching
 def record(level: int, message: str, *, failed: Exception | None = None, **named: object) -> logging.LogRecord:
     exc_info = (type(failed), failed, failed.__traceback__) if failed is not None else None
     logger = logging.getLogger("kubestow.scheduling.queue")
-    return logger.makeRecord(logger.name, level, "queue.py", 7, message, (), exc_info, extra=fields(**named))  # type: ignore[arg-type]
+    return logger.makeRecord(logger.name, level, "queue.py", 7, message, (), exc_info, extra=fields(**named))
 
 
 def test_text_is_klogs() -> None:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from kubestow.client.pacing import WallClock
 from kubestow.cluster.pods import PodInfo
+from kubestow.config import FeatureGates
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin
+from kubestow.observability.observability import Observability
 from kubestow.testing import node, nodes, pod
 from tests.observability.watched import Watched, samples, watching
 
@@ -242,3 +245,44 @@ def test_pods_resources_are_what_they_ask_for() -> None:
         }
 
     watching(story, node("n"))
+
+
+def test_who_leads_is_shown_from_the_start() -> None:
+    async def story(watched: Watched) -> None:
+        assert watched.value("leader_election_master_status", name="kube-scheduler") == 1
+
+    watching(story)
+    starting = samples(Observability(WallClock(), FeatureGates()).scrape()[0])
+    assert starting["leader_election_master_status", frozenset({("name", "kube-scheduler")})] == 0
+
+
+def test_disabled_metrics_are_not_exposed() -> None:
+    observability = Observability(WallClock(), FeatureGates(), disabled_metrics=["scheduler_preemption_victims"])
+    assert "scheduler_preemption_victims" not in observability.scrape()[0].decode()
+
+
+def test_label_values_that_are_not_allowed_become_one() -> None:
+    allowed = {"scheduler_queue_incoming_pods_total": {"event": frozenset({"NodeAdd"})}}
+    metrics = Observability(WallClock(), FeatureGates(), allowed_labels=allowed).metrics
+    for event in ("NodeAdd", "NodeUpdate", "NodeDelete"):
+        metrics.incoming_pods.at("active", event).value += 1
+    told = metrics.incoming_pods.collect().samples
+    assert {sample.labels["event"]: sample.value for sample in told} == {"NodeAdd": 1, "unexpected": 2}
+
+
+def test_requests_to_the_api_server_are_counted_by_outcome() -> None:
+    observability = Observability(WallClock(), FeatureGates())
+    observability.metrics.answered("GET", "api:6443", "200", 0.01)
+    observability.metrics.answered("GET", "api:6443", "<error>", 30.0)
+    found = samples(observability.scrape()[0])
+    asked = {("method", "GET"), ("host", "api:6443")}
+    assert found["rest_client_requests_total", frozenset({*asked, ("code", "200")})] == 1
+    assert found["rest_client_requests_total", frozenset({*asked, ("code", "<error>")})] == 1
+
+
+def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+    body, content_type = Observability(WallClock(), FeatureGates()).scrape(
+        "application/openmetrics-text; version=1.0.0"
+    )
+    assert content_type.startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")

@@ -7,6 +7,7 @@ Made before there is a scheduler, so that a process can answer while it starts a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -45,11 +46,20 @@ class Observability:
         self.scheduler: Scheduler | None = None
         self.observer = together(Recorder(self.metrics), self.attempts, Narrator(), *([also] if also else []))
         self._resources = PodResources()
-        add_readings(self.metrics, lambda: self.scheduler, gates)
+        add_readings(self.metrics, gates, scheduler=lambda: self.scheduler, leads=self._leads)
 
     def attach(self, scheduler: Scheduler) -> None:
         """From here on the readings are this scheduler's."""
         self.scheduler = scheduler
+
+    @property
+    def leadership(self) -> Any:
+        """The scheduler's candidacy, None where leaders are not elected (yet)."""
+        return getattr(self.scheduler, "leadership", None)
+
+    def _leads(self) -> bool:
+        leadership = self.leadership
+        return self.scheduler is not None if leadership is None else bool(leadership.is_leader)
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in the format that an Accept header asks for, and its content type."""

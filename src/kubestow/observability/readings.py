@@ -32,8 +32,14 @@ _QUEUES = {
 Reading = Iterable[tuple[tuple[str, ...], float]]
 
 
-def add_readings(metrics: Metrics, scheduler: Callable[[], Scheduler | None], gates: FeatureGates) -> None:
-    """Add all readings of a scheduler, which may not be there yet."""
+def add_readings(
+    metrics: Metrics,
+    gates: FeatureGates,
+    *,
+    scheduler: Callable[[], Scheduler | None],
+    leads: Callable[[], bool],
+) -> None:
+    """Add all readings of a scheduler, which may not be there yet, nor lead."""
 
     def gauge(
         name: str, meaning: str, stability: Stability, labels: tuple[str, ...], read: Callable[[Scheduler], Reading]
@@ -50,6 +56,15 @@ def add_readings(metrics: Metrics, scheduler: Callable[[], Scheduler | None], ga
     gauge("scheduler_inflight_events", "Events kept for pods being scheduled.", alpha, ("event",), _in_flight)
     gauge("scheduler_goroutines", "Tasks under way beside the scheduling cycle.", beta, ("operation",), _tasks)
     gauge("scheduler_cache_size", "Pods on nodes, those not confirmed yet, and nodes.", alpha, ("type",), _cached)
+    metrics.add(
+        Gauge(
+            "leader_election_master_status",
+            "Whether this process leads.",
+            alpha,
+            ("name",),
+            read=lambda: [(("kube-scheduler",), float(leads()))],
+        )
+    )
     build = (platform.python_implementation(), platform.machine(), KUBERNETES_VERSION, __version__)
     metrics.add(
         Gauge(

@@ -203,8 +203,7 @@ class Serving:
         return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced]}
 
     def _lease_problem(self) -> str | None:
-        scheduler = self._observability.scheduler
-        leadership = getattr(scheduler, "leadership", None)
+        leadership = self._observability.leadership
         overdue = 0.0 if leadership is None else leadership.overdue
         return f"failed election to renew leadership on lease, {overdue:.0f} s overdue" if overdue > _GRACE else None
 
