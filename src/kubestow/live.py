@@ -178,6 +178,7 @@ class Live:
         observability.attach(scheduler)
         await cluster.check()
         running = asyncio.create_task(scheduler.run())
+        observability.is_ending = lambda: running.cancelling() > 0
         _end_on_signals(running)
         ready = asyncio.create_task(scheduler.synced.wait())
         await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)

@@ -12,12 +12,15 @@ import pytest
 from kubestow.client.pacing import WallClock
 from kubestow.cluster.pods import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.errors import APIError
+from kubestow.errors import APIError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin
+from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
+from kubestow.observability.recording import Recorder
 from kubestow.testing import node, nodes, pod
 from tests.observability.watched import Watched, samples, watching
+from tests.plugins.dra.devices import device_class, slice_of
 
 Story = Callable[[Watched], Awaitable[None]]
 
@@ -286,3 +289,23 @@ def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
     )
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_claims_made_for_extended_resources_are_counted() -> None:
+    async def story(watched: Watched) -> None:
+        watched.world.cluster.put(pod("p", requests={"example.com/gpu": "1"}))
+        await watched.world.settles()
+        assert watched.world.node_of("p") == "n"
+        assert watched.value("scheduler_resourceclaim_creates_total", status="success") == 1
+
+    watching(story, node("n"), device_class("gpu", extendedResourceName="example.com/gpu"), slice_of("d0", node="n"))
+
+
+def test_failures_of_volume_binding_are_counted_by_stage() -> None:
+    recorder = Recorder(Observability(WallClock(), FeatureGates()).metrics)
+    watcher = recorder.of_profile("default-scheduler")
+    watcher.asked("VolumeBinding", "PreBind", Status.error("no"), 1.0)
+    watcher.asked("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)
+    watcher.asked("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
+    errors = recorder.metrics.volume_stage_errors
+    assert [errors.at(stage).value for stage in ("predicate", "assume", "bind")] == [0, 1, 1]

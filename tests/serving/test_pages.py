@@ -48,6 +48,14 @@ async def test_a_scheduler_whose_caches_are_full_is_ready() -> None:
         assert (await at.get("/readyz")).text == "ok"
 
 
+async def test_a_process_that_ends_is_alive_and_not_ready() -> None:
+    async with port() as at, living([node("n")]) as world:
+        at.observability.attach(world.scheduler)
+        at.observability.is_ending = lambda: True
+        assert (await at.get("/livez")).status == 200
+        assert "[-]shutdown failed" in (await at.get("/readyz")).text
+
+
 async def test_metrics_come_as_prometheus_reads_them() -> None:
     async with port() as at:
         scraped = await at.get("/metrics")

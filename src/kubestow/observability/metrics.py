@@ -157,6 +157,10 @@ class Metrics:
             "operation",
         )
 
+        self.claim_creations = self._counter(
+            "resourceclaim_creates_total", "Claims made for pods' extended resources.", _ALPHA, "status"
+        )
+
     def _preemption(self) -> None:
         self.preemption_attempts = self._counter(
             "preemption_attempts_total", "Times that room was looked for by preemption.", _STABLE
@@ -244,6 +248,11 @@ class Metrics:
         family.allow(self._allowed.get(family.name, {}))
         self._families[family.name] = family
         return family
+
+    @property
+    def families(self) -> Collection[Counter | Histogram | Gauge]:
+        """Every metric, exposed or not."""
+        return self._families.values()
 
     # -- for prometheus_client -------------------------------------------------------------------------------------
 

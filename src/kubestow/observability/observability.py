@@ -6,7 +6,7 @@ Made before there is a scheduler, so that a process can answer while it starts a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -44,6 +44,8 @@ class Observability:
         self.metrics = Metrics(disabled=disabled_metrics, allowed=allowed_labels)
         self.attempts = Attempts(clock)
         self.scheduler: Scheduler | None = None
+        #: Whether the process has been asked to end, and is letting what is under way come to an end.
+        self.is_ending: Callable[[], bool] = lambda: False
         self.observer = together(Recorder(self.metrics), self.attempts, Narrator(), *([also] if also else []))
         self._resources = PodResources()
         add_readings(self.metrics, gates, scheduler=lambda: self.scheduler, leads=self._leads)
@@ -72,7 +74,7 @@ class Observability:
         return exposed(registry, accept)
 
     def _pod_resources(self) -> Iterator[Metric]:
-        if self.scheduler is not None:
+        if self.scheduler is not None and self._leads():  # or else several replicas would tell the same
             yield from self._resources.collect(self.scheduler.handlers.pods())
 
 

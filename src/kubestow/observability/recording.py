@@ -73,6 +73,9 @@ class Recorder(Observer):
         self.metrics.evictions.at(result).value += 1
         self.metrics.evictions_duration.at(result).observe(seconds)
 
+    def claim_created(self, *, succeeded: bool) -> None:
+        self.metrics.claim_creations.at("success" if succeeded else "failure").value += 1
+
     def enqueued(self, place: str, event: str) -> None:
         self.metrics.incoming_pods.at(place, event).value += 1
 

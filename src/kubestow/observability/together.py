@@ -14,7 +14,18 @@ from kubestow.scheduling.observer import Observer
 
 __all__ = ["together"]
 
-_TOLD = ("attempted", "waited", "ended", "bound", "preempted", "evicted", "enqueued", "hinted", "handled")
+_TOLD = (
+    "attempted",
+    "waited",
+    "ended",
+    "bound",
+    "preempted",
+    "evicted",
+    "claim_created",
+    "enqueued",
+    "hinted",
+    "handled",
+)
 
 
 def together(*observers: Observer) -> Observer:

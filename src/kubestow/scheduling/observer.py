@@ -57,6 +57,11 @@ class Observer:
     def evicted(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         """The victims have been evicted, or not all of them could be."""
 
+    # -- devices -------------------------------------------------------------------------------------------------------
+
+    def claim_created(self, *, succeeded: bool) -> None:
+        """A claim on devices has been made for a pod's extended resources, or could not be."""
+
     # -- the queue and the watch ---------------------------------------------------------------------------------------
 
     def enqueued(self, place: str, event: str) -> None:

@@ -39,6 +39,7 @@ from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs import Gangs, Refusal
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.news import News
+from kubestow.scheduling.observed_claims import ObservedClaims
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
@@ -77,11 +78,12 @@ class _Handle:
         evictions: Evictions,
         waiting: WaitingPods,
         news: News,
+        observer: Observer,
     ) -> None:
         self.cluster = cluster
         self._waiting = waiting
         self.random = random
-        self.resource_claims = api.resource_claims
+        self.resource_claims = ObservedClaims(api.resource_claims, observer)
         self.background: set[asyncio.Task[None]] = set()
         self._clock = clock
         self._news = news
@@ -180,6 +182,7 @@ class Scheduler:
             evictions=self._evictions,
             waiting=self.waiting,
             news=news,
+            observer=observer,
         )
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(

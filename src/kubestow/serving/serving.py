@@ -66,7 +66,6 @@ class Serving:
     ) -> None:
         self._options, self._about, self._clock = options, about, clock
         self._observability = observability
-        self._stopping = False
         self._health = Health(self._checks())
         self._open = AsyncExitStack()
         self.port = options.port
@@ -98,7 +97,6 @@ class Serving:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stopping = True
         await self._open.aclose()
 
     async def _transport(self, opening: AsyncExitStack, kubeconfig: str) -> Transport | None:
@@ -198,7 +196,7 @@ class Serving:
     def _checks(self) -> dict[str, list[Check]]:
         electing = self._about.configuration.leader_election.leader_elect
         election = [Check("leaderElection", self._lease_problem)] if electing else []
-        shutdown = Check("shutdown", lambda: "process is shutting down" if self._stopping else None)
+        shutdown = Check("shutdown", lambda: "process is shutting down" if self._observability.is_ending() else None)
         synced = Check("sched-handler-sync", self._sync_problem)
         return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced]}
 
