@@ -10,11 +10,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from kubestow.apiserver import Server
+from kubestow.apiserver.messages import ADMIN, User
 from kubestow.certificates import Authority
-from kubestow.serving.options import AuthorizationOptions, ServingOptions
+from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from tests.client.clocks import LeapingClock
+from tests.client.kubeconfigs import kubeconfig, save
 from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure, running
-from tests.serving.ports import ACCESS, TOKENS, TRUST, behind, belongs_to, may, port
+from tests.serving.ports import ACCESS, TOKENS, TRUST, behind, belongs_to, may, port, raw
 
 
 @pytest.fixture
@@ -102,6 +105,28 @@ async def test_an_api_server_in_trouble_lets_nobody_in(api: ScriptedServer, tmp_
         refused = await at.get("/metrics")
     assert refused.status == 500
     assert "Traceback" not in refused.text
+
+
+async def test_a_token_that_is_no_text_is_nobodys(api: ScriptedServer, tmp_path: Path) -> None:
+    async with port(behind(api, tmp_path)) as at:
+        said = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer \xff\xfe\r\n\r\n"
+        assert b" 401 " in (await raw(at, said)).splitlines()[0]
+    assert api.asked == []
+
+
+async def test_users_of_the_embedded_api_server_are_let_in(tmp_path: Path) -> None:
+    known = {"secret": User("prometheus", ("monitoring", "system:authenticated")), "own": ADMIN}
+    async with Server(tokens=known) as api:
+        named = save(tmp_path, kubeconfig(api.url, token="own"))
+        options = ServingOptions(
+            address="127.0.0.1",
+            port=0,
+            authentication=AuthenticationOptions(kubeconfig=named),
+            authorization=AuthorizationOptions(kubeconfig=named),
+        )
+        async with port(options) as at:
+            told = [(await at.get("/metrics", token=token)).status for token in ("secret", "wrong", "")]
+    assert told == [200, 401, 403]
 
 
 async def test_without_anybody_to_ask_only_open_paths_are_served() -> None:

@@ -111,7 +111,7 @@ class Authenticator:
         return _known(User(certificate.common_name, certificate.organizations))
 
     async def _with_token(self, token: str) -> User | None:
-        if self._reviews is None:
+        if self._reviews is None or not token.isascii():
             return None
         try:
             user = await self._reviews.user(token)

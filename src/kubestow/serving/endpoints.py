@@ -53,6 +53,8 @@ class Endpoints:
             answer = await self._answer(request)
         except Failure as failure:
             answer = failure.answer
+        except UnicodeEncodeError:  # header values are bytes, and some of them are no text
+            answer = Failure(400, "BadRequest", "the request holds what is not UTF-8").answer
         except Exception:
             _log.exception("Serving a request failed", extra=fields(verb=request.method, path=request.path[:256]))
             answer = Failure.internal().answer
