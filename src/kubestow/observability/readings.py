@@ -29,6 +29,18 @@ _QUEUES = {
     "gated": (Place.GATED,),
 }
 
+_BUILD = (
+    "major",
+    "minor",
+    "git_version",
+    "git_commit",
+    "git_tree_state",
+    "build_date",
+    "go_version",
+    "compiler",
+    "platform",
+)
+
 Reading = Iterable[tuple[tuple[str, ...], float]]
 
 
@@ -65,13 +77,15 @@ def add_readings(
             read=lambda: [(("kube-scheduler",), float(leads()))],
         )
     )
-    build = (platform.python_implementation(), platform.machine(), KUBERNETES_VERSION, __version__)
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    system = f"{platform.system().lower()}/{platform.machine()}"
+    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {__version__}", system)
     metrics.add(
         Gauge(
             "kubernetes_build_info",
             "Always 1; the labels say what this is.",
             alpha,
-            ("compiler", "platform", "git_version", "kubestow_version"),
+            _BUILD,
             read=lambda: [(build, 1.0)],
         )
     )
