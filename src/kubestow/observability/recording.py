@@ -89,7 +89,7 @@ class Recorder(Observer):
 class _Asked:
     """What moves when one plugin is asked at one extension point."""
 
-    __slots__ = ("attempts", "durations", "evaluations", "failures", "prepares_scoring")
+    __slots__ = ("attempts", "durations", "evaluations", "failures", "is_special", "prepares_scoring")
 
     def __init__(self, metrics: Metrics, plugin: str, extension_point: str, profile: str) -> None:
         evaluated = extension_point in _EVALUATED
@@ -102,6 +102,8 @@ class _Asked:
         self.failures = metrics.volume_stage_errors.at(_VOLUME_STAGES[extension_point]) if binds_volumes else None
         self.durations: dict[str, HistogramCell] = {}
         self.prepares_scoring = extension_point == "PreScore"
+        #: Whether anything but ``evaluations`` moves outside of measured cycles.
+        self.is_special = preempts or binds_volumes or self.prepares_scoring
 
 
 class _ProfileRecorder(PluginObserver):
@@ -118,14 +120,18 @@ class _ProfileRecorder(PluginObserver):
         if asked is None:
             asked = self._asked[key] = _Asked(self._metrics, plugin, extension_point, self._profile)
         asked.evaluations.value += 1
+        if asked.is_special:
+            self._count(asked, answer, seconds)
+        if self._recorder.sampling:
+            self._measure(asked, key, answer, seconds)
+
+    def _count(self, asked: _Asked, answer: Any, seconds: float) -> None:
         if asked.prepares_scoring:
             self._preparing += seconds
         if asked.attempts is not None:
             asked.attempts.value += 1
         if asked.failures is not None and _failed(answer):
             asked.failures.value += 1
-        if self._recorder.sampling:
-            self._measure(asked, key, answer, seconds)
 
     def _measure(self, asked: _Asked, key: tuple[str, str], answer: Any, seconds: float) -> None:
         code = _code(answer)
@@ -141,7 +147,10 @@ class _ProfileRecorder(PluginObserver):
             self._point("PreScore", _SUCCESS).observe(self._preparing)
             seconds = max(0.0, seconds - self._preparing)
             self._preparing = 0.0
-        self._point(extension_point, code._value_).observe(seconds)
+        cell = self._points.get((extension_point, code._value_))
+        if cell is None:
+            cell = self._point(extension_point, code._value_)
+        cell.observe(seconds)
 
     def _point(self, extension_point: str, status: str) -> HistogramCell:
         key = (extension_point, status)
