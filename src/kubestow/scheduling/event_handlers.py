@@ -26,8 +26,7 @@ from kubestow.scheduling.changes import (
     node_events,
     pod_events,
 )
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock, Resource
+from kubestow.scheduling.ports import Resource
 from kubestow.scheduling.resources import NAMESPACES, NODES, PODS
 
 __all__ = ["EventHandlers", "Queue"]
@@ -58,7 +57,10 @@ class Queue(Protocol):
 
 
 class EventHandlers:
-    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours."""
+    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours.
+
+    ``on_handled`` is told of each event and how many seconds it took, by the clock ``monotonic``.
+    """
 
     def __init__(
         self,
@@ -70,8 +72,8 @@ class EventHandlers:
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
         on_news: Callable[[], None],
-        clock: Clock,
-        observer: Observer,
+        monotonic: Callable[[], float] = lambda: 0.0,
+        on_handled: Callable[[str, float], None] = lambda event, seconds: None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -79,7 +81,7 @@ class EventHandlers:
         self._on_pod_deleted = on_pod_deleted
         self._on_synced = on_synced
         self._on_news = on_news
-        self._clock, self._observer = clock, observer
+        self._monotonic, self._on_handled = monotonic, on_handled
         #: What the object that is being handled has been found to mean.
         self._meant: list[ClusterEvent] = []
         self._pods: dict[Key, PodInfo] = {}
@@ -122,13 +124,13 @@ class EventHandlers:
         self._on_news()
 
     def _handle(self, take_in: Callable[[Resource, Any], None], resource: Resource, told: Any) -> None:
-        """Take something in; each event that it means is told to the observer, with the time that all of it took."""
-        began = self._clock.monotonic()
+        """Take something in; each event that it means is told of, with the time that all of it took."""
+        began = self._monotonic()
         take_in(resource, told)
         if self._meant:
-            seconds = self._clock.monotonic() - began
+            seconds = self._monotonic() - began
             for event in self._meant:
-                self._observer.handled(event.label, seconds)
+                self._on_handled(event.label, seconds)
             self._meant.clear()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:

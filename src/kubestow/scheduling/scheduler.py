@@ -224,8 +224,8 @@ class Scheduler:
             on_pod_deleted=self._assumed_pod_deleted,
             on_synced=self.synced.set,
             on_news=news.happened,
-            clock=clock,
-            observer=observer,
+            monotonic=clock.monotonic,
+            on_handled=observer.handled,
         )
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
