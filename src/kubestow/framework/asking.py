@@ -106,6 +106,11 @@ class Asking:
         if self._observer is not None:
             self._observer.passed(extension_point, code, self._monotonic() - began)
 
+    def concluded(self, outcome: str, began: float) -> None:
+        """An attempt to schedule a gang has ended that began at some time."""
+        if self._observer is not None:
+            self._observer.concluded(outcome, self._monotonic() - began)
+
     # -- once per shape of pod -----------------------------------------------------------------------------------
 
     def concerns(self, plugin: Plugin, pod: PodInfo) -> bool:

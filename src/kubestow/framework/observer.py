@@ -27,3 +27,6 @@ class PluginObserver:
 
     def passed(self, extension_point: str, code: Code, seconds: float) -> None:
         """All plugins of an extension point have been asked, or as many as it took to decide."""
+
+    def concluded(self, outcome: str, seconds: float) -> None:
+        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gangs.Outcome`."""

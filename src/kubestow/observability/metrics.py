@@ -85,6 +85,21 @@ class Metrics:
             _STABLE,
             bounds=exponential(1, 2, 5),
         )
+        self.gang_attempts = self._counter(
+            "podgroup_schedule_attempts_total",
+            "Attempts to schedule a pod group, by how they ended.",
+            _ALPHA,
+            "result",
+            "profile",
+        )
+        self.gang_attempt_duration = self._histogram(
+            "podgroup_scheduling_attempt_duration_seconds",
+            "From gathering a pod group until all its pods have nodes or are given back.",
+            _ALPHA,
+            "result",
+            "profile",
+            bounds=_ATTEMPT,
+        )
         self.scheduled_after_flush = self._counter(
             "pod_scheduled_after_flush_total",
             "Pods scheduled only after they were tried again because they had waited so long: events that were missed.",

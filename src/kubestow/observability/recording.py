@@ -152,6 +152,10 @@ class _ProfileRecorder(PluginObserver):
             cell = self._point(extension_point, code._value_)
         cell.observe(seconds)
 
+    def concluded(self, outcome: str, seconds: float) -> None:
+        self._metrics.gang_attempts.at(outcome, self._profile).value += 1
+        self._metrics.gang_attempt_duration.at(outcome, self._profile).observe(seconds)
+
     def _point(self, extension_point: str, status: str) -> HistogramCell:
         key = (extension_point, status)
         cell = self._points.get(key)
