@@ -86,10 +86,11 @@ async def measure(nodes: int, pods: int) -> None:
     async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
         scheduler = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kubestow", "run", "--master", url, stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "kubestow", "run", "--master", url, "--leader-elect=false", "--secure-port=0"),
+            stderr=asyncio.subprocess.PIPE,
         )
-        assert scheduler.stdout is not None
-        await scheduler.stdout.readline()
+        assert scheduler.stderr is not None
+        await scheduler.stderr.readuntil(b'"Scheduling"')
         cpu = cpu_seconds(scheduler.pid)
         began = time.perf_counter()
         await create(transport, "/api/v1/namespaces/default/pods", [pod(number) for number in range(pods)])

@@ -10,6 +10,8 @@ The rooms, from the bottom up (a test holds the direction of the arrows):
 - :mod:`kubestow.scheduling`: queue, scheduling cycle, binding cycle, event handlers
 - :mod:`kubestow.client`, :mod:`kubestow.apiserver`, :mod:`kubestow.simulator`: the worlds it runs in
 - :mod:`kubestow.workloads`: clusters and pods to play with
+- :mod:`kubestow.observability`: metrics, the log, what became of each pod's last attempt
+- :mod:`kubestow.serving`: the secure port: health, metrics, why a pod is pending
 - :mod:`kubestow.demo`: the main job on an embedded default
 - :mod:`kubestow.testing`: builders and a world for tests, also those of plugin authors
 - :mod:`kubestow.live`: the scheduler on a real cluster, put together

@@ -7,15 +7,18 @@ credentials. Then the parts are joined (client, clock, random source, scheduler)
 from __future__ import annotations
 
 import asyncio
+import logging
+import platform
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from kubestow import config
+from kubestow import __version__, config
 from kubestow.client.credentials import load_credentials
 from kubestow.client.extenders import HTTPExtenders
 from kubestow.client.originals import Originals
@@ -24,10 +27,19 @@ from kubestow.client.remote import RemoteCluster
 from kubestow.errors import InputError
 from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import Registry, implements
+from kubestow.observability.instruments import Allowed
+from kubestow.observability.logs import fields
+from kubestow.observability.observability import Observability
+from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.plugins.discovery import find_plugins
+from kubestow.scheduling.extenders import Extender
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.serving.options import ServingOptions
+from kubestow.serving.serving import About, Serving
 
-__all__ = ["Live", "read_configuration", "run"]
+__all__ = ["Live", "Operation", "read_configuration", "run"]
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -69,6 +81,20 @@ def read_configuration(
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """What an operator chooses beside the configuration. Without ``serving`` no port is opened.
+
+    ``longest_unschedulable`` is how many seconds a refused pod waits for an event; ``flags`` are shown, not read.
+    """
+
+    serving: ServingOptions | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    disabled_metrics: tuple[str, ...] = ()
+    allowed_labels: Mapping[str, Allowed] = field(default_factory=dict)
+    longest_unschedulable: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """A scheduler that could be started: everything but the cluster."""
 
@@ -76,6 +102,7 @@ class Live:
     registry: Registry
     gates: config.FeatureGates
     random: Random
+    operation: Operation = field(default_factory=Operation)
 
     @classmethod
     def of(
@@ -100,36 +127,64 @@ class Live:
         settings, connection = self.configuration.extenders, self.configuration.client_connection
         originals = Originals.wanted_by(settings)
         http_extenders = HTTPExtenders(settings, originals)
-        credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
-        clock = WallClock()
-        async with (
-            RemoteCluster(
-                credentials,
-                clock=clock,
-                random=self.random,
-                qps=connection.qps or 0.0,
-                burst=connection.burst or 0,
-                originals=originals if settings else None,
-            ) as cluster,
-            http_extenders as extenders,
-        ):
-            scheduler = Scheduler(
-                self.configuration,
-                registry=self.registry,
-                api=cluster,
-                clock=clock,
-                random=self.random,
-                gates=self.gates,
-                extenders=extenders,
+        _log.info("Starting kubestow", extra=fields(version=__version__, kubernetes=KUBERNETES_VERSION))
+        _log.info("Python settings", extra=fields(python=platform.python_version(), platform=platform.platform()))
+        async with AsyncExitStack() as stack:
+            observability = await self._observed(stack)
+            credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
+            cluster = await stack.enter_async_context(
+                RemoteCluster(
+                    credentials,
+                    clock=WallClock(),
+                    random=self.random,
+                    qps=connection.qps or 0.0,
+                    burst=connection.burst or 0,
+                    originals=originals if settings else None,
+                    on_answer=observability.metrics.answered,
+                )
             )
-            await cluster.check()
-            running = asyncio.create_task(scheduler.run())
-            _end_on_signals(running)
-            ready = asyncio.create_task(scheduler.synced.wait())
-            await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
-            if ready.done():
-                on_ready(scheduler)
-            await _until_ended(running)
+            extenders = await stack.enter_async_context(http_extenders)
+            await self._schedule(observability, cluster, extenders, on_ready)
+
+    async def _observed(self, stack: AsyncExitStack) -> Observability:
+        """Watch, and serve from here on: before there is a scheduler, and also while another one leads."""
+        operation, clock = self.operation, WallClock()
+        observability = Observability(
+            clock, self.gates, disabled_metrics=operation.disabled_metrics, allowed_labels=operation.allowed_labels
+        )
+        if operation.serving is not None:
+            about = About(self.configuration, self.gates, operation.flags)
+            await stack.enter_async_context(Serving(operation.serving, about, observability, clock=clock))
+        return observability
+
+    async def _schedule(
+        self,
+        observability: Observability,
+        cluster: RemoteCluster,
+        extenders: Sequence[Extender],
+        on_ready: Callable[[Scheduler], None],
+    ) -> None:
+        scheduler = Scheduler(
+            self.configuration,
+            registry=self.registry,
+            api=cluster,
+            clock=WallClock(),
+            random=self.random,
+            gates=self.gates,
+            extenders=extenders,
+            observer=observability.observer,
+            pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
+        )
+        observability.attach(scheduler)
+        await cluster.check()
+        running = asyncio.create_task(scheduler.run())
+        observability.is_ending = lambda: running.cancelling() > 0
+        _end_on_signals(running)
+        ready = asyncio.create_task(scheduler.synced.wait())
+        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            on_ready(scheduler)
+        await _until_ended(running)
 
 
 def _end_on_signals(running: asyncio.Task[None]) -> None:

@@ -74,3 +74,7 @@ def test_what_features_need_exists() -> None:
 def test_asking_for_a_gate_that_does_not_exist_is_a_mistake() -> None:
     with pytest.raises(KeyError):
         FeatureGates().enabled("Nope")
+
+
+def test_gates_of_other_components_are_let_pass_and_change_nothing() -> None:
+    assert FeatureGates.parse("GracefulNodeShutdown=false,NodeSwap=true") == FeatureGates()

@@ -12,6 +12,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
@@ -55,6 +56,7 @@ def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
         known=pods.get,
         is_placed=lambda uid: uid in pods,
         activate=lambda uid: None,
+        observer=Observer(),
     )
 
 

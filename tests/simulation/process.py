@@ -16,6 +16,7 @@ from kubestow import config
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queue import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -54,7 +55,7 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_task_factory(start)  # type: ignore[arg-type]  # the type of factories knows no context
 
 
-class Process:
+class Process(Observer):
     """One scheduler process and its successors; ``name`` is what it is to the server.
 
     ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it.

@@ -1,50 +1,74 @@
-"""``kubestow run``: schedule the pods of a cluster."""
+"""``kubestow run``: schedule the pods of a cluster, with kube-scheduler's flags."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kubestow.cli.flags.command import FlagCommand, Flags
+
 if TYPE_CHECKING:
+    from kubestow.live import Live
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["run"]
 
+_log = logging.getLogger(__name__)
 
-@click.command()
-@click.option("--kubeconfig", default="", help="A kubeconfig file. Default: as kubectl finds it, or in-cluster.")
-@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig's.")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
-@click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to add to the registry; repeatable."
-)
-@click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
-@click.option("--seed", type=int, help="Seed of the choice among equally good nodes. Default: random.")
-@click.option("-v", "--verbosity", default=0, show_default=True, help="0: warnings, 1: what happens, 2: everything.")
-def run(
-    kubeconfig: str,
-    master: str,
-    config_file: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
-    seed: int | None,
-    verbosity: int,
-) -> None:
-    """Schedule the pods of the cluster that a kubeconfig names, until interrupted."""
-    from kubestow.live import Live
 
-    logging.basicConfig(
-        level=(logging.WARNING, logging.INFO, logging.DEBUG)[max(0, min(verbosity, 2))],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+@click.command(cls=FlagCommand)
+@click.version_option(package_name="kubestow", message="kubestow %(version)s (Kubernetes v1.36.2)")
+def run(flags: Flags) -> None:
+    """Schedule the pods of a cluster, until interrupted. Takes the flags of kube-scheduler."""
+    from kubestow.cli.flags import effective
+    from kubestow.observability import logs
+
+    split = flags["log-json-split-stream" if flags["logging-format"] == "json" else "log-text-split-stream"]
+    logs.set_up(
+        verbosity=flags["v"],
+        json_format=flags["logging-format"] == "json",
+        by_file=flags["vmodule"],
+        split_stream=split,
     )
-    live = Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
-    asyncio.run(live.run(kubeconfig=kubeconfig, master=master, on_ready=_tell_ready))
-    click.echo("stopped")
+    live = _live(flags)
+    if flags["write-config-to"] is not None:
+        effective.write_configuration(live.configuration, flags["write-config-to"])
+        return
+    for name, value in sorted(flags.written().items()):
+        _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, given=name in flags.given))
+    kubeconfig = effective.kubeconfig(live.configuration, flags)
+    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready))
+    _log.info("Stopped")
+
+
+def _live(flags: Flags) -> Live:
+    """A scheduler that could be started. Raises InputError for flags, and for what they name, that cannot be used."""
+    from dataclasses import replace
+
+    from kubestow.cli.flags import effective
+    from kubestow.live import Live, Operation
+
+    live = Live.of(
+        named=flags["plugin"],
+        source=flags["config"],
+        feature_gates=effective.feature_gates(flags),
+        seed=effective.seed(flags),
+    )
+    operation = Operation(
+        serving=effective.serving_options(flags),
+        flags=flags.written(),
+        disabled_metrics=flags["disabled-metrics"],
+        allowed_labels=effective.allowed_labels(flags),
+        longest_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+    )
+    configuration = effective.configured(live.configuration, flags, live.gates)
+    return replace(live, configuration=configuration, operation=operation)
 
 
 def _tell_ready(scheduler: Scheduler) -> None:
-    click.echo(f"scheduling {len(scheduler.cluster.nodes)} nodes for {', '.join(scheduler.profiles)}")
+    from kubestow.observability.logs import fields
+
+    _log.info("Scheduling", extra=fields(nodes=len(scheduler.cluster.nodes), profiles=list(scheduler.profiles)))

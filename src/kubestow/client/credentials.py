@@ -22,7 +22,7 @@ from kubestow.client.kubeconfig import Located, Target, User, read_kubeconfig
 from kubestow.client.proxies import proxy_from_environment
 from kubestow.errors import InputError
 
-__all__ = ["Credentials", "load_credentials"]
+__all__ = ["Credentials", "load_credentials", "service_account"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -119,6 +119,11 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return await _from_service_account()
     raise InputError("kubeconfig", "none given, none at ~/.kube/config, and this is not a pod with a service account")
+
+
+async def service_account() -> Credentials | None:
+    """The credentials of the pod that we run in; None when this is no pod. Raises InputError."""
+    return await _from_service_account() if "KUBERNETES_SERVICE_HOST" in os.environ else None
 
 
 def _kubeconfig_files(named: str) -> list[Path]:

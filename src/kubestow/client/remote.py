@@ -22,7 +22,7 @@ from kubestow.client.events import EventRecorder
 from kubestow.client.originals import Originals
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.client.reflector import Reflector
-from kubestow.client.transport import Transport
+from kubestow.client.transport import OnAnswer, Transport
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import InputError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
@@ -39,7 +39,7 @@ class RemoteCluster:
 
     ``qps`` and ``burst`` are ``clientConnection``'s limit on requests a second in the long run, and at once; without a
     positive ``qps`` the client is as fast as the server allows. ``host`` is named as the source of events.
-    ``originals`` keep what extenders want to see.
+    ``originals`` keep what extenders want to see, ``on_answer`` is told of every request.
     """
 
     def __init__(
@@ -52,12 +52,13 @@ class RemoteCluster:
         burst: int = 0,
         host: str = "",
         originals: Originals | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         self._credentials, self._clock, self._random = credentials, clock, random
         self._originals = originals
         limits = [RateLimit(qps=qps, burst=burst, clock=clock) if qps > 0 else None for _ in range(2)]
-        self._transport = Transport(credentials, clock=clock, limit=limits[0])
-        self._event_transport = Transport(credentials, clock=clock, limit=limits[1])
+        self._transport = Transport(credentials, clock=clock, limit=limits[0], on_answer=on_answer)
+        self._event_transport = Transport(credentials, clock=clock, limit=limits[1], on_answer=on_answer)
         self._pods = PodWriter(self._transport, clock=clock, random=random)
         self.resource_claims = ClaimWriter(self._transport)
         host = host or socket.gethostname()

@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +27,7 @@ from kubestow.client.credentials import Credentials
 from kubestow.client.pacing import RateLimit, SleepingClock
 from kubestow.errors import APIError, InputError, Unreachable
 
-__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "Transport", "problem_of"]
+__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "OnAnswer", "Transport", "problem_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,9 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 USER_AGENT = f"kubestow/{__version__}"
+
+#: Is told of each request: method, server, status (``<error>`` without an answer) and the seconds until then.
+OnAnswer = Callable[[str, str, str, float], None]
 
 _RETRIES = 10
 _CONNECTIONS = 256
@@ -69,7 +72,9 @@ class Transport:
         limit: RateLimit | None = None,
         user_agent: str = USER_AGENT,
         timeout: float = _REQUEST_TIMEOUT,
+        on_answer: OnAnswer | None = None,
     ) -> None:
+        self._on_answer = on_answer
         self._credentials, self._clock, self._limit = credentials, clock, limit
         self._user_agent = user_agent
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT)
@@ -170,9 +175,20 @@ class Transport:
             headers = known.copy()
             headers["Content-Type"] = content_type
         url = URL(credentials.server + path, encoded=True)
-        response = await self._session.request(
-            method, url, headers=headers, server_hostname=credentials.tls_server_name, allow_redirects=False, **options
-        )
+        began, code = self._clock.monotonic(), "<error>"
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                headers=headers,
+                server_hostname=credentials.tls_server_name,
+                allow_redirects=False,
+                **options,
+            )
+            code = str(response.status)
+        finally:
+            if self._on_answer is not None:
+                self._on_answer(method, url.authority, code, self._clock.monotonic() - began)
         return response, known
 
     async def _renewed(self, refused: Any) -> bool:

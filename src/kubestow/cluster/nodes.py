@@ -45,6 +45,10 @@ class _AmountColumns:
     def names(self) -> list[str]:
         return list(self._by_name)
 
+    def at(self, row: int) -> Amounts:
+        """The amounts of one row."""
+        return {name: int(column.values[row]) for name, column in self._by_name.items()}
+
     def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
         for name, column in self._by_name.items():
             column.values[row] = amounts.get(name, 0)

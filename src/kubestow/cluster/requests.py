@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kubestow.api.core import Container, ContainerStatus, Pod
+import msgspec
+
+from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequirements
 from kubestow.api.quantity import NANOS, Quantity, millis, nanos, round_up, units
 from kubestow.errors import InvalidQuantity
 
@@ -26,6 +28,7 @@ __all__ = [
     "is_counted",
     "is_extended",
     "is_scalar",
+    "limits_by_spec",
     "occupied",
     "requests_by_spec",
     "scored_requests",
@@ -180,6 +183,28 @@ def _cpu_and_memory(total: _Exact) -> tuple[int, int]:
 def requests_by_spec(pod: Pod) -> Amounts:
     """What a pod asks for. Raises InvalidQuantity with the path of the container."""
     return _amounts(_Account(pod, {}, {}, _levels(pod, running=False)).total())
+
+
+def limits_by_spec(pod: Pod) -> Amounts:
+    """What a pod may use at most, added up like its requests; the overhead counts where there is a limit at all."""
+    limited = [_limited(container) for container in pod.spec.containers]
+    init = [_limited(container) for container in pod.spec.init_containers]
+    whole = pod.spec.resources
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=limited,
+        init_containers=init,
+        resources=None if whole is None else ResourceRequirements(requests=whole.limits),
+    )
+    without_overhead = Pod(metadata=pod.metadata, spec=msgspec.structs.replace(spec, overhead={}))
+    amounts = requests_by_spec(without_overhead)
+    overhead = _amounts(_exact(pod.spec.overhead, "spec.overhead"))
+    return {name: amount + overhead.get(name, 0) for name, amount in amounts.items() if amount}
+
+
+def _limited(container: Container) -> Container:
+    """The container with its limits in the place of its requests."""
+    return msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
 
 
 def scored_requests(pod: Pod) -> tuple[int, int]:

@@ -7,7 +7,7 @@ Every change is noted in the journal, which is how remembered answers learn that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
@@ -106,6 +106,10 @@ class Cluster:
     def pod_count(self) -> int:
         """How many pods are on nodes, assumed ones included."""
         return len(self._placements)
+
+    def assumed(self) -> Iterator[Placement]:
+        """The placements that the watch has not confirmed yet."""
+        return (placement for placement in self._placements.values() if placement.assumed)
 
     def counter(
         self,

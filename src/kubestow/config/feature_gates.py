@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from kubestow.config.other_features import OTHER_FEATURES
 from kubestow.errors import InputError
 
 __all__ = ["FEATURES", "Feature", "FeatureGates", "Stage"]
@@ -112,8 +113,8 @@ _ALL = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 class FeatureGates:
     """The state of every known gate: the defaults, with ``choices`` over them.
 
-    "AllAlpha" and "AllBeta" among the choices stand for every gate of the stage that is not chosen by name. Raises
-    InputError, naming ``subject``, for choices that cannot be.
+    "AllAlpha" and "AllBeta" among the choices stand for every gate of the stage that is not chosen by name; gates of
+    other components are let pass. Raises InputError, naming ``subject``, for choices that cannot be.
     """
 
     __slots__ = ("_enabled",)
@@ -170,7 +171,8 @@ def _chosen(name: str, feature: Feature, choices: Mapping[str, bool]) -> bool:
 
 
 def _impossible_choices(choices: Mapping[str, bool]) -> list[str]:
-    unknown = [f"unrecognized feature gate: {name}" for name in choices if name not in FEATURES and name not in _ALL]
+    known = FEATURES.keys() | _ALL.keys() | OTHER_FEATURES
+    unknown = [f"unrecognized feature gate: {name}" for name in choices if name not in known]
     return unknown or [
         f"cannot set feature gate {name} to {_go(chosen)}, feature is locked to {_go(FEATURES[name].default)}"
         for name, chosen in choices.items()

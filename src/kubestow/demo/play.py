@@ -18,6 +18,7 @@ from kubestow.demo.server import running_server
 from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.workloads.report import Summary, summarise
@@ -57,7 +58,7 @@ class Progress:
         self.latencies.append(seconds)
 
 
-class _Observer:
+class _Observer(Observer):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 

@@ -18,6 +18,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.observer import PluginObserver
 from kubestow.framework.plugin import (
     MAX_SCORE,
     FilterPlugin,
@@ -55,32 +56,60 @@ class Asking:
     """Asks plugins. Every method raises PluginError when the plugin breaks its contract.
 
     ``monotonic`` tells the time in seconds; ``on_slow`` is called with plugin, extension point and seconds after an ask
-    that took longer than SLOW. Without a clock no ask is slow.
+    that took longer than SLOW. Without a clock no ask is slow. ``observer`` is told of everything, if there is one.
     """
 
-    __slots__ = ("_monotonic", "_on_slow")
+    __slots__ = ("_monotonic", "_observer", "_on_slow")
 
     def __init__(
         self,
         monotonic: Callable[[], float] = _no_clock,
         on_slow: Callable[[Plugin, str, float], None] = _nobody,
+        observer: PluginObserver | None = None,
     ) -> None:
         self._monotonic = monotonic
         self._on_slow = on_slow
+        self._observer = observer
 
     def __call__(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
         """Call a method of a plugin; its answer is not checked."""
         began = self._monotonic()
         try:
-            return method(*arguments)
-        except PluginError:
-            raise
+            answer = method(*arguments)
         except Exception as error:
-            raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
-        finally:
-            seconds = self._monotonic() - began
-            if seconds > SLOW:
-                self._on_slow(plugin, extension_point, seconds)
+            if not isinstance(error, PluginError):
+                broken = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+                self.answered(plugin, extension_point, broken, began)
+                raise broken from error
+            self.answered(plugin, extension_point, error, began)
+            raise
+        seconds = self._monotonic() - began
+        if seconds > SLOW:
+            self._on_slow(plugin, extension_point, seconds)
+        if self._observer is not None:
+            self._observer.asked(plugin.name, extension_point, answer, seconds)
+        return answer
+
+    # -- for whoever watches -------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """When something begins that is told of by :meth:`answered` or :meth:`passed`."""
+        return self._monotonic()
+
+    def answered(self, plugin: Plugin, extension_point: str, answer: Any, began: float) -> None:
+        """A plugin has answered what it was asked at some time."""
+        if self._observer is not None:
+            self._observer.asked(plugin.name, extension_point, answer, self._monotonic() - began)
+
+    def passed(self, extension_point: str, code: Code, began: float) -> None:
+        """An extension point is over that began at some time."""
+        if self._observer is not None:
+            self._observer.passed(extension_point, code, self._monotonic() - began)
+
+    def concluded(self, outcome: str, began: float) -> None:
+        """An attempt to schedule a gang has ended that began at some time."""
+        if self._observer is not None:
+            self._observer.concluded(outcome, self._monotonic() - began)
 
     # -- once per shape of pod -----------------------------------------------------------------------------------
 

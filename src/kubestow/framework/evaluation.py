@@ -149,7 +149,9 @@ class Evaluation:
         filters: Sequence[Answers],
         scores: Sequence[tuple[Answers, int]],
         preparing: Sequence[Answers],
+        asking: Asking,
     ) -> None:
+        self._asking = asking
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
@@ -173,10 +175,22 @@ class Evaluation:
         for answers in self._forgetful:
             answers.begin()
         stale = _Stale(self._filter_round.news(cluster))
+        began = self._asking.now()
         narrowing = self._pre_filter(cluster, pod, stale)
         filters = Filters(cluster, pod, self._filters)
         if narrowing.refused is not None:
+            self._asking.passed("PreFilter", narrowing.refused.code, began)
             return _refused(len(cluster.nodes), filters, narrowing)
+        self._asking.passed("PreFilter", Code.SUCCESS, began)
+        began = self._asking.now()
+        found = self._narrowed(cluster, pod, filters, narrowing, stale)
+        self._asking.passed("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
+        return found
+
+    def _narrowed(
+        self, cluster: Cluster, pod: PodInfo, filters: Filters, narrowing: _Narrowing, stale: _Stale
+    ) -> Feasible:
+        """What the filters leave of the nodes that PreFilter left; a node the pod was promised is tried first."""
         candidates = narrowing.mask(cluster)
         promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
         if promised is not None:
@@ -279,6 +293,7 @@ class Evaluation:
 
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all scores per feasible row, int64."""
+        began = self._asking.now()
         nodes = Nodes(cluster.nodes, rows)
         self._prepare(pod, nodes)
         constant = 0
@@ -296,6 +311,7 @@ class Evaluation:
         total = np.full(len(nodes), constant, np.int64)
         for scores in varying:
             total += scores
+        self._asking.passed("Score", Code.SUCCESS, began)
         return total
 
     def _prepare(self, pod: PodInfo, nodes: Nodes) -> None:
@@ -412,6 +428,7 @@ class Evaluations:
             [answers(plugin) for plugin in self._filters if plugin in concerned],
             [(answers(scorer.plugin), scorer.weight) for scorer in scores],
             [answers(plugin) for plugin in self._preparing if plugin in concerned],
+            self._asking,
         )
 
     def _cannot_skip(self, plugin: ScorePlugin) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.asking import as_status
+from kubestow.framework.asking import Asking, as_status
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, Plugin, PreBindPlugin
 from kubestow.framework.profile import Profile
@@ -50,30 +50,52 @@ class Reserved:
 
 def reserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> Status:
     """Run Reserve plugins in order up to the first failure."""
-    for plugin in profile.reserve:
-        status = ask(profile, plugin, "Reserve", plugin.reserve, state, info, node_name)
-        if not status.ok:
-            return _said(plugin, "Reserve", status)
-    return SUCCESS
+    with _Passage(profile.asking, "Reserve") as over:
+        for plugin in profile.reserve:
+            status = ask(profile, plugin, "Reserve", plugin.reserve, state, info, node_name)
+            if not status.ok:
+                return over(_said(plugin, "Reserve", status))
+        return over(SUCCESS)
 
 
 def unreserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> None:
     """Run every Unreserve in reverse order, also of plugins whose Reserve never ran."""
-    for plugin in reversed(profile.reserve):
-        ask(profile, plugin, "Unreserve", plugin.unreserve, state, info, node_name)
+    with _Passage(profile.asking, "Unreserve"):
+        for plugin in reversed(profile.reserve):
+            ask(profile, plugin, "Unreserve", plugin.unreserve, state, info, node_name)
 
 
 def permit(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
     """Ask Permit plugins: a status, and with success the plugins that want the pod to wait."""
     waits: dict[str, float] = {}
-    for plugin in profile.permit:
-        permission = _permission(plugin, _guarded(profile, plugin, "Permit", plugin.permit, state, info, node_name))
-        status = permission.status
-        if status.code is Code.WAIT:
-            waits[plugin.name] = permission.timeout
-        elif not status.ok:
-            return _said(plugin, "Permit", status), {}
+    with _Passage(profile.asking, "Permit") as over:
+        for plugin in profile.permit:
+            permission = _permission(plugin, _guarded(profile, plugin, "Permit", plugin.permit, state, info, node_name))
+            status = permission.status
+            if status.code is Code.WAIT:
+                waits[plugin.name] = permission.timeout
+            elif not status.ok:
+                return over(_said(plugin, "Permit", status)), {}
+        over(Status(Code.WAIT) if waits else SUCCESS)
     return SUCCESS, waits
+
+
+class _Passage:
+    """One pass through an extension point, told of to whoever watches. Called with a status, it ends with that."""
+
+    def __init__(self, asking: Asking, extension_point: str) -> None:
+        self._asking, self._extension_point = asking, extension_point
+        self._began, self._code = asking.now(), Code.SUCCESS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, status: Status) -> Status:
+        self._code = status.code
+        return status
+
+    def __exit__(self, *raised: object) -> None:
+        self._asking.passed(self._extension_point, self._code, self._began)
 
 
 class BindingCycle:
@@ -81,42 +103,57 @@ class BindingCycle:
 
     def __init__(self, reserved: Reserved) -> None:
         self._reserved = reserved
+        self._asking = reserved.profile.asking
         self._working: list[PreBindPlugin] = []
 
     def pre_flight(self) -> Status:
         """Which PreBind plugins have work to do; a skip when none has."""
-        for plugin in self._reserved.profile.pre_bind:
-            status = _checked(
-                plugin, "PreBindPreFlight", self._ask(plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight)
-            )
-            if status.ok:
-                self._working.append(plugin)
-            elif status.code is not Code.SKIP:
-                return _said(plugin, "PreBindPreFlight", status)
-        return SUCCESS if self._working else Status.skip()
+        with _Passage(self._asking, "PreBindPreFlight") as over:
+            for plugin in self._reserved.profile.pre_bind:
+                status = _checked(
+                    plugin, "PreBindPreFlight", self._ask(plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight)
+                )
+                if status.ok:
+                    self._working.append(plugin)
+                elif status.code is not Code.SKIP:
+                    return over(_said(plugin, "PreBindPreFlight", status))
+            return over(SUCCESS if self._working else Status.skip())
 
     async def pre_bind(self) -> Status:
         """Run the PreBind plugins that have work to do, in order."""
-        for plugin in self._working:
-            status = await _finished(plugin, "PreBind", self._ask(plugin, "PreBind", plugin.pre_bind))
-            if not status.ok:
-                return _said(plugin, "PreBind", status)
-        return SUCCESS
+        with _Passage(self._asking, "PreBind") as over:
+            for plugin in self._working:
+                status = await self._answer(plugin, "PreBind", plugin.pre_bind)
+                if not status.ok:
+                    return over(_said(plugin, "PreBind", status))
+            return over(SUCCESS)
 
     async def bind(self) -> Status:
         """Ask the Bind plugins until one does not skip."""
-        for plugin in self._reserved.profile.bind:
-            status = await _finished(plugin, "Bind", self._ask(plugin, "Bind", plugin.bind))
-            if status.code is not Code.SKIP:
-                return status if status.ok else _said(plugin, "Bind", status)
-        return Status.error("every Bind plugin skipped the pod")
+        with _Passage(self._asking, "Bind") as over:
+            for plugin in self._reserved.profile.bind:
+                status = await self._answer(plugin, "Bind", plugin.bind)
+                if status.code is not Code.SKIP:
+                    return over(status if status.ok else _said(plugin, "Bind", status))
+            return over(Status.error("every Bind plugin skipped the pod"))
 
     async def post_bind(self) -> None:
         """Tell the PostBind plugins; the pod is bound whatever they make of it."""
-        for plugin in self._reserved.profile.post_bind:
-            status = await _finished(plugin, "PostBind", self._ask(plugin, "PostBind", plugin.post_bind))
-            if not status.ok:
-                _log.error("pod %s: %s", self._reserved.info.key, status.message)
+        with _Passage(self._asking, "PostBind"):
+            for plugin in self._reserved.profile.post_bind:
+                status = await self._answer(plugin, "PostBind", plugin.post_bind)
+                if not status.ok:
+                    _log.error("pod %s: %s", self._reserved.info.key, status.message)
+
+    async def _answer(self, plugin: Plugin, point: str, method: Callable[..., Any]) -> Status:
+        """What a plugin answers in the end, whether at once or later."""
+        began = self._asking.now()
+        answer = self._ask(plugin, point, method)
+        if not inspect.isawaitable(answer):
+            return _checked(plugin, point, answer)
+        status = await _awaited(plugin, point, answer)
+        self._asking.answered(plugin, point, status, began)
+        return status
 
     def _ask(self, plugin: Plugin, point: str, method: Callable[..., T]) -> T | Status:
         reserved = self._reserved
@@ -152,20 +189,18 @@ def _permission(plugin: Plugin, answer: Any) -> Permission:
     return Permission(_checked(plugin, "Permit", answer.status), answer.timeout)
 
 
-async def _finished(plugin: Plugin, point: str, answer: Any) -> Status:
-    """What a plugin answered in the end, whether at once or later, but within its time limit."""
-    if not inspect.isawaitable(answer):
-        return _checked(plugin, point, answer)
+async def _awaited(plugin: Plugin, point: str, answer: Awaitable[Any]) -> Status:
+    """What a plugin answers later, but within its time limit."""
     try:
         async with asyncio.timeout(plugin.time_limit) as limit:
-            answer = await answer
+            status = await answer
     except TimeoutError as error:
         if not limit.expired():
             return _broken(PluginError(plugin.name, point, f"TimeoutError: {error}"), error)
         return _broken(PluginError(plugin.name, point, f"cancelled after {plugin.time_limit:g} s without an answer"))
     except Exception as error:
         return _broken(PluginError(plugin.name, point, f"{type(error).__name__}: {error}"), error)
-    return _checked(plugin, point, answer)
+    return _checked(plugin, point, status)
 
 
 def _broken(error: PluginError, cause: BaseException | None = None) -> Status:

@@ -15,6 +15,7 @@ __all__ = [
     "NODE_ADD",
     "NODE_DELETE",
     "UNSCHEDULABLE_POD_ADD",
+    "UNSCHEDULABLE_POD_DELETE",
     "node_events",
     "pod_events",
 ]
@@ -22,6 +23,7 @@ __all__ = [
 ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULABLE_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD)
+UNSCHEDULABLE_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.DELETE)
 NODE_ADD = ClusterEvent(EventResource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, Action.DELETE)
 

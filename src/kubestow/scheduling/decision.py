@@ -106,10 +106,12 @@ class Decider:
         if not len(self.cluster.nodes):
             return Decision(pod, CycleState(), status=_NO_NODES, message=_NO_NODES.message)
         evaluation: Evaluation | None = None
+        began = profile.asking.now()
         try:
             evaluation = profile.evaluations.of(self.cluster, pod)
             return self._decide(profile, evaluation, pod)
         except PluginError as error:
+            profile.asking.passed(error.extension_point.removeprefix("Normalize"), Code.ERROR, began)
             return failed(pod, evaluation, str(error), error)
 
     def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo) -> Decision:
@@ -171,6 +173,7 @@ class Room:
     nomination: PostFilterResult | None = None
     actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     message: str = ""
+    code: Code = Code.UNSCHEDULABLE
     _reasons: list[str] = field(default_factory=list)
 
     def take(self, answer: PostFilterResult) -> bool:
@@ -180,10 +183,10 @@ class Room:
         if answer.action is not None:
             self.actions.append(answer.action)
         if answer.status.ok:
-            self.message = ""
+            self.message, self.code = "", Code.SUCCESS
             return True
         if answer.status.code is not Code.UNSCHEDULABLE:
-            self.message = answer.status.message
+            self.message, self.code = answer.status.message, answer.status.code
             return True
         self._reasons += answer.status.reasons
         self.message = ", ".join(self._reasons)
@@ -193,9 +196,12 @@ class Room:
 def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> Room:
     """Ask the PostFilter plugins in turn (reference 4.4)."""
     room = Room()
+    began = profile.asking.now()
     for plugin in profile.post_filter:
         if room.take(profile.asking.post_filter(plugin, state, pod, diagnosis, filters)):
             break
+    if profile.post_filter:
+        profile.asking.passed("PostFilter", room.code, began)
     return room
 
 

@@ -22,6 +22,7 @@ from kubestow.scheduling.changes import (
     NODE_ADD,
     NODE_DELETE,
     UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_DELETE,
     node_events,
     pod_events,
 )
@@ -56,7 +57,10 @@ class Queue(Protocol):
 
 
 class EventHandlers:
-    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours."""
+    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours.
+
+    ``on_handled`` is told of each event and how many seconds it took, by the clock ``monotonic``.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,8 @@ class EventHandlers:
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
         on_news: Callable[[], None],
+        monotonic: Callable[[], float] = lambda: 0.0,
+        on_handled: Callable[[str, float], None] = lambda event, seconds: None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -75,6 +81,9 @@ class EventHandlers:
         self._on_pod_deleted = on_pod_deleted
         self._on_synced = on_synced
         self._on_news = on_news
+        self._monotonic, self._on_handled = monotonic, on_handled
+        #: What the object that is being handled has been found to mean.
+        self._meant: list[ClusterEvent] = []
         self._pods: dict[Key, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
         self._unsynced = {(resource.prefix, resource.plural) for resource in watched}
@@ -84,15 +93,23 @@ class EventHandlers:
         """The last state of a pod that the API server told, None when it is gone."""
         return self._by_uid.get(uid)
 
+    def pod(self, namespace: str, name: str) -> PodInfo | None:
+        """The pod of a name that has not ended, as the API server told it last."""
+        return self._pods.get((namespace, name))
+
+    def pods(self) -> Iterable[PodInfo]:
+        """Every pod that has not ended, as the API server told it last."""
+        return self._pods.values()
+
     # -- the subscriber's interface --------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         """A complete list: what is not in it is gone."""
         listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
         for key in [key for key in self._keys(resource) if key not in listed]:
-            self._gone(resource, key)
+            self._handle(self._gone, resource, key)
         for obj in objects:
-            self._there(resource, obj)
+            self._handle(self._there, resource, obj)
         self._unsynced.discard((resource.prefix, resource.plural))
         if not self._unsynced:
             self._on_synced()
@@ -101,10 +118,20 @@ class EventHandlers:
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """One watch event."""
         if event_type == "DELETED":
-            self._gone(resource, (obj.metadata.namespace, obj.metadata.name))
+            self._handle(self._gone, resource, (obj.metadata.namespace, obj.metadata.name))
         else:
-            self._there(resource, obj)
+            self._handle(self._there, resource, obj)
         self._on_news()
+
+    def _handle(self, take_in: Callable[[Resource, Any], None], resource: Resource, told: Any) -> None:
+        """Take something in; each event that it means is told of, with the time that all of it took."""
+        began = self._monotonic()
+        take_in(resource, told)
+        if self._meant:
+            seconds = self._monotonic() - began
+            for event in self._meant:
+                self._on_handled(event.label, seconds)
+            self._meant.clear()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         """An object that does not decode is as good as not there, but is not silently lost."""
@@ -115,6 +142,10 @@ class EventHandlers:
         if line not in self._reported:
             self._reported.add(line)
             _log.warning("%s", line)
+
+    def _move(self, event: ClusterEvent, old: Any, new: Any, *, among: Callable[[PodInfo], bool] | None = None) -> None:
+        self._meant.append(event)
+        self._queue.move(event, old, new, among=among)
 
     # -- by kind ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +183,7 @@ class EventHandlers:
             catalog = self._cluster.catalog(resource.type)
             old = catalog.remove(*key)
             if old is not None and catalog.resource is not None:
-                self._queue.move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
+                self._move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
 
     def _namespace_there(self, namespace: Namespace) -> None:
         self._cluster.put_namespace(namespace.metadata.name, namespace.metadata.labels)
@@ -162,7 +193,7 @@ class EventHandlers:
         old = catalog.put(obj)
         if catalog.resource is not None:
             action = Action.ADD if old is None else Action.UPDATE
-            self._queue.move(ClusterEvent(catalog.resource, action), old, obj)
+            self._move(ClusterEvent(catalog.resource, action), old, obj)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -170,17 +201,17 @@ class EventHandlers:
         row = self._cluster.nodes.rows.get(node.metadata.name)
         if row is None:
             self._cluster.add_node(node)
-            self._queue.move(NODE_ADD, None, node)
+            self._move(NODE_ADD, None, node)
             return
         old = self._cluster.nodes.objects[row]
         self._cluster.update_node(node)
         for event in node_events(old, node):
-            self._queue.move(event, old, node)
+            self._move(event, old, node)
 
     def _node_gone(self, name: str) -> None:
         row = self._cluster.nodes.rows.get(name)
         if row is not None:
-            self._queue.move(NODE_DELETE, self._cluster.nodes.objects[row], None)
+            self._move(NODE_DELETE, self._cluster.nodes.objects[row], None)
             self._cluster.remove_node(name)
 
     # -- pods ------------------------------------------------------------------------------------------------------
@@ -213,10 +244,10 @@ class EventHandlers:
         self._cluster.put_pod(info)
         if old is None or not old.spec.node_name:
             self._queue.delete(info.uid)
-            self._queue.move(ASSIGNED_POD_ADD, None, info)
+            self._move(ASSIGNED_POD_ADD, None, info)
             return
         for event in pod_events(old, info):
-            self._queue.move(event, old, info)
+            self._move(event, old, info)
 
     def _unassigned(self, old: PodInfo | None, info: PodInfo) -> None:
         if self._cluster.is_assumed(info.uid):
@@ -227,9 +258,12 @@ class EventHandlers:
             return
         self._nominate(old, info)
         if old is None:
+            self._meant.append(UNSCHEDULABLE_POD_ADD)
             self._queue.add(info)
         else:
-            self._queue.update(old, info, pod_events(old, info))
+            events = pod_events(old, info)
+            self._meant += events
+            self._queue.update(old, info, events)
             self._lost_nomination(old, info.status.nominated_node_name)
 
     def _nominate(self, old: PodInfo | None, info: PodInfo) -> None:
@@ -244,7 +278,7 @@ class EventHandlers:
         """A promise that is over frees room for pods of no higher priority."""
         node_name = old.status.nominated_node_name
         if node_name and node_name != still:
-            self._queue.move(ASSIGNED_POD_DELETE, old, None, among=lambda info: info.priority <= old.priority)
+            self._move(ASSIGNED_POD_DELETE, old, None, among=lambda info: info.priority <= old.priority)
 
     def _pod_gone(self, key: Key) -> None:
         old = self._pods.pop(key, None)
@@ -254,8 +288,9 @@ class EventHandlers:
         self._cluster.pod_groups.remove(old.uid)
         if old.spec.node_name:
             self._cluster.remove_pod(old.uid)
-            self._queue.move(ASSIGNED_POD_DELETE, old, None)
+            self._move(ASSIGNED_POD_DELETE, old, None)
             return
+        self._meant.append(UNSCHEDULABLE_POD_DELETE)
         self._queue.delete(old.uid)
         self._cluster.drop_nomination(old.uid)
         if self._cluster.is_assumed(old.uid):

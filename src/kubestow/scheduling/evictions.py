@@ -16,6 +16,7 @@ from typing import Any
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
@@ -66,6 +67,7 @@ class Evictions:
         known: Callable[[str], PodInfo | None],
         is_placed: Callable[[str], bool],
         activate: Callable[[str], None],
+        observer: Observer,
     ) -> None:
         self._api = api
         self._statuses = statuses
@@ -74,6 +76,7 @@ class Evictions:
         self._known = known
         self._is_placed = is_placed
         self._activate = activate
+        self._observer = observer
         self._tasks: set[asyncio.Task[None]] = set()
         #: The newest attempt of each preemptor. An older one may still wait for its last answer.
         self._preempting: dict[str, _Attempt] = {}
@@ -116,6 +119,7 @@ class Evictions:
             await asyncio.wait(self._tasks)
 
     async def _make_room(self, attempt: _Attempt, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
+        began = self._clock.monotonic()
         for pod in outranked:
             self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
@@ -125,10 +129,16 @@ class Evictions:
             await self._evict(last, attempt)
         except Exception as error:  # whatever it is, the pod must not stay gated
             _log.warning("cannot make room for %s: %s", attempt, error)
+            self._tell_evicted(attempt, began, succeeded=False)
             self._end(attempt, activate=True)
         else:
+            self._tell_evicted(attempt, began, succeeded=True)
             # The last one may have left its node while the pod was gated; then nothing will bring the pod back.
             self._end(attempt, activate=not any(self._is_placed(victim.uid) for victim in victims))
+
+    def _tell_evicted(self, attempt: _Attempt, began: float, *, succeeded: bool) -> None:
+        seconds = self._clock.monotonic() - began
+        self._observer.evicted(attempt.preemptors[0], succeeded=succeeded, seconds=seconds)
 
     def _end(self, attempt: _Attempt, *, activate: bool) -> None:
         for preemptor in attempt.preemptors:

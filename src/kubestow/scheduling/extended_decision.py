@@ -184,11 +184,12 @@ class _Cycle:
 
     async def _post_filter(self, state: CycleState, diagnosis: Diagnosis, found: Feasible) -> Room:
         """Ask the PostFilter plugins in turn; when the world has moved while extenders thought, no further ones."""
-        room, moment = Room(), _Moment(self._cluster)
+        room, moment, began = Room(), _Moment(self._cluster), self._profile.asking.now()
         for plugin in self._profile.post_filter:
             answer = self._profile.asking.post_filter(plugin, state, self._pod, diagnosis, found.filters)
             if room.take(await self._narrowed(answer)) or moment.has_passed():
                 break
+        self._profile.asking.passed("PostFilter", room.code, began)
         return room
 
     async def _narrowed(self, answer: PostFilterResult) -> PostFilterResult:

@@ -82,6 +82,7 @@ class _Attempt:
     gang: Gang
     profile: Profile
     pods: list[QueuedPod]
+    began: float
     failures: list[Failure] = field(default_factory=list)
 
     def is_enough(self) -> bool:
@@ -89,7 +90,8 @@ class _Attempt:
         return len(self.gang.members.placed) >= self.gang.quorum
 
     def conclude(self, outcome: Outcome, message: str) -> None:
-        """Tell the plugin that knows of the gang."""
+        """Tell the plugin that knows of the gang, and whoever watches."""
+        self.profile.asking.concluded(outcome.value, self.began)
         if self.profile.gangs is not None:
             self.profile.gangs.concluded(self.gang, outcome, message)
 
@@ -120,7 +122,7 @@ class Gangs:
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Decide about a gang of which one pod has come to the head of the queue."""
-        attempt = _Attempt(gang, profile, self._gathered(gang, first))
+        attempt = _Attempt(gang, profile, self._gathered(gang, first), profile.asking.now())
         if self._is_hindered(attempt):
             return
         trial = await self._tried(attempt)

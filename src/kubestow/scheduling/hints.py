@@ -23,6 +23,8 @@ from kubestow.framework.plugin import (
     ReservePlugin,
 )
 from kubestow.framework.profile import Profile
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.ports import Clock
 
 __all__ = ["QueueingHints", "Requeue"]
 
@@ -47,7 +49,15 @@ class QueueingHints:
     ``hear_everything`` names others that refuse pods, and of which nobody knows what changes their minds.
     """
 
-    def __init__(self, profiles: Iterable[Profile], *, hear_everything: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        profiles: Iterable[Profile],
+        *,
+        hear_everything: Collection[str] = (),
+        clock: Clock,
+        observer: Observer,
+    ) -> None:
+        self._clock, self._observer = clock, observer
         unknowing = [(name, interest) for name in hear_everything for interest in EVERYTHING]
         self._by_profile: dict[str, list[tuple[str, Interest]]] = {
             profile.scheduler_name: [
@@ -91,7 +101,7 @@ class QueueingHints:
         found = Requeue.SKIP
         for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
             for hint in hints.get(plugin, ()):
-                if not _says_queue(plugin, hint, event, pod, old, new):
+                if not self._says_queue(plugin, hint, event, pod, old, new):
                     continue
                 if plugin in pending:
                     return Requeue.IMMEDIATELY
@@ -100,15 +110,20 @@ class QueueingHints:
                 found = Requeue.AFTER_BACKOFF
         return found
 
-
-def _says_queue(plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any) -> bool:
-    if hint is None:
-        return True
-    try:
-        return hint(pod, old, new)
-    except Exception:  # a broken hint must not leave a pod waiting for ever
-        _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
-        return True
+    def _says_queue(
+        self, plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any
+    ) -> bool:
+        if hint is None:
+            return True
+        began = self._clock.monotonic()
+        try:
+            says_queue = hint(pod, old, new)
+            answer = "Queue" if says_queue else "QueueSkip"
+        except Exception:  # a broken hint must not leave a pod waiting for ever
+            _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
+            says_queue, answer = True, "Error"
+        self._observer.hinted(plugin, event.label, answer, self._clock.monotonic() - began)
+        return says_queue
 
 
 def _waking(plugin: Plugin) -> list[Interest]:

@@ -19,6 +19,7 @@ import heapq
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,7 +29,9 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.plugin import QueueSortPlugin
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.changes import UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.hints import QueueingHints, Requeue
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 
 __all__ = ["UNSCHEDULABLE_TIMEOUT", "Place", "QueuedPod", "SchedulingQueue"]
@@ -42,6 +45,10 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
 Gate = Callable[[PodInfo], tuple[str, Status] | None]
 
 _FLUSH_PERIOD = 30.0
+
+_POD_ADDED = UNSCHEDULABLE_POD_ADD.label
+#: What an observer calls the parts of the queue; gated pods count as unschedulable when they come in.
+_ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
 
 
 class Place(Enum):
@@ -62,6 +69,8 @@ class QueuedPod:
     info: PodInfo
     timestamp: float
     attempts: int = 0
+    #: When the attempt under way began.
+    attempt_began: float = 0.0
     initial_attempt: float | None = None
     unschedulable_count: int = 0
     consecutive_errors: int = 0
@@ -69,6 +78,8 @@ class QueuedPod:
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     gated_by: str = ""
+    #: Whether it has been tried again only because it had waited so long.
+    was_flushed: bool = False
     place: Place = Place.UNSCHEDULABLE
     #: Tells the newest entry in a heap from stale ones.
     ticket: int = 0
@@ -121,6 +132,7 @@ class SchedulingQueue:
         max_backoff: float = 10.0,
         max_unschedulable: float = 300.0,
         on_change: Callable[[], None] = lambda: None,
+        observer: Observer | None = None,
     ) -> None:
         self._sort = sort
         self._hints = hints
@@ -129,6 +141,7 @@ class SchedulingQueue:
         self._initial_backoff, self._max_backoff = initial_backoff, max_backoff
         self._max_unschedulable = max_unschedulable
         self._on_change = on_change
+        self._observer = observer or Observer()
         self._tickets = itertools.count(1)
         self._active = _Heap(Place.ACTIVE)
         self._backoff = _Heap(Place.BACKOFF)
@@ -152,6 +165,13 @@ class SchedulingQueue:
         counts[Place.IN_FLIGHT] = len(self._in_flight)
         return counts
 
+    def unfinished_events(self) -> Counter[str]:
+        """How many events are kept for pods in flight, by their label; the taking of each such pod is one too."""
+        counts = Counter(happened.event.label for happened in self._happened)
+        if self._in_flight:
+            counts["PodPopped"] = len(self._in_flight)
+        return counts
+
     def __len__(self) -> int:
         """How many pods wait anywhere (those in flight not counted)."""
         return len(self._pods)
@@ -171,7 +191,7 @@ class SchedulingQueue:
         known = self._pods.get(info.uid)
         if known is not None or info.uid in self._in_flight:
             return
-        self._enter(QueuedPod(info, self._clock.monotonic()))
+        self._enter(QueuedPod(info, self._clock.monotonic()), _POD_ADDED)
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         """A waiting pod changed, in the ways that ``events`` name (reference 6.6)."""
@@ -203,15 +223,21 @@ class SchedulingQueue:
             if queued is None and uid in self._in_flight:
                 self._happened.append(_Happened(UNSCHEDULABLE_TIMEOUT, None, None))
             elif queued is not None and queued.place is not Place.ACTIVE:
-                self._enter(queued)
+                self._enter(queued, "ForceActivate")
 
     def pop(self) -> QueuedPod | None:
         """The next pod to schedule, None when none is ready. It is in flight until :meth:`done`.
 
         With nothing active, the pod whose backoff ends first is taken before its time (reference 6.3).
         """
-        queued = self._active.pop() or self._backoff.pop()
-        return None if queued is None else self._let_fly(queued)
+        queued = self._active.pop()
+        if queued is not None:
+            return self._let_fly(queued)
+        queued = self._backoff.pop()
+        if queued is None:
+            return None
+        self._observer.enqueued(_ACTIVE, "PopFromBackoffQ")
+        return self._let_fly(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
         """One particular pod, wherever it waits, as if it had come first; None when it is not here, or gated."""
@@ -219,13 +245,14 @@ class SchedulingQueue:
         if queued is None:
             return None
         if queued.place is not Place.ACTIVE:
-            self._enter(queued)
+            self._enter(queued, "ForceActivate")
         return self._let_fly(queued) if queued.place is Place.ACTIVE else None
 
     def _let_fly(self, queued: QueuedPod) -> QueuedPod:
         del self._pods[queued.info.uid]
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
+        queued.attempt_began = self._clock.monotonic()
         self._in_flight[queued.info.uid] = self._dropped + len(self._happened)
         return queued
 
@@ -260,7 +287,8 @@ class SchedulingQueue:
         queued.backoff_expiration = self._expiration(queued)
         self.done(queued.info.uid)
         self._pods[queued.info.uid] = queued
-        self._settle(queued, self._replayed(queued, happened))
+        queued.was_flushed = False
+        self._settle(queued, self._replayed(queued, happened), "ScheduleAttemptFailure")
 
     def _replayed(self, queued: QueuedPod, happened: Iterable[_Happened]) -> Requeue:
         """What the events of the pod's own attempt make of it."""
@@ -316,7 +344,7 @@ class SchedulingQueue:
         decision = self._decide(queued, event, concerned, old, new)
         if decision is Requeue.SKIP:
             return False
-        self._settle(queued, decision)
+        self._settle(queued, decision, event.label)
         return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
 
     def _decide(
@@ -346,9 +374,9 @@ class SchedulingQueue:
             while (head := heap.peek()) is not None and not self._backing_off(head, now):
                 heap.pop()
                 if head.gated_by:
-                    self._enter(head)
+                    self._enter(head, "BackoffComplete")
                 else:
-                    self._activate(head)
+                    self._activate(head, "BackoffComplete")
         if now >= self._next_unschedulable_flush:
             self._next_unschedulable_flush = now + _FLUSH_PERIOD
             waited = [
@@ -357,7 +385,8 @@ class SchedulingQueue:
                 if queued.place is Place.UNSCHEDULABLE and now - queued.timestamp > self._max_unschedulable
             ]
             for queued in waited:
-                self._settle(queued, Requeue.AFTER_BACKOFF)
+                queued.was_flushed = True
+                self._settle(queued, Requeue.AFTER_BACKOFF, "UnschedulableTimeout")
 
     def _expiration(self, queued: QueuedPod) -> float:
         count = queued.consecutive_errors or queued.unschedulable_count
@@ -373,38 +402,42 @@ class SchedulingQueue:
 
     # -- placing -------------------------------------------------------------------------------------------------
 
-    def _settle(self, queued: QueuedPod, decision: Requeue) -> None:
+    def _settle(self, queued: QueuedPod, decision: Requeue, event: str) -> None:
+        """Where a pod goes from here, because of the event of this label."""
         self._forget_refusals(queued)
         if decision is Requeue.SKIP:
             queued.place = Place.UNSCHEDULABLE
+            self._observer.enqueued(_UNSCHEDULABLE, event)
             self._remember_refusals(queued)
         elif decision is Requeue.AFTER_BACKOFF and self._backing_off(queued, self._clock.monotonic()):
-            self._back_off(queued)
+            self._back_off(queued, event)
         else:
-            self._enter(queued)
+            self._enter(queued, event)
 
-    def _back_off(self, queued: QueuedPod) -> None:
-        if self._is_gated(queued):
+    def _back_off(self, queued: QueuedPod, event: str) -> None:
+        if self._is_gated(queued, event):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
         order = (queued.backoff_expiration, self._order(queued))
         heap.push(order, next(self._tickets), queued)
+        self._observer.enqueued(_BACKOFF, event)
         self._on_change()
 
-    def _enter(self, queued: QueuedPod) -> None:
+    def _enter(self, queued: QueuedPod, event: str) -> None:
         """To the active queue, if no PreEnqueue plugin objects."""
         self._pods[queued.info.uid] = queued
         self._forget_refusals(queued)
-        if not self._is_gated(queued):
-            self._activate(queued)
+        if not self._is_gated(queued, event):
+            self._activate(queued, event)
 
-    def _activate(self, queued: QueuedPod) -> None:
+    def _activate(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
         self._active.push(self._order(queued), next(self._tickets), queued)
+        self._observer.enqueued(_ACTIVE, event)
         self._on_change()
 
-    def _is_gated(self, queued: QueuedPod) -> bool:
+    def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         refused = self._gate(queued.info)
         if refused is None:
             queued.gated_by = ""
@@ -412,7 +445,10 @@ class SchedulingQueue:
         queued.gated_by, status = refused
         if status.code is Code.ERROR:
             self._gate_failed(queued)
+            self._observer.enqueued(_BACKOFF, event)
             return True
+        if queued.place is not Place.GATED:
+            self._observer.enqueued(_UNSCHEDULABLE, event)
         queued.rejectors |= {queued.gated_by}
         queued.place = Place.GATED
         self._remember_refusals(queued)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.api.core import PodCondition
@@ -40,6 +39,8 @@ from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs import Gangs, Refusal
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.news import News
+from kubestow.scheduling.observed_claims import ObservedClaims
+from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
 from kubestow.scheduling.rendezvous import Rendezvous
@@ -47,7 +48,7 @@ from kubestow.scheduling.resources import CATALOGUED, watched
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
-__all__ = ["Observer", "Scheduler"]
+__all__ = ["Scheduler"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,25 +62,6 @@ _BINDINGS = 512
 _RESOURCES = {resource.type: resource for resource in CATALOGUED}
 
 T = TypeVar("T")
-
-
-class Observer(Protocol):
-    """Is told how each attempt to schedule a pod ended. None of its methods may block or raise."""
-
-    def attempted(self, decision: Decision, seconds: float) -> None:
-        """A scheduling cycle has decided, in so many seconds."""
-
-    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
-        """A pod has been bound, so many seconds after its first attempt became possible."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Unobserved:
-    def attempted(self, decision: Decision, seconds: float) -> None:
-        pass
-
-    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
-        pass
 
 
 class _Handle:
@@ -96,11 +78,12 @@ class _Handle:
         evictions: Evictions,
         waiting: WaitingPods,
         news: News,
+        observer: Observer,
     ) -> None:
         self.cluster = cluster
         self._waiting = waiting
         self.random = random
-        self.resource_claims = api.resource_claims
+        self.resource_claims = ObservedClaims(api.resource_claims, observer)
         self.background: set[asyncio.Task[None]] = set()
         self._clock = clock
         self._news = news
@@ -171,8 +154,10 @@ class Scheduler:
         gates: config.FeatureGates | None = None,
         observer: Observer | None = None,
         extenders: Sequence[Extender] = (),
+        pod_max_in_unschedulable_pods: float = 300.0,
     ) -> None:
         gates = gates or config.FeatureGates()
+        self._observer = observer = observer or Observer()
         configuration = config.apply_ignored_resources(configuration)
         self.cluster = Cluster()
         self.waiting = WaitingPods()
@@ -185,6 +170,7 @@ class Scheduler:
             known=lambda uid: self.handlers.known(uid),
             is_placed=lambda uid: self.cluster.placement(uid) is not None,
             activate=lambda uid: self.queue.activate([uid]),
+            observer=observer,
         )
         news = News()
         self._handle = handle = _Handle(
@@ -196,30 +182,36 @@ class Scheduler:
             evictions=self._evictions,
             waiting=self.waiting,
             news=news,
+            observer=observer,
         )
-        asking = Asking(clock.monotonic, _tell_slow)
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
                 registry,
                 handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
-                asking=asking,
+                asking=Asking(clock.monotonic, _tell_slow, observer.of_profile(profile.scheduler_name)),
             )
             for profile in configuration.profiles
         }
         self._api = api
         self._clock = clock
-        self._observer = observer or _Unobserved()
         self._wake = asyncio.Event()
         self.synced = asyncio.Event()
         self.queue = SchedulingQueue(
             sort=next(iter(self.profiles.values())).queue_sort,
-            hints=QueueingHints(self.profiles.values(), hear_everything=(EXTENDER,) if extenders else ()),
+            hints=QueueingHints(
+                self.profiles.values(),
+                hear_everything=(EXTENDER,) if extenders else (),
+                clock=clock,
+                observer=observer,
+            ),
             gate=self._gate,
             clock=clock,
             initial_backoff=configuration.pod_initial_backoff_seconds,
             max_backoff=configuration.pod_max_backoff_seconds,
+            max_unschedulable=pod_max_in_unschedulable_pods,
+            observer=observer,
             on_change=self._wake.set,
         )
         plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
@@ -232,6 +224,8 @@ class Scheduler:
             on_pod_deleted=self._assumed_pod_deleted,
             on_synced=self.synced.set,
             on_news=news.happened,
+            monotonic=clock.monotonic,
+            on_handled=observer.handled,
         )
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
@@ -239,6 +233,11 @@ class Scheduler:
         self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
+
+    @property
+    def bindings_under_way(self) -> int:
+        """How many placed pods are on their way to be bound."""
+        return len(self._bindings)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -292,6 +291,12 @@ class Scheduler:
     def _gate(self, info: PodInfo) -> tuple[str, Status] | None:
         """The first PreEnqueue plugin that keeps a pod out of the active queue; an error is told of on the pod."""
         profile = self.profiles[info.spec.scheduler_name]
+        began = profile.asking.now()
+        refused = self._gated_by(profile, info)
+        profile.asking.passed("PreEnqueue", Code.SUCCESS if refused is None else refused[1].code, began)
+        return refused
+
+    def _gated_by(self, profile: Profile, info: PodInfo) -> tuple[str, Status] | None:
         for plugin in profile.pre_enqueue:
             status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
             if status.code is Code.ERROR:
@@ -443,6 +448,7 @@ class Scheduler:
             return
         for outranked in result.outranked:
             self.cluster.drop_nomination(outranked.uid)
+        self._observer.preempted(info, result.nominated_node_name, len(result.victims))
         self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
 
     def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
@@ -471,6 +477,8 @@ class Scheduler:
         pending: frozenset[str],
         nomination: str | None,
     ) -> None:
+        result = Result.UNSCHEDULABLE if reason == "Unschedulable" else Result.ERROR
+        self._observer.ended(queued, result, message, self._clock.monotonic() - queued.attempt_began)
         current = self.handlers.known(queued.info.uid)
         if current is None or current.spec.node_name:
             self.queue.done(queued.info.uid)
@@ -545,8 +553,7 @@ class Scheduler:
             status = await self._bound_by_extender(reserved) or await cycle.bind()
         if status.ok:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
-            began = reserved.queued.initial_attempt or reserved.queued.timestamp
-            self._observer.bound(reserved.queued, reserved.node_name, self._clock.monotonic() - began)
+            self._tell_bound(reserved)
             await cycle.post_bind()
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
@@ -569,14 +576,23 @@ class Scheduler:
         self.queue.done(reserved.info.uid)
         return SUCCESS if cycle is None else (await cycle.pre_bind()).by("")
 
+    def _tell_bound(self, reserved: Reserved) -> None:
+        queued, now = reserved.queued, self._clock.monotonic()
+        self._observer.ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
+        self._observer.bound(queued, reserved.node_name, now - first)
+
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
         if waiting is None:
             return SUCCESS
+        began = self._clock.monotonic()
         try:
-            return await waiting.decided()
+            status = await waiting.decided()
         finally:
             self.waiting.remove(reserved.info.uid)
+        self._observer.waited(reserved.info, status.code, self._clock.monotonic() - began)
+        return status
 
     def _binding_failed(self, reserved: Reserved, status: Status) -> None:
         """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""

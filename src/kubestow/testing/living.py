@@ -22,6 +22,7 @@ from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.extenders import Extender
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -57,6 +58,7 @@ async def living(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    observer: Observer | None = None,
     **configured: Any,
 ) -> AsyncIterator[Living]:
     """A scheduler on a cluster that holds some objects, until the block ends.
@@ -78,6 +80,7 @@ async def living(
         random=Random(1),
         extenders=extenders,
         gates=feature_gates,
+        observer=observer,
     )
     running = asyncio.create_task(scheduler.run())
     world = Living(cluster, scheduler)
@@ -98,13 +101,20 @@ def in_virtual_time(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    observer: Observer | None = None,
     **configured: Any,
 ) -> None:
     """Run a story on a living scheduler (see :func:`living`) to its end, without waiting."""
 
     async def told() -> None:
         async with living(
-            objects, cluster=cluster, plugins=plugins, extenders=extenders, gates=gates, **configured
+            objects,
+            cluster=cluster,
+            plugins=plugins,
+            extenders=extenders,
+            gates=gates,
+            observer=observer,
+            **configured,
         ) as world:
             await story(world)
 

@@ -1,0 +1,197 @@
+"""What flags and configuration file come to together (reference 1.1).
+
+With ``--config`` the file has the word: only leader-election flags that were given are laid over it, and the deprecated
+flags are passed over with a warning. Without it there are the defaults and the deprecated flags. The one exception is
+``--kubeconfig``: where the file names none it is used, rather than some other cluster found on the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import structs
+
+from kubestow import config
+from kubestow.cli.flags.command import Flags
+from kubestow.errors import ConfigurationError, InputError
+from kubestow.observability.instruments import Allowed
+from kubestow.observability.logs import fields
+from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions, TLSOptions
+from kubestow.serving.tls import CIPHER_SUITES
+
+__all__ = [
+    "allowed_labels",
+    "configured",
+    "feature_gates",
+    "kubeconfig",
+    "seed",
+    "serving_options",
+    "write_configuration",
+]
+
+_log = logging.getLogger(__name__)
+
+#: Flags of leader election and the fields of the configuration that they stand for.
+_ELECTION = {
+    "leader-elect": "leader_elect",
+    "leader-elect-lease-duration": "lease_duration",
+    "leader-elect-renew-deadline": "renew_deadline",
+    "leader-elect-retry-period": "retry_period",
+    "leader-elect-resource-lock": "resource_lock",
+    "leader-elect-resource-name": "resource_name",
+    "leader-elect-resource-namespace": "resource_namespace",
+}
+#: Deprecated flags that a configuration file overrules, and their fields of ``clientConnection`` or of the whole.
+_CONNECTION = {
+    "kubeconfig": "kubeconfig",
+    "kube-api-content-type": "content_type",
+    "kube-api-qps": "qps",
+    "kube-api-burst": "burst",
+}
+_WHOLE = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
+
+_EMULATED = frozenset({"1.36", "kube=1.36"})
+
+
+def configured(
+    given: config.SchedulerConfiguration, flags: Flags, gates: config.FeatureGates
+) -> config.SchedulerConfiguration:
+    """A configuration with the flags laid over it. Raises ConfigurationError when that makes it wrong."""
+    election = _chosen(flags, _ELECTION)
+    result = structs.replace(given, leader_election=structs.replace(given.leader_election, **election))
+    if flags["config"] is None:
+        connection = structs.replace(given.client_connection, **_chosen(flags, _CONNECTION))
+        result = structs.replace(result, client_connection=connection, **_chosen(flags, _WHOLE))
+    else:
+        _tell_ignored(flags, given)
+    problems = config.validate(result, gates)
+    if problems:
+        raise ConfigurationError("flags", [(problem.path, problem.text) for problem in problems])
+    return result
+
+
+def _chosen(flags: Flags, fields_of: dict[str, str]) -> dict[str, Any]:
+    return {field: flags[name] for name, field in fields_of.items() if name in flags.given}
+
+
+def _tell_ignored(flags: Flags, given: config.SchedulerConfiguration) -> None:
+    for name in sorted(flags.given & {*_CONNECTION, *_WHOLE}):
+        if name != "kubeconfig" or given.client_connection.kubeconfig:
+            _log.warning("Flag is ignored because --config is given", extra=fields(flag=f"--{name}"))
+
+
+def kubeconfig(configuration: config.SchedulerConfiguration, flags: Flags) -> str:
+    """The kubeconfig to use; "" to look for one."""
+    return configuration.client_connection.kubeconfig or str(flags["kubeconfig"])
+
+
+def feature_gates(flags: Flags) -> str:
+    """The value of ``--feature-gates`` without component names. Raises InputError, also for a version not emulated."""
+    for version in flags["emulated-version"]:
+        if version not in _EMULATED:
+            raise InputError("--emulated-version", f"{version} is not emulated, expected 1.36")
+    return ",".join(gate.removeprefix("kube:") for gate in flags["feature-gates"])
+
+
+def seed(flags: Flags) -> int | None:
+    """The seed, None for a random one. Raises InputError."""
+    text = flags["seed"]
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError("--seed", f'invalid argument "{text}": expected a whole number') from None
+
+
+def allowed_labels(flags: Flags) -> dict[str, Allowed]:
+    """The values of labels that are told apart, by metric. Raises InputError."""
+    told = {**_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
+    allowed: dict[str, dict[str, frozenset[str]]] = {}
+    for key, values in told.items():
+        metric, comma, label = key.partition(",")
+        if not comma:
+            raise InputError("--allow-metric-labels", f"expected metric,label='value,value', got {key!r}")
+        allowed.setdefault(metric, {})[label] = frozenset(value for value in values.split(",") if value)
+    return dict(allowed)
+
+
+def _manifest(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    subject = str(file)
+    try:
+        content = yaml.safe_load(file.read_bytes())
+    except OSError as error:
+        raise InputError(subject, f"cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise InputError(subject, f"is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+        raise InputError(subject, 'expected lines of metric,label: "value,value"')
+    return {str(name): value for name, value in content.items()}
+
+
+def serving_options(flags: Flags) -> ServingOptions | None:
+    """What is to be served, None for nothing. Raises InputError for flags that do not go together."""
+    if not flags["secure-port"]:
+        return None
+    return ServingOptions(
+        address=flags["bind-address"],
+        port=flags["secure-port"],
+        reuse_port=flags["permit-port-sharing"],
+        reuse_address=flags["permit-address-sharing"],
+        tls=_tls(flags),
+        authentication=AuthenticationOptions(
+            kubeconfig=flags["authentication-kubeconfig"],
+            cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
+            skip_lookup=flags["authentication-skip-lookup"],
+            tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
+            client_ca=flags["client-ca-file"],
+            requestheader_ca=flags["requestheader-client-ca-file"],
+            requestheader_names=flags["requestheader-allowed-names"],
+            username_headers=_lower(flags["requestheader-username-headers"]),
+            uid_headers=_lower(flags["requestheader-uid-headers"]),
+            group_headers=_lower(flags["requestheader-group-headers"]),
+            extra_prefixes=_lower(flags["requestheader-extra-headers-prefix"]),
+        ),
+        authorization=AuthorizationOptions(
+            kubeconfig=flags["authorization-kubeconfig"],
+            allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
+            denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
+            always_allow_paths=flags["authorization-always-allow-paths"],
+        ),
+    )
+
+
+def _tls(flags: Flags) -> TLSOptions:
+    certificate, key = flags["tls-cert-file"], flags["tls-private-key-file"]
+    if (certificate is None) != (key is None):
+        raise InputError("--tls-cert-file", "expected together with --tls-private-key-file, or neither")
+    for suite in flags["tls-cipher-suites"]:
+        if suite not in CIPHER_SUITES:
+            raise InputError("--tls-cipher-suites", f"cipher suite {suite} not supported or doesn't exist")
+    return TLSOptions(
+        certificate=certificate,
+        key=key,
+        directory=flags["cert-dir"],
+        by_name=flags["tls-sni-cert-key"],
+        cipher_suites=flags["tls-cipher-suites"],
+        min_version=flags["tls-min-version"],
+        curves=flags["tls-curve-preferences"],
+    )
+
+
+def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
+
+
+def write_configuration(configuration: config.SchedulerConfiguration, file: Path) -> None:
+    """Write the effective configuration as YAML, in v1. Raises InputError."""
+    try:
+        file.write_text(yaml.safe_dump(config.render(configuration), sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(file), f"cannot be written: {error.strerror}") from None
+    _log.info("Wrote configuration", extra=fields(file=str(file)))

@@ -1,0 +1,61 @@
+"""The names of the feature gates of other Kubernetes components.
+
+Every component takes every gate, so the same ``--feature-gates`` may be given to all of a cluster; what does not
+concern the scheduler is accepted by it and changes nothing. Gates younger than this list are refused like any other
+unknown one.
+"""
+
+from __future__ import annotations
+
+__all__ = ["OTHER_FEATURES"]
+
+_NAMES = """
+    AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+    AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceLBStatusOnNonLB
+    AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
+    APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AuthorizeNodeWithSelectors
+    AuthorizeWithSelectors BtreeWatchCache CBORServingAndStorage CloudControllerManagerWebhook
+    ClusterTrustBundle ClusterTrustBundleProjection ComponentSLIs ConcurrentWatchObjectDecode
+    ConsistentListFromCache ContainerCheckpoint ContainerStopSignals ContextualLogging CPUCFSQuotaPeriod
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRDValidationRatcheting
+    CronJobsScheduledAnnotation CrossNamespaceVolumeDataSource CSIMigrationPortworx CSIVolumeHealth
+    CustomResourceFieldSelectors DeclarativeValidation DeclarativeValidationTakeover
+    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DevicePluginCDIDevices
+    DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG
+    ExecProbeTimeout ExternalServiceAccountTokenSigner GitRepoVolumeDriver GracefulNodeShutdown
+    GracefulNodeShutdownBasedOnPodPriority HonorPVReclaimPolicy HPAConfigurableTolerance HPAScaleToZero
+    ImageMaximumGCAge InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
+    InTreePluginPortworxUnregister JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy
+    KMSv1 KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+    KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+    KubeletPodResourcesListUseActivePods KubeletPSI KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC
+    KubeletServiceAccountTokenForCredentialProviders KubeletTracing LegacySidecarContainers
+    ListFromCacheSnapshot LoadBalancerIPMode LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown
+    LoggingAlphaOptions LoggingBetaOptions MaxUnavailableStatefulSet MemoryManager MemoryQoS
+    MultiCIDRServiceAllocator MutableCSINodeAllocatableCount MutatingAdmissionPolicy NFTablesProxyMode
+    NodeLogQuery NodeSwap OpenAPIEnums OrderedNamespaceDeletion PodAndContainerStatsFromCRI PodDeletionCost
+    PodIndexLabel PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams
+    PodReadyToStartContainersCondition PodTopologyLabelsAdmission PortForwardWebsockets
+    PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType QOSReserved
+    RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay
+    RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation
+    ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResilientWatchCacheInitialization
+    ResourceHealthStatus RetryGenerateName RotateKubeletServerCertificate RuntimeClassInImageCriAPI
+    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod SeparateCacheWatchRPC
+    SeparateTaintEvictionController ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI
+    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+    ServiceTrafficDistribution SizeBasedListCostEstimate SizeMemoryBackedVolumes StatefulSetAutoDeletePVC
+    StorageNamespaceIndex StorageVersionAPI StorageVersionHash StorageVersionMigrator
+    StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StrictCostEnforcementForVAP
+    StrictCostEnforcementForWebhooks StrictIPCIDRValidation StructuredAuthenticationConfiguration
+    StructuredAuthenticationConfigurationEgressSelector StructuredAuthorizationConfiguration
+    SupplementalGroupsPolicy SystemdWatchdog TokenRequestServiceAccountUIDValidation TopologyAwareHints
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
+    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
+    UserNamespacesPodSecurityStandards UserNamespacesSupport WatchCacheInitializationPostStartHook
+    WatchFromStorageWithoutResourceVersion WatchList WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
+    WindowsHostNetwork WinDSR WinOverlay
+"""
+
+OTHER_FEATURES = frozenset(_NAMES.split())
+"""Known gates that mean nothing to scheduling."""

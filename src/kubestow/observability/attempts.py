@@ -1,0 +1,62 @@
+"""What became of each pod's last attempt: the memory behind the question "why is my pod pending?".
+
+Kept are sentences and counts, never the arrays they were made of, and only of so many pods: the least recently tried
+are forgotten first. A pod that is still pending is tried again and again, so what matters stays.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.queue import QueuedPod
+
+__all__ = ["Attempt", "Attempts"]
+
+_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one attempt ended.
+
+    ``number`` counts from 1, ``seconds`` is how long it took; ``message`` says why it failed, else there is a node.
+    """
+
+    uid: str
+    number: int
+    ended_at: datetime
+    seconds: float
+    result: Result
+    message: str
+    node_name: str = ""
+
+
+class Attempts(Observer):
+    """The last attempt of each pod, by ``namespace/name``."""
+
+    def __init__(self, clock: Clock, *, most: int = _REMEMBERED) -> None:
+        self._clock, self._most = clock, most
+        self._attempts: OrderedDict[str, Attempt] = OrderedDict()
+
+    def of(self, key: str) -> Attempt | None:
+        """A pod's last attempt, as far as it is remembered."""
+        return self._attempts.get(key)
+
+    def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        key = queued.info.key
+        self._attempts[key] = Attempt(
+            queued.info.uid, queued.attempts, self._clock.now(), seconds=seconds, result=result, message=message
+        )
+        self._attempts.move_to_end(key)
+        if len(self._attempts) > self._most:
+            self._attempts.popitem(last=False)
+
+    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        key = queued.info.key
+        ended = self._attempts.get(key)
+        if ended is not None:
+            self._attempts[key] = replace(ended, node_name=node_name)

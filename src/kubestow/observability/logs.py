@@ -1,0 +1,126 @@
+"""What a line of the log looks like: klog's text, or Kubernetes' JSON.
+
+Verbosity is klog's ``-v``: at 0 come errors, warnings and what an operator has to know of a start; 2 tells what became
+of every pod, 4 and up what is of interest to developers. ``V(2)`` is the logging level of verbosity 2, and
+:func:`fields` hands a record its key-value pairs::
+
+    _log.log(V(2), "Successfully bound pod to node", extra=fields(pod="default/web-1", node="n7"))
+
+    I1121 14:02:11.000417    4711 narration.py:37] "Successfully bound pod to node" pod="default/web-1" node="n7"
+    {"ts":1795269731000.417,"caller":"observability/narration.py:37","msg":"Successfully ...","v":2,"pod":"..."}
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubestow.errors import InputError
+
+__all__ = ["JSONFormatter", "TextFormatter", "V", "fields", "set_up"]
+
+_FIELDS = "kubestow_fields"
+#: From this verbosity on, everything is told.
+_EVERYTHING = 4
+_LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+
+
+def V(verbosity: int) -> int:  # noqa: N802 - klog's name
+    """The logging level of what is told from this verbosity on."""
+    return logging.INFO - verbosity if verbosity < _EVERYTHING else logging.DEBUG
+
+
+def fields(**named: Any) -> dict[str, Any]:
+    """Key-value pairs for a record, to be given to a logging call as ``extra``."""
+    return {_FIELDS: named}
+
+
+def set_up(
+    *, verbosity: int, json_format: bool, by_file: Mapping[str, str] | None = None, split_stream: bool = False
+) -> None:
+    """Write the log of this process to standard error, and nothing that is less urgent than the verbosity.
+
+    ``by_file`` gives files (patterns of their names without ``.py``) a verbosity of their own. With ``split_stream``
+    only errors go there, and everything else to standard output. Raises InputError.
+    """
+    by_pattern = {pattern: _level(pattern, text) for pattern, text in (by_file or {}).items()}
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if split_stream:
+        handlers[0].setLevel(logging.ERROR)
+        handlers.append(logging.StreamHandler(sys.stdout))
+        handlers[1].addFilter(lambda record: record.levelno < logging.ERROR)
+    for handler in handlers:
+        handler.setFormatter(JSONFormatter() if json_format else TextFormatter())
+        if by_pattern:
+            handler.addFilter(_by_file(by_pattern, V(verbosity)))
+    logging.basicConfig(handlers=handlers, level=min([V(verbosity), *by_pattern.values()]))
+    # Libraries have their own idea of what is worth telling.
+    for library in ("asyncio", "aiohttp", "kubernetes_asyncio"):
+        logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < _EVERYTHING else 0))
+
+
+def _level(pattern: str, text: str) -> int:
+    if not text.isdigit():
+        raise InputError("--vmodule", f"expected {pattern}=N, got {pattern}={text}")
+    return V(int(text))
+
+
+def _by_file(levels: Mapping[str, int], otherwise: int) -> Callable[[logging.LogRecord], bool]:
+    def wanted(record: logging.LogRecord) -> bool:
+        name = record.filename.removesuffix(".py")
+        level = next((level for pattern, level in levels.items() if fnmatch.fnmatch(name, pattern)), otherwise)
+        return record.levelno >= level
+
+    return wanted
+
+
+def _verbosity(record: logging.LogRecord) -> int:
+    return max(0, _EVERYTHING if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    named = dict(getattr(record, _FIELDS, {}))
+    if record.exc_info and record.exc_info[1] is not None:
+        named.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
+    return named
+
+
+class TextFormatter(logging.Formatter):
+    """klog's text. A traceback, which only defects have, follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        letter = _LETTERS.get(record.levelno, "I")
+        moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        micros = int(record.created % 1 * 1e6)
+        place = f"{record.process:7d} {record.filename}:{record.lineno}"
+        pairs = "".join(f" {name}={_quoted(value)}" for name, value in _fields_of(record).items())
+        line = f"{letter}{moment}.{micros:06d} {place}] {_quoted(record.getMessage())}{pairs}"
+        if record.exc_info and record.levelno >= logging.ERROR:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line: ``ts`` in milliseconds, ``caller``, ``msg``, ``v`` (errors have none), then fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "ts": round(record.created * 1000, 4),
+            "caller": f"{record.name.removeprefix('kubestow.').replace('.', '/')}.py:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        if record.levelno < logging.ERROR:
+            entry["v"] = _verbosity(record)
+        entry |= {name: value for name, value in _fields_of(record).items() if name not in entry}
+        if record.exc_info and record.levelno >= logging.ERROR:
+            entry["stacktrace"] = self.formatException(record.exc_info)
+        return json.dumps(entry, separators=(",", ":"), default=str, ensure_ascii=False)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value)

@@ -1,0 +1,92 @@
+"""Everything that watches one scheduler, put together; and the text that a scrape gets.
+
+Made before there is a scheduler, so that a process can answer while it starts and while it stands by: hand
+:attr:`Observability.observer` to the scheduler, then :meth:`Observability.attach` it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+
+from kubestow.config import FeatureGates
+from kubestow.observability.attempts import Attempts
+from kubestow.observability.instruments import Allowed
+from kubestow.observability.metrics import Metrics
+from kubestow.observability.narration import Narrator
+from kubestow.observability.pod_resources import PodResources
+from kubestow.observability.readings import add_readings
+from kubestow.observability.recording import Recorder
+from kubestow.observability.together import together
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.scheduler import Scheduler
+
+__all__ = ["Observability", "exposed"]
+
+
+class Observability:
+    """The watchers of one scheduler. ``also`` is told of everything besides them."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        gates: FeatureGates,
+        *,
+        disabled_metrics: Collection[str] = (),
+        allowed_labels: Mapping[str, Allowed] | None = None,
+        also: Observer | None = None,
+    ) -> None:
+        self.metrics = Metrics(disabled=disabled_metrics, allowed=allowed_labels)
+        self.attempts = Attempts(clock)
+        self.scheduler: Scheduler | None = None
+        #: Whether the process has been asked to end, and is letting what is under way come to an end.
+        self.is_ending: Callable[[], bool] = lambda: False
+        self.observer = together(Recorder(self.metrics), self.attempts, Narrator(), *([also] if also else []))
+        self._resources = PodResources()
+        add_readings(self.metrics, gates, scheduler=lambda: self.scheduler, leads=self._leads)
+
+    def attach(self, scheduler: Scheduler) -> None:
+        """From here on the readings are this scheduler's."""
+        self.scheduler = scheduler
+
+    @property
+    def leadership(self) -> Any:
+        """The scheduler's candidacy, None where leaders are not elected (yet)."""
+        return getattr(self.scheduler, "leadership", None)
+
+    def _leads(self) -> bool:
+        leadership = self.leadership
+        return self.scheduler is not None if leadership is None else bool(leadership.is_leader)
+
+    def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics in the format that an Accept header asks for, and its content type."""
+        return exposed(self.metrics.registry, accept)
+
+    def scrape_resources(self, accept: str = "") -> tuple[bytes, str]:
+        """What pods ask for and may use, in the same formats."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Once(self._pod_resources()))
+        return exposed(registry, accept)
+
+    def _pod_resources(self) -> Iterator[Metric]:
+        if self.scheduler is not None and self._leads():  # or else several replicas would tell the same
+            yield from self._resources.collect(self.scheduler.handlers.pods())
+
+
+class _Once:
+    def __init__(self, families: Iterator[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families
+
+
+def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """What a registry holds, in the format that an Accept header asks for, and its content type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type

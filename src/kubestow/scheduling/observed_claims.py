@@ -1,0 +1,42 @@
+"""Writes to claims on devices, with the making of new ones told to whoever watches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubestow.api.core import PodExtendedResourceClaimStatus
+from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.resource_claims import ResourceClaimWriter
+from kubestow.scheduling.observer import Observer
+
+__all__ = ["ObservedClaims"]
+
+
+class ObservedClaims:
+    """A :class:`~kubestow.framework.resource_claims.ResourceClaimWriter` in front of another."""
+
+    def __init__(self, writer: ResourceClaimWriter, observer: Observer) -> None:
+        self._writer, self._observer = writer, observer
+
+    async def read(self, namespace: str, name: str) -> ResourceClaim:
+        return await self._writer.read(namespace, name)
+
+    async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
+        succeeded = False
+        try:
+            claim = await self._writer.create(namespace, manifest)
+            succeeded = True
+        finally:
+            self._observer.claim_created(succeeded=succeeded)
+        return claim
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        return await self._writer.patch(claim, patch, subresource=subresource)
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        await self._writer.delete(claim)
+
+    async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
+        await self._writer.report_extended(pod, status)

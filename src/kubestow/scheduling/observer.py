@@ -1,0 +1,74 @@
+"""The port through which a scheduler is watched: metrics, logs and the demo's display all hang on it.
+
+What can be read at any time (how many pods wait, how many nodes there are) is not told here: whoever wants to know
+looks at the queue and the cluster. Told is what passes: an attempt, an event, an eviction.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kubestow.framework.observer import PluginObserver
+from kubestow.framework.status import Code
+
+if TYPE_CHECKING:
+    from kubestow.cluster.pods import PodInfo
+    from kubestow.scheduling.decision import Decision
+    from kubestow.scheduling.queue import QueuedPod
+
+__all__ = ["Observer", "Result"]
+
+
+class Result(StrEnum):
+    """How an attempt to schedule a pod ended; the values are labels of metrics."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    ERROR = "error"
+
+
+class Observer:
+    """Does nothing; derive from it to watch. No method may block or raise. Seconds are those of the injected clock."""
+
+    def of_profile(self, scheduler_name: str) -> PluginObserver | None:
+        """Who watches the plugins of a profile; None when nobody does."""
+        return None
+
+    # -- one attempt to schedule a pod, in the order in which things happen --------------------------------------------
+
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        """A scheduling cycle has decided, PostFilter included."""
+
+    def waited(self, info: PodInfo, code: Code, seconds: float) -> None:
+        """A pod that Permit plugins held back has been allowed or refused."""
+
+    def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        """The attempt is over, so many seconds after the pod left the queue. ``message`` says why it failed."""
+
+    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        """A pod has been bound, so many seconds after its first attempt became possible."""
+
+    # -- preemption ----------------------------------------------------------------------------------------------------
+
+    def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+        """PostFilter has chosen a node and the pods that have to go from it."""
+
+    def evicted(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+        """The victims have been evicted, or not all of them could be."""
+
+    # -- devices -------------------------------------------------------------------------------------------------------
+
+    def claim_created(self, *, succeeded: bool) -> None:
+        """A claim on devices has been made for a pod's extended resources, or could not be."""
+
+    # -- the queue and the watch ---------------------------------------------------------------------------------------
+
+    def enqueued(self, place: str, event: str) -> None:
+        """A pod has entered the ``active``, ``backoff`` or ``unschedulable`` part of the queue because of an event."""
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin's queueing hint was asked: ``Queue``, ``QueueSkip`` or ``Error``."""
+
+    def handled(self, event: str, seconds: float) -> None:
+        """What the watch told of has been taken in, and the pods it could help have been moved."""

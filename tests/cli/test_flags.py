@@ -1,0 +1,227 @@
+"""The flags of ``kubestow run``: kube-scheduler's spellings, defaults, precedence and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubestow import config
+from kubestow.cli import main
+from kubestow.cli.flags import effective
+from kubestow.cli.flags.catalog import BY_NAME, SECTIONS
+from kubestow.cli.flags.command import Flags
+from kubestow.config import FeatureGates
+from kubestow.errors import ConfigurationError, InputError
+
+
+def flags(**texts: str) -> Flags:
+    """Flags as they are after these were given, with underscores for dashes."""
+    return Flags.read({name.replace("_", "-"): [text] for name, text in texts.items()})
+
+
+def ended(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["run", *arguments])
+    return int(end.value.code or 0)
+
+
+def written(tmp_path: Path, *arguments: str) -> Any:
+    """The effective configuration of a command line."""
+    file = tmp_path / "effective.yaml"
+    assert ended(*arguments, "--write-config-to", str(file)) == 0
+    return yaml.safe_load(file.read_text())
+
+
+def configuration(tmp_path: Path, **document: Any) -> str:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": config.API_VERSION, "kind": config.KIND, **document}))
+    return str(file)
+
+
+DEFAULTS = {
+    "bind-address": "0.0.0.0",
+    "secure-port": "10259",
+    "authentication-token-webhook-cache-ttl": "10s",
+    "authentication-tolerate-lookup-failure": "true",
+    "requestheader-username-headers": "[x-remote-user]",
+    "requestheader-group-headers": "[x-remote-group]",
+    "requestheader-extra-headers-prefix": "[x-remote-extra-]",
+    "authorization-webhook-cache-authorized-ttl": "10s",
+    "authorization-webhook-cache-unauthorized-ttl": "10s",
+    "authorization-always-allow-paths": "[/healthz,/readyz,/livez]",
+    "kube-api-content-type": "application/vnd.kubernetes.protobuf",
+    "kube-api-qps": "50",
+    "kube-api-burst": "100",
+    "profiling": "true",
+    "contention-profiling": "true",
+    "pod-max-in-unschedulable-pods-duration": "5m0s",
+    "leader-elect": "true",
+    "leader-elect-lease-duration": "15s",
+    "leader-elect-renew-deadline": "10s",
+    "leader-elect-retry-period": "2s",
+    "leader-elect-resource-lock": "leases",
+    "leader-elect-resource-name": "kube-scheduler",
+    "leader-elect-resource-namespace": "kube-system",
+    "logging-format": "text",
+    "log-flush-frequency": "5s",
+    "v": "0",
+}
+
+
+def test_the_defaults_are_kube_schedulers() -> None:
+    shown = Flags.read({}).written()
+    assert {name: shown[name] for name in DEFAULTS} == DEFAULTS
+    empty = {name for name, value in shown.items() if value in ("", "[]", "0", "false")}
+    assert shown.keys() - DEFAULTS.keys() <= empty
+
+
+def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--help") == 0
+    told = capsys.readouterr().out
+    assert all(f"{section} flags:" in told for section in SECTIONS)
+    assert all(f"--{name}" in told for name in BY_NAME)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--leader-elect=false", "--leader-elect-retry-period=3s"],
+        ["--leader_elect=false", "--leader_elect_retry_period", "3s"],
+        ["--leader-elect", "--leader-elect=f", "--leader-elect-retry-period=1s", "--leader-elect-retry-period=3s"],
+    ],
+)
+def test_flags_are_spelled_as_pflag_has_them(tmp_path: Path, arguments: list[str]) -> None:
+    election = written(tmp_path, *arguments)["leaderElection"]
+    assert (election["leaderElect"], election["retryPeriod"]) == (False, "3s")
+
+
+def test_a_boolean_never_takes_the_next_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--leader-elect", "false") == 1
+    assert '"kubestow run" does not take any arguments, got ["false"]' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spelling", [["-v=3"], ["-v3"], ["-v", "3"], ["--v=3"], ["--v", "3"]])
+def test_verbosity_in_every_spelling(tmp_path: Path, spelling: list[str]) -> None:
+    assert written(tmp_path, *spelling)["kind"] == config.KIND
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--nonsense"], "--nonsense"),
+        (["--secure-port=70000"], '--secure-port: invalid argument "70000"'),
+        (["--secure-port=https"], "--secure-port"),
+        (["--bind-address=localhost"], "--bind-address"),
+        (["--leader-elect=maybe"], '--leader-elect: invalid argument "maybe": expected true or false'),
+        (["--leader-elect-lease-duration=15"], "--leader-elect-lease-duration"),
+        (["--leader-elect-lease-duration=1s"], "leaderElection.leaseDuration: "),
+        (["--leader-elect-resource-lock=endpoints"], 'resourceLock value must be "leases"'),
+        (["--logging-format=xml"], "expected one of text, json"),
+        (["--tls-cert-file=a.crt"], "expected together with --tls-private-key-file"),
+        (["--tls-min-version=VersionTLS14"], "--tls-min-version"),
+        (["--tls-cipher-suites=TLS_NONE"], "cipher suite TLS_NONE not supported or doesn't exist"),
+        (["--tls-sni-cert-key=only.crt"], "--tls-sni-cert-key"),
+        (["--feature-gates=Telepathy=true"], "unrecognized feature gate: Telepathy"),
+        (["--feature-gates=GangScheduling"], "missing bool value for GangScheduling"),
+        (["--emulated-version=1.30"], "1.30 is not emulated"),
+        (["--show-hidden-metrics-for-version=1.1"], "--show-hidden-metrics-for-version"),
+        (["--allow-metric-labels=metric=a"], "--allow-metric-labels"),
+        (["--vmodule=queue=many"], "--vmodule"),
+        (["--seed=lucky"], "--seed"),
+        (["--v=loud"], "--v"),
+        (["--config=/does/not/exist.yaml"], "/does/not/exist.yaml: cannot be read"),
+        (["--write-config-to=/does/not/exist/at-all"], "/does/not/exist/at-all: cannot be written"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_one_line_and_status_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], problem: str
+) -> None:
+    file = tmp_path / "effective.yaml"
+    assert ended("--write-config-to", str(file), *arguments) == 1
+    told = capsys.readouterr().err
+    assert problem in told
+    assert told.count("\n") == 1
+    assert not file.exists()
+
+
+def test_without_a_file_deprecated_flags_count(tmp_path: Path) -> None:
+    shown = written(tmp_path, "--kube-api-qps=7", "--kube-api-burst=8", "--kubeconfig=/a", "--profiling=false")
+    connection = shown["clientConnection"]
+    assert (connection["qps"], connection["burst"], connection["kubeconfig"]) == (7, 8, "/a")
+    assert shown["enableProfiling"] is False
+
+
+def test_with_a_file_only_leader_election_is_laid_over_it(tmp_path: Path) -> None:
+    file = configuration(
+        tmp_path,
+        clientConnection={"qps": 1, "kubeconfig": "/file"},
+        leaderElection={"leaderElect": False, "resourceName": "mine"},
+    )
+    shown = written(tmp_path, "--config", file, "--kube-api-qps=7", "--kubeconfig=/flag", "--leader-elect")
+    assert (shown["clientConnection"]["qps"], shown["clientConnection"]["kubeconfig"]) == (1, "/file")
+    assert shown["leaderElection"]["leaderElect"] is True
+    assert shown["leaderElection"]["resourceName"] == "mine"
+
+
+@pytest.mark.parametrize(("in_file", "used"), [("/file", "/file"), ("", "/flag")])
+def test_the_files_kubeconfig_goes_before_the_flags(in_file: str, used: str) -> None:
+    given = config.load(
+        {"apiVersion": config.API_VERSION, "kind": config.KIND, "clientConnection": {"kubeconfig": in_file}}
+    )
+    assert effective.kubeconfig(given, flags(config="some.yaml", kubeconfig="/flag")) == used
+
+
+def test_flags_and_file_are_checked_together(tmp_path: Path) -> None:
+    given = config.load(Path(configuration(tmp_path, leaderElection={"leaseDuration": "12s"})).read_bytes())
+    with pytest.raises(ConfigurationError, match="RenewDeadline"):
+        effective.configured(given, flags(leader_elect_renew_deadline="13s"), FeatureGates())
+
+
+def test_no_secure_port_serves_nothing() -> None:
+    assert effective.serving_options(flags(secure_port="0")) is None
+
+
+def test_serving_flags_come_through() -> None:
+    options = effective.serving_options(
+        Flags.read(
+            {
+                "authorization-always-allow-paths": ["/healthz,/metrics", "/livez"],
+                "requestheader-username-headers": ["X-Remote-User,X-Other"],
+                "tls-sni-cert-key": ["a.crt,a.key:*.example,b.example", "c.crt,c.key"],
+                "authentication-token-webhook-cache-ttl": ["1m30s"],
+            }
+        )
+    )
+    assert options is not None
+    assert options.authorization.always_allow_paths == ("/healthz", "/metrics", "/livez")
+    assert options.authentication.username_headers == ("x-remote-user", "x-other")
+    assert options.authentication.cache_ttl == 90.0
+    assert [pair.names for pair in options.tls.by_name] == [("*.example", "b.example"), ()]
+
+
+def test_labels_are_allowed_by_flag_and_by_file(tmp_path: Path) -> None:
+    manifest = tmp_path / "labels.yaml"
+    manifest.write_text('metric1,label1: "a,b"\nmetric2,label2: "c"\n')
+    allowed = effective.allowed_labels(
+        flags(allow_metric_labels="metric1,label1='x,y',metric3,l=z", allow_metric_labels_manifest=str(manifest))
+    )
+    assert allowed == {
+        "metric1": {"label1": frozenset({"x", "y"})},
+        "metric2": {"label2": frozenset({"c"})},
+        "metric3": {"l": frozenset({"z"})},
+    }
+
+
+def test_feature_gates_may_name_their_component() -> None:
+    given = flags(feature_gates="kube:GenericWorkload=true,GangScheduling=true", emulated_version="kube=1.36")
+    assert FeatureGates.parse(effective.feature_gates(given)).enabled("GangScheduling")
+
+
+def test_a_manifest_that_is_none_is_named(tmp_path: Path) -> None:
+    manifest = tmp_path / "labels.yaml"
+    manifest.write_text("- a\n")
+    with pytest.raises(InputError, match=r"labels\.yaml"):
+        effective.allowed_labels(flags(allow_metric_labels_manifest=str(manifest)))

@@ -1,0 +1,93 @@
+"""``kubestow run`` as a process: it answers from the start, schedules, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from kubestow.apiserver import Server
+from kubestow.apiserver.messages import ADMIN, User
+from tests.client.kubeconfigs import kubeconfig, save
+
+KNOWN = {"own": ADMIN, "prometheus": User("prometheus", ("system:authenticated",))}
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The process, ended for certain."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kubestow", "run", *arguments), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def status(port: int, path: str, token: str = "") -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"https://127.0.0.1:{port}{path}", ssl=False, headers=headers) as response,
+    ):
+        return response.status
+
+
+async def test_a_scheduler_is_watched_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
+    port = free_port()
+    async with Server(nodes=2, tokens=KNOWN) as api:
+        named = save(tmp_path, kubeconfig(api.url, token="own"))
+        configs = [f"--{use}kubeconfig={named}" for use in ("", "authentication-", "authorization-")]
+        flags = [*configs, f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
+        async with running(*flags, "--logging-format=json") as process, asyncio.timeout(60):
+            assert process.stderr is not None
+            told = [json.loads(await process.stderr.readline())]
+            while told[-1]["msg"] != "Scheduling":
+                told.append(json.loads(await process.stderr.readline()))
+            assert told[-1]["nodes"] == 2
+            assert "Serving securely" in [line["msg"] for line in told]
+            assert [await status(port, path) for path in ("/readyz", "/metrics")] == [200, 403]
+            assert await status(port, "/metrics", "prometheus") == 200
+            process.terminate()
+            assert await process.wait() == 0
+
+
+async def test_serving_begins_before_the_api_server_is_spoken_to(tmp_path: Path) -> None:
+    port, nobody = free_port(), free_port()
+    async with (
+        running(f"--master=http://127.0.0.1:{nobody}", f"--secure-port={port}", "--leader-elect=false") as process,
+        asyncio.timeout(60),
+    ):
+        assert await process.wait() == 1
+        assert process.stderr is not None
+        told = (await process.stderr.read()).decode()
+    assert f'"Serving securely" address="0.0.0.0:{port}"' in told
+    assert "Traceback" not in told
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        flags = [f"--secure-port={port}", "--bind-address=127.0.0.1", "--master=http://127.0.0.1:1"]
+        async with running(*flags) as process, asyncio.timeout(60):
+            assert await process.wait() == 1
+            assert process.stderr is not None
+            told = (await process.stderr.read()).decode().splitlines()
+    assert told[-1] == f"kubestow: --secure-port: 127.0.0.1:{port} is in use by another process"
