@@ -15,7 +15,6 @@ from kubestow.apiserver.controllers.cron_jobs import CronJobController
 from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
-from kubestow.apiserver.controllers.events import Recorder
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
@@ -24,6 +23,7 @@ from kubestow.apiserver.controllers.pods import Pods
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.work import Work
+from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
 
