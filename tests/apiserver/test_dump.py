@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -128,3 +129,16 @@ def test_owners_that_own_each_other_are_refused(server: Server) -> None:
     one["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
     with pytest.raises(InputError, match="its own owner"):
         read(server, listed(one, other))
+
+
+def test_a_node_that_was_lost_stays_lost() -> None:
+    async def story(cluster: Cluster) -> None:
+        lost = node("lost")
+        lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+        read(cluster.server, listed(lost))
+        await asyncio.sleep(120)
+        shown = (await cluster.get("/api/v1/nodes/lost")).json
+        ready = next(one for one in shown["status"]["conditions"] if one["type"] == "Ready")
+        assert ready["status"] == "Unknown"
+
+    told(story)

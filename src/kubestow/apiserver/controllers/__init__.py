@@ -6,5 +6,6 @@ a time to where its spec wants it. Each controller is a module; what they share:
 """
 
 from kubestow.apiserver.controllers.manager import Controllers
+from kubestow.apiserver.controllers.node_lifecycle import GRACE_PERIOD
 
-__all__ = ["Controllers"]
+__all__ = ["GRACE_PERIOD", "Controllers"]

@@ -57,6 +57,8 @@ class World:
     pods: Pods
     work: Work
     recorder: Recorder
+    #: Seconds after which a node that has not been heard of is taken to be lost.
+    node_grace_period: float
 
 
 def key_of(whole: Object) -> str:

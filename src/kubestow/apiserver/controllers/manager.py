@@ -18,10 +18,13 @@ from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetCo
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
+from kubestow.apiserver.controllers.node_lifecycle import GRACE_PERIOD, NodeLifecycleController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
+from kubestow.apiserver.controllers.pod_garbage import PodGarbageCollector
 from kubestow.apiserver.controllers.pods import Pods
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
+from kubestow.apiserver.controllers.taint_eviction import TaintEvictionController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.registry import Registry
@@ -45,14 +48,21 @@ _KINDS: tuple[type[Controller], ...] = (
     DisruptionBudgetController,
     NamespaceController,
     GarbageCollector,
+    NodeLifecycleController,
+    TaintEvictionController,
+    PodGarbageCollector,
 )
 
 
 class Controllers:
-    """All controllers of a cluster."""
+    """All controllers of a cluster.
 
-    def __init__(self, registry: Registry) -> None:
+    A node that has not been heard of for ``node_grace_period`` seconds is taken to be lost.
+    """
+
+    def __init__(self, registry: Registry, *, node_grace_period: float = GRACE_PERIOD) -> None:
         self._store = registry.store
+        self._grace_period = node_grace_period
         self._registry = registry
         self._changed = asyncio.Event()
 
@@ -67,7 +77,7 @@ class Controllers:
 
     async def _follow(self) -> None:
         self._work, self._pods, self._recorder = Work(), Pods(), Recorder(self._registry)
-        world = World(self._registry, self._pods, self._work, self._recorder)
+        world = World(self._registry, self._pods, self._work, self._recorder, self._grace_period)
         self._controllers = [make(world) for make in _KINDS]
         version = self._store.version
         self._cursors: dict[str, Cursor] = {}

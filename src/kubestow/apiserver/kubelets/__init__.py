@@ -26,11 +26,13 @@ from kubestow.apiserver.kubelets.behaviour import (
     STOPPED,
     parse_duration,
 )
+from kubestow.apiserver.kubelets.heartbeats import INTERVAL as HEARTBEAT_INTERVAL
 from kubestow.apiserver.kubelets.kubelets import Kubelets
 
 __all__ = [
     "DURATION",
     "EXIT_CODE",
+    "HEARTBEAT_INTERVAL",
     "INIT_DURATION",
     "INIT_EXIT_CODE",
     "KUBELET",

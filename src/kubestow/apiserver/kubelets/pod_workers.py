@@ -20,8 +20,14 @@ from kubestow.apiserver.storage import Stored
 __all__ = ["PodWorkers"]
 
 _PREFIX = f'"{PREFIX}'.encode()
-#: What a running pod has that nothing lies ahead of has none of.
-_AHEAD = (_PREFIX, b'"ready":false', b'"readinessGates":', b'"activeDeadlineSeconds":')
+#: A running pod that shows none of these has nothing ahead.
+_AHEAD = (
+    _PREFIX,
+    b'"ready":false',
+    b'"type":"Ready","status":"False"',
+    b'"readinessGates":',
+    b'"activeDeadlineSeconds":',
+)
 _DISRUPTED = {
     "type": "DisruptionTarget",
     "status": "True",
