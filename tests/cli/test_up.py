@@ -103,3 +103,23 @@ async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     ):
         status, said = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))
         assert (status, said.count("\n"), str(file) in said) == (expected, 1, True)
+
+
+async def test_a_pod_with_a_claim_of_a_class_that_waits_comes_to_run(tmp_path: Path) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod = {
+        "metadata": {"name": "db-0"},
+        "spec": {"containers": [{"name": "c", "image": "postgres"}], "volumes": volumes},
+    }
+    async with up(tmp_path, "--nodes", "3") as cluster:
+        await create(cluster.url, "/api/v1/namespaces/default/persistentvolumeclaims", claim)
+        await create(cluster.url, "/api/v1/namespaces/default/pods", pod)
+        node = await placed(cluster.url, 1)
+        found = await get(cluster.url, "/api/v1/namespaces/default/persistentvolumeclaims/data")
+        assert found["spec"]["storageClassName"] == "standard"
+        assert {found["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]} == node
+        assert found["status"]["phase"] == "Bound"

@@ -3,7 +3,7 @@
 Objects are created anew: they get new uids and the owner references among them follow; references to owners that the
 file does not have are dropped, lest the garbage collector take their dependents. What a file leaves out and its objects
 need (namespaces, the priority classes of its pods) is made up for. Pods that have ended or are being deleted stay out;
-pods that are bound run where they ran, and nodes that were lost stay silent.
+pods that are bound run where they ran, volumes stay with their claims, and nodes that were lost stay silent.
 """
 
 from __future__ import annotations
@@ -134,6 +134,9 @@ class _Loading:
                     self._prepare_pod(new["spec"])
                 elif kind.name == "Node":
                     _keep_silent(new)
+                elif kind.name == "PersistentVolume":
+                    # By name the volume is still its claim's, which has another uid now.
+                    (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
             except statuses.Failure as refused:
                 raise InputError(self._subject, f"{_place(kind, new)}: {refused.message}") from None

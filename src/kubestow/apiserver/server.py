@@ -149,6 +149,8 @@ class Server:
             kubelets = Kubelets(self.registry, heartbeat_interval=min(HEARTBEAT_INTERVAL, self._grace_period / 4))
             self._tasks.append(asyncio.create_task(kubelets.run(), name="simulated nodes"))
         if self._control:
+            if not len(self.store.collection("storageclasses.storage.k8s.io")):
+                cluster.add_storage_class(self.registry)
             controllers = Controllers(self.registry, node_grace_period=self._grace_period)
             self._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
 

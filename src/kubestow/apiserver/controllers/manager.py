@@ -10,11 +10,13 @@ import asyncio
 import logging
 
 from kubestow.apiserver import statuses
+from kubestow.apiserver.controllers.claims import ClaimController
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.cron_jobs import CronJobController
 from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
+from kubestow.apiserver.controllers.ephemeral_volumes import EphemeralVolumeController
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
@@ -24,7 +26,10 @@ from kubestow.apiserver.controllers.pod_garbage import PodGarbageCollector
 from kubestow.apiserver.controllers.pods import Pods
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
+from kubestow.apiserver.controllers.provisioning import Provisioner
 from kubestow.apiserver.controllers.taint_eviction import TaintEvictionController
+from kubestow.apiserver.controllers.volume_protection import ClaimProtection, VolumeProtection
+from kubestow.apiserver.controllers.volumes import VolumeController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.registry import Registry
@@ -51,6 +56,12 @@ _KINDS: tuple[type[Controller], ...] = (
     NodeLifecycleController,
     TaintEvictionController,
     PodGarbageCollector,
+    ClaimController,
+    VolumeController,
+    Provisioner,
+    ClaimProtection,
+    VolumeProtection,
+    EphemeralVolumeController,
 )
 
 
@@ -124,7 +135,11 @@ class Controllers:
         before = () if event.previous is None else owners_of(event.previous)
         happening = Happening(resource, event, owners_of(event.object), before)
         for controller in self._controllers:
-            controller.observe(happening)
+            try:
+                controller.observe(happening)
+            except Exception:
+                # One object that a controller cannot read must not end all of them.
+                _log.exception("%s %s cannot be observed by %s", resource, happening.key, type(controller).__name__)
         if event.type == "DELETED" and resource != "events":
             self._recorder.forget(uid_of(event.object))
 
