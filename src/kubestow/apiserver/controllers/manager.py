@@ -27,6 +27,8 @@ from kubestow.apiserver.controllers.pods import Pods
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.provisioning import Provisioner
+from kubestow.apiserver.controllers.replica_sets import ReplicaSetController
+from kubestow.apiserver.controllers.resource_claims import ClaimTemplateController, ResourceClaimController
 from kubestow.apiserver.controllers.taint_eviction import TaintEvictionController
 from kubestow.apiserver.controllers.volume_protection import ClaimProtection, VolumeProtection
 from kubestow.apiserver.controllers.volumes import VolumeController
@@ -62,6 +64,8 @@ _KINDS: tuple[type[Controller], ...] = (
     ClaimProtection,
     VolumeProtection,
     EphemeralVolumeController,
+    ClaimTemplateController,
+    ResourceClaimController,
 )
 
 
