@@ -63,6 +63,8 @@ def test_a_container_that_keeps_failing_crash_loops() -> None:
         assert (status["phase"], container["restartCount"]) == ("Running", 2)
         assert container["lastState"]["terminated"]["exitCode"] == 1
         assert container["state"]["waiting"]["message"].startswith("back-off 20s restarting failed container=c pod=p_")
+        table = (await client.get(f"{PODS}/p", accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
+        assert table["rows"][0]["cells"][3] == "2 (6s ago)"
         events = (await client.get("/api/v1/namespaces/default/events")).json["items"]
         assert {event["reason"] for event in events} == {"BackOff"}
 

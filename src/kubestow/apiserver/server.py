@@ -21,11 +21,10 @@ from aiohttp import web
 from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
-from kubestow.apiserver.controllers import GRACE_PERIOD, Controllers
 from kubestow.apiserver.database import Database, Layout
 from kubestow.apiserver.durability import Durability
 from kubestow.apiserver.http import Handler, connection_log
-from kubestow.apiserver.kubelets import HEARTBEAT_INTERVAL, Kubelets
+from kubestow.apiserver.kubelets import GRACE_PERIOD, HEARTBEAT_INTERVAL, Kubelets
 from kubestow.apiserver.messages import User
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Catalog
@@ -149,10 +148,16 @@ class Server:
             kubelets = Kubelets(self.registry, heartbeat_interval=min(HEARTBEAT_INTERVAL, self._grace_period / 4))
             self._tasks.append(asyncio.create_task(kubelets.run(), name="simulated nodes"))
         if self._control:
-            if not len(self.store.collection("storageclasses.storage.k8s.io")):
-                cluster.add_storage_class(self.registry)
-            controllers = Controllers(self.registry, node_grace_period=self._grace_period)
-            self._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
+            self._start_controllers()
+
+    def _start_controllers(self) -> None:
+        # They bring in the scheduler's rules and with them numpy, which a server without them starts faster without.
+        from kubestow.apiserver.controllers import Controllers
+
+        if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
+            cluster.add_storage_class(self.registry)
+        controllers = Controllers(self.registry, node_grace_period=self._grace_period)
+        self._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
 
     async def failed(self) -> None:
         """Wait until the cluster can no longer be kept, then raise StorageFailed. In memory that never happens."""

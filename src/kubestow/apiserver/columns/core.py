@@ -66,6 +66,14 @@ def _runs(container: Object) -> bool:
     return bool(container.get("ready")) and "running" in container.get("state", {})
 
 
+def _restarts_text(status: Object, restarts: int, now: datetime) -> str:
+    """How many, and how long ago the last one was."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    ends = [one.get("lastState", {}).get("terminated", {}).get("finishedAt") for one in containers]
+    last = max((end for end in ends if end), default="")
+    return f"{restarts} ({age(last, now)} ago)" if restarts and last else str(restarts)
+
+
 def _init_word(inits: Sequence[Object], sidecars: set[str]) -> str:
     """``Init:...`` for a pod that is not initialized, else nothing."""
     for done, container in enumerate(inits):
@@ -103,7 +111,7 @@ def _pod(pod: Object, now: datetime) -> list[Any]:
         name_of(pod),
         f"{ready}/{total}",
         word,
-        str(restarts),
+        _restarts_text(pod.get("status", {}), restarts, now),
         age_of(pod, now),
         (status.get("podIPs") or [{}])[0].get("ip") or status.get("podIP") or NONE,
         spec.get("nodeName") or NONE,

@@ -6,6 +6,5 @@ a time to where its spec wants it. Each controller is a module; what they share:
 """
 
 from kubestow.apiserver.controllers.manager import Controllers
-from kubestow.apiserver.controllers.node_lifecycle import GRACE_PERIOD
 
-__all__ = ["GRACE_PERIOD", "Controllers"]
+__all__ = ["Controllers"]

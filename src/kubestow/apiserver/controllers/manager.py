@@ -20,7 +20,7 @@ from kubestow.apiserver.controllers.ephemeral_volumes import EphemeralVolumeCont
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
-from kubestow.apiserver.controllers.node_lifecycle import GRACE_PERIOD, NodeLifecycleController
+from kubestow.apiserver.controllers.node_lifecycle import NodeLifecycleController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
 from kubestow.apiserver.controllers.pod_garbage import PodGarbageCollector
 from kubestow.apiserver.controllers.pods import Pods
@@ -34,6 +34,7 @@ from kubestow.apiserver.controllers.volume_protection import ClaimProtection, Vo
 from kubestow.apiserver.controllers.volumes import VolumeController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.event_recorder import Recorder
+from kubestow.apiserver.kubelets import GRACE_PERIOD
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
 

@@ -18,10 +18,7 @@ from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.pods import set_condition
 from kubestow.apiserver.storage import Event
 
-__all__ = ["GRACE_PERIOD", "NodeLifecycleController"]
-
-#: Seconds without a word after which nobody knows how a node is; kube-controller-manager's default.
-GRACE_PERIOD = 50.0
+__all__ = ["NodeLifecycleController"]
 
 _LEASES, _LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")

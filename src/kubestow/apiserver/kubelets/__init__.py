@@ -26,12 +26,14 @@ from kubestow.apiserver.kubelets.behaviour import (
     STOPPED,
     parse_duration,
 )
+from kubestow.apiserver.kubelets.heartbeats import GRACE_PERIOD
 from kubestow.apiserver.kubelets.heartbeats import INTERVAL as HEARTBEAT_INTERVAL
 from kubestow.apiserver.kubelets.kubelets import Kubelets
 
 __all__ = [
     "DURATION",
     "EXIT_CODE",
+    "GRACE_PERIOD",
     "HEARTBEAT_INTERVAL",
     "INIT_DURATION",
     "INIT_EXIT_CODE",

@@ -14,10 +14,12 @@ from kubestow.apiserver.kubelets.timetable import Timetable
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
 
-__all__ = ["Heartbeats"]
+__all__ = ["GRACE_PERIOD", "INTERVAL", "Heartbeats"]
 
 #: Seconds between two renewals, and for how long one counts: a kubelet's defaults.
 INTERVAL, DURATION = 10.0, 40
+#: Seconds without any after which a node is taken to be lost; kube-controller-manager's default.
+GRACE_PERIOD = 50.0
 NAMESPACE = "kube-node-lease"
 #: Renewal slots in an interval.
 _SLOTS = 10
