@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from kubestow.api.meta import decode
 from kubestow.api.quantity import nanos
-from kubestow.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolumeClaim
+from kubestow.api.storage import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolumeClaim,
+)
 from kubestow.apiserver.admission import DEFAULT_CLASS
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.volume_index import VolumeIndex
@@ -73,7 +79,7 @@ class ClaimController(Controller):
         reference = volume.spec.claim_ref
         if reference is not None:
             self.reconcile_soon(f"{reference.namespace}/{reference.name}")
-        elif event.type != "DELETED":
+        elif volume.status.phase == "Available" and not _waits(self._class_named(volume.storage_class)):
             for key in self._unbound.get(volume.storage_class, ()):
                 self.reconcile_soon(key)
 
@@ -144,8 +150,7 @@ class ClaimController(Controller):
         if "storageClassName" not in claim["spec"] and self._adopt_default_class(claim):
             return
         found = self._class_named(known.storage_class)
-        waits = found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
-        delayed = waits and SELECTED_NODE not in known.metadata.annotations
+        delayed = _waits(found) and SELECTED_NODE not in known.metadata.annotations
         offered = self._volumes.find(known, want_of(known), reserved_only=delayed)
         volume = None if offered is None else self._find_volume(offered.metadata.name)
         if volume is not None:
@@ -215,6 +220,11 @@ class ClaimController(Controller):
         if self._told.get(key) != message:
             self._told[key] = message
             (self.warn if warning else self.tell)(claim, reason, message)
+
+
+def _waits(class_: Object | None) -> bool:
+    """Whether claims of a class are left alone until a pod that uses them has been given a node."""
+    return class_ is not None and class_.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
 def _refers(volume: Object, claim: Object) -> bool:

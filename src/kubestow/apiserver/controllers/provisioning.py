@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 
-from kubestow.api.storage import SELECTED_NODE
+from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from kubestow.apiserver.controllers.claims import STORAGE_PROVISIONER
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.volumes import PROVISIONED_BY
@@ -59,7 +59,7 @@ class Provisioner(Controller):
         if class_ is None or annotations.get(STORAGE_PROVISIONER) != class_["provisioner"]:
             return
         selected = annotations.get(SELECTED_NODE, "")
-        if class_["volumeBindingMode"] == "WaitForFirstConsumer" and not selected:
+        if class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER and not selected:
             return
         if self._has_waited(key, claim, class_):
             try:

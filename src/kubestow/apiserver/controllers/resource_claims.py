@@ -38,12 +38,25 @@ class ClaimTemplateController(Controller):
         super().__init__(world)
         self._claim_kind = world.registry.catalog[_CLAIMS]
         self._template_kind = world.registry.catalog[_TEMPLATES]
+        #: The claims that were made, by the pod's uid and which of its claims they are.
+        self._made: dict[tuple[str, str], str] = {}
 
     def observe(self, happening: Happening) -> None:
+        if happening.resource == _CLAIMS:
+            self._observe_claim(happening)
         if happening.resource != self.resource or happening.event.type == "DELETED":
             return
         if b'"resourceClaimTemplateName":' in happening.event.object.data:
             self.reconcile_soon(happening.key)
+
+    def _observe_claim(self, happening: Happening) -> None:
+        owner, stored = controller_among(happening.owners), happening.event.object
+        if owner is None or owner.kind != "Pod":
+            return
+        entry = (self._claim_kind.decode(stored)["metadata"].get("annotations") or {}).get(_POD_CLAIM_NAME, "")
+        self._made[owner.uid, entry] = stored.name
+        if happening.event.type == "DELETED":
+            del self._made[owner.uid, entry]
 
     def reconcile(self, key: str) -> None:
         pod = self.find(key)
@@ -62,13 +75,9 @@ class ClaimTemplateController(Controller):
 
     def _claim_for(self, pod: Object, entry: Object) -> str:
         """The name of the claim for one of a pod's entries, made if need be. Raises Failure."""
-        namespace = pod["metadata"]["namespace"]
-        for stored in self.registry.store.collection(_CLAIMS).snapshot(f"{namespace}/"):
-            owner = controller_among(owners_of(stored))
-            if owner is not None and owner.uid == pod["metadata"]["uid"]:
-                annotations = self._claim_kind.decode(stored)["metadata"].get("annotations") or {}
-                if annotations.get(_POD_CLAIM_NAME) == entry["name"]:
-                    return stored.name
+        made = self._made.get((pod["metadata"]["uid"], entry["name"]))
+        if made is not None:
+            return made
         try:
             return self._create(pod, entry).name
         except statuses.Failure as refused:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kubestow.apiserver.controllers.controller import Controller, Happening
+from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.storage import Stored
 
@@ -78,17 +78,27 @@ class ClaimProtection(_Protection):
     component = "pvc-protection-controller"
     finalizer = "kubernetes.io/pvc-protection"
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._pods = world.registry.store.collection("pods")
+        #: The pods that name a claim, by its key.
+        self._users: dict[str, set[str]] = {}
+
     def observe(self, happening: Happening) -> None:
         super().observe(happening)
         event = happening.event
-        if happening.resource == "pods" and (event.type == "DELETED" or not _uses_volumes(event.object)):
-            for key in _claims_of(event.object):
-                self.reconcile_soon(key)
+        if happening.resource != "pods" or (event.type == "MODIFIED" and _uses_volumes(event.object)):
+            return
+        for key in _claims_of(event.object):
+            users = self._users.setdefault(key, set())
+            (users.discard if event.type == "DELETED" else users.add)(happening.key)
+            if not users:
+                del self._users[key]
+            self.reconcile_soon(key)
 
     def is_used(self, key: str, found: Object) -> bool:
-        namespace = found["metadata"]["namespace"]
-        pods = self.registry.store.collection("pods").snapshot(f"{namespace}/")
-        return any(_uses_volumes(pod) and key in _claims_of(pod) for pod in pods)
+        pods = [self._pods.get(user) for user in self._users.get(key, ())]
+        return any(pod is not None and _uses_volumes(pod) for pod in pods)
 
 
 class VolumeProtection(_Protection):

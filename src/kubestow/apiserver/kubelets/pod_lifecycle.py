@@ -304,10 +304,13 @@ def _deed(what: str, container: Object) -> Deed:
 
 
 def _since(time: str | None, now: datetime) -> float:
-    """Whole seconds since a time in the API's form, which has no fractions."""
+    """The least that has passed since a time in the API's form, in seconds.
+
+    Times are cut to whole seconds, so a fresh one may seem to be a second old; nothing comes early for it.
+    """
     if not time:
         return 0.0
-    return float(int(now.timestamp()) - int(_moment(time).timestamp()))
+    return max((now - _moment(time)).total_seconds() - 1.0, 0.0)
 
 
 def _moment(time: str) -> datetime:
