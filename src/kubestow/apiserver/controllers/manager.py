@@ -17,6 +17,7 @@ from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
 from kubestow.apiserver.controllers.ephemeral_volumes import EphemeralVolumeController
+from kubestow.apiserver.controllers.event_expiry import EventExpiry
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
@@ -67,6 +68,7 @@ _KINDS: tuple[type[Controller], ...] = (
     EphemeralVolumeController,
     ClaimTemplateController,
     ResourceClaimController,
+    EventExpiry,
 )
 
 

@@ -62,15 +62,13 @@ def next_step(pod: Object, behaviour: Behaviour, now: datetime) -> Step | None:
 
 def take_step(pod: Object, step: Step, behaviour: Behaviour, now: str) -> None:
     """Write into the pod's status what a step leads to. ``now`` is the time of it, as the API writes times."""
-    status = pod["status"]
-    for deed in step.deeds:
-        if deed.what == "accept":
-            _accept(pod, now)
-        elif deed.what == "expire":
-            end_pod(pod, now, code=_KILLED)
-            status["reason"] = "DeadlineExceeded"
-            status["message"] = "Pod was active on the node longer than the specified deadline"
-        else:
+    what = {deed.what for deed in step.deeds}
+    if "accept" in what:
+        _accept(pod, now)
+    elif "expire" in what:
+        _expire(pod, now)
+    else:
+        for deed in step.deeds:
             _act(pod, deed, behaviour, now)
     _conclude(pod, behaviour, now)
 
@@ -173,6 +171,12 @@ def _accept(pod: Object, now: str) -> None:
         status["initContainerStatuses"] = [_waiting(container, waiting) for container in inits]
     status["containerStatuses"] = [_waiting(container, waiting) for container in spec["containers"]]
     set_condition(status, {"type": "PodReadyToStartContainers", "status": "False"}, now)
+
+
+def _expire(pod: Object, now: str) -> None:
+    end_pod(pod, now, code=_KILLED)
+    pod["status"]["reason"] = "DeadlineExceeded"
+    pod["status"]["message"] = "Pod was active on the node longer than the specified deadline"
 
 
 def _waiting(container: Object, reason: str) -> Object:

@@ -35,6 +35,8 @@ _DISRUPTED = {
     "message": "Pod was terminated in response to imminent node shutdown.",
 }
 _COMPONENT = "kubelet"
+#: Deeds that stop all containers.
+_ENDINGS = ("stop", "shut down")
 
 
 class PodWorkers:
@@ -75,6 +77,9 @@ class PodWorkers:
         if step is None:
             del self._planned[stored.key]
             return
+        if step.deeds[0].what in _ENDINGS and phase == "Running":
+            for container in pod["spec"]["containers"]:
+                self._tell_of(pod, "Killing", f"Stopping container {container['name']}")
         self._timetable.after(step.delay, lambda: self._do(stored.key, planned))
 
     def forget(self, key: str) -> None:
@@ -122,7 +127,7 @@ class PodWorkers:
             self._connect(pod)
         take_step(pod, Step(0.0, deeds), behaviour, self._registry.now())
         self._registry.commit(self._kind, pod)
-        self._tell_back_off(pod, deeds)
+        self._tell(pod, deeds)
 
     def _accept(self, pod: Object, behaviour: Behaviour) -> None:
         host = self._nodes.network(pod["spec"]["nodeName"])[0]
@@ -137,15 +142,24 @@ class PodWorkers:
         address = host if pod["spec"].get("hostNetwork") else self._addresses.take(key, pod_range)
         pod["status"]["podIP"], pod["status"]["podIPs"] = address, [{"ip": address}]
 
-    def _tell_back_off(self, pod: Object, deeds: tuple[Deed, ...]) -> None:
-        ended = {deed.container for deed in deeds if deed.what == "end"}
+    def _tell(self, pod: Object, deeds: tuple[Deed, ...]) -> None:
+        """The events that a kubelet tells of containers that start, or have to wait before they start again."""
+        done = {deed.container: deed.what for deed in deeds if deed.container}
         status = pod["status"]
         for container in (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"]):
-            waiting = container["state"].get("waiting")
-            if container["name"] in ended and waiting is not None:
-                name = f"{pod['metadata']['name']}_{pod['metadata']['namespace']}({pod['metadata']['uid']})"
-                message = f"Back-off restarting failed container {container['name']} in pod {name}"
+            name = container["name"]
+            if done.get(name) == "start":
+                image = container["image"]
+                self._tell_of(pod, "Pulled", f'Container image "{image}" already present on machine')
+                self._tell_of(pod, "Created", f"Created container: {name}")
+                self._tell_of(pod, "Started", f"Started container {name}")
+            elif done.get(name) == "end" and "waiting" in container["state"]:
+                shown = f"{pod['metadata']['name']}_{pod['metadata']['namespace']}({pod['metadata']['uid']})"
+                message = f"Back-off restarting failed container {name} in pod {shown}"
                 self._recorder.warning(_COMPONENT, self._kind, pod, "BackOff", message)
+
+    def _tell_of(self, pod: Object, reason: str, message: str) -> None:
+        self._recorder.normal(_COMPONENT, self._kind, pod, reason, message)
 
     def _stop(self, pod: Object) -> None:
         """The containers have stopped: say so, and let the pod go."""
