@@ -49,7 +49,7 @@ class Heartbeats:
         if self._slots[number].get(node) == uid:
             return
         self._slots[number][node] = uid
-        self._renew(node, uid)
+        self._renew(node, uid, self._now())
         if not self._running:
             self._running = True
             self._timetable.after(self._interval / _SLOTS, lambda: self._tick(0))
@@ -65,12 +65,15 @@ class Heartbeats:
             self._running = False
             return
         self._timetable.after(self._interval / _SLOTS, lambda: self._tick((slot + 1) % _SLOTS))
+        now = self._now()
         for node, uid in list(self._slots[slot].items()):
             self._beat(node)
-            self._renew(node, uid)
+            self._renew(node, uid, now)
 
-    def _renew(self, node: str, uid: str) -> None:
-        now = self._registry.moment().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    def _now(self) -> str:
+        return self._registry.moment().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def _renew(self, node: str, uid: str, now: str) -> None:
         stored = self._collection.get(f"{NAMESPACE}/{node}")
         if stored is None:
             self._create(node, uid, now)
