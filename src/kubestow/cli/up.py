@@ -83,7 +83,10 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
-    asyncio.run(_run(live, options, nodes, cluster_file, _seconds(grace_period), kubeconfig))
+    seconds = _seconds(grace_period)
+    asyncio.run(
+        _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
+    )
     kept = "nothing of this cluster is kept" if options.data_dir is None else f"{options.data_dir} has the cluster"
     click.echo(f"stopped; {kept}")
 
@@ -104,7 +107,13 @@ def _seconds(grace_period: str) -> float:
 
 
 async def _run(
-    live: Live, options: ServerOptions, nodes: int | None, cluster_file: Path | None, grace_period: float, kubeconfig: Path
+    live: Live,
+    options: ServerOptions,
+    *,
+    nodes: int | None,
+    cluster_file: Path | None,
+    kubeconfig: Path,
+    grace_period: float,
 ) -> None:
     access = options.access()
     ours = _with_scheduler(access)
