@@ -197,3 +197,18 @@ def test_pods_have_addresses_of_their_nodes_range() -> None:
         assert range_ == "10.128.0.0/24" and addresses == ["10.128.0.1", "10.128.0.2"]
 
     told(story)
+
+
+def test_pods_are_as_ready_as_their_node_is_said_to_be() -> None:
+    async def story(cluster: Cluster) -> None:
+        await running(cluster)
+        for said in ("False", "True"):
+            condition = {"type": "Ready", "status": said}
+            await cluster.patch(
+                f"{NODES}/n/status", {"status": {"conditions": [condition]}}, "strategic-merge-patch+json"
+            )
+            await asyncio.sleep(1)
+            ready = next(one for one in (await cluster.pods())[0]["status"]["conditions"] if one["type"] == "Ready")
+            assert ready["status"] == said
+
+    told(story)

@@ -116,8 +116,8 @@ class Kubelets:
             self._pods.observe(stored)
 
     def _look_at_pods(self, node: str) -> None:
-        """The kubelet of a node has begun to run, or to shut down: that concerns every pod on it."""
+        """A node has become ready, or begun to shut down: that concerns every pod on it."""
         pods = self._registry.store.collection("pods")
         for key in self._pods_of.get(node, ()):
             if (stored := pods.get(key)) is not None and stored.fields[0] == node:
-                self._pods.observe(stored)
+                (self._pods.resume if self._nodes.state(node) == "running" else self._pods.observe)(stored)

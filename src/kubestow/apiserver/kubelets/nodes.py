@@ -47,7 +47,8 @@ _HEALTHY = (
 class Nodes:
     """All nodes' kubelets, as far as the nodes themselves are concerned.
 
-    ``changed`` is called with a node's name when its kubelet has begun to run, come back, or begun to shut down.
+    ``changed`` is called with a node's name when its kubelet has begun to run, come back, or begun to shut down, and
+    when the node has become ready for another reason.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Nodes:
         self._collection = registry.store.collection("nodes")
         self._changed = changed
         self._states: dict[str, State] = {}
+        self._ready: dict[str, bool] = {}
         self._beats: dict[str, int] = {}
         self._addresses = NodeAddresses()
         self._heartbeats = Heartbeats(registry, timetable, self._beat, interval=heartbeat_interval)
@@ -83,6 +85,7 @@ class Nodes:
         node = self._kind.decode(stored)
         name, before, after = stored.name, self.state(stored.name), _state_of(node)
         self._states[name] = after
+        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in _conditions_of(node))
         if after == "running":
             self._report(node)
             self._heartbeats.begin(name, node["metadata"]["uid"])
@@ -91,12 +94,14 @@ class Nodes:
             if after == "shutdown":
                 self._say_shutting_down(node)
             self._heartbeats.end(name)
-        if before != after and after != "stopped":
+        was_ready, self._ready[name] = self._ready.get(name, False), is_ready
+        if after != "stopped" and (before != after or is_ready > was_ready):
             self._changed(name)
 
     def forget(self, name: str) -> None:
         """A node is gone."""
         self._states.pop(name, None)
+        self._ready.pop(name, None)
         self._beats.pop(name, None)
         self._heartbeats.end(name)
 
@@ -112,7 +117,7 @@ class Nodes:
     def _report(self, node: Object) -> None:
         """Write what a running kubelet says where it is not written yet."""
         now = self._registry.now()
-        known = any(one["type"] == "Ready" for one in node["status"].get("conditions") or ())
+        known = any(one["type"] == "Ready" for one in _conditions_of(node))
         changed = _report_health(node["status"], now)
         if not known:
             self._register(node)
@@ -132,7 +137,7 @@ class Nodes:
 
     def _say_shutting_down(self, node: Object) -> None:
         now = self._registry.now()
-        conditions: list[Object] = node["status"].get("conditions") or []
+        conditions = _conditions_of(node)
         others = [one for one in conditions if one["type"] != "Ready"]
         ready = next((one for one in conditions if one["type"] == "Ready"), {})
         if ready.get("status") != "True":
@@ -149,7 +154,7 @@ class Nodes:
             return
         node, now = self._kind.decode(stored), self._registry.now()
         reported = {one[0] for one in _HEALTHY}
-        for condition in node["status"].get("conditions") or ():
+        for condition in _conditions_of(node):
             if condition["type"] in reported:
                 condition["lastHeartbeatTime"] = now
         self._registry.commit(self._kind, node)
@@ -160,6 +165,10 @@ def _state_of(node: Object) -> State:
     if said == STOPPED:
         return "stopped"
     return "shutdown" if said == SHUT_DOWN else "running"
+
+
+def _conditions_of(node: Object) -> list[Object]:
+    return node["status"].get("conditions") or []
 
 
 def _report_health(status: Object, now: str) -> bool:

@@ -99,7 +99,7 @@ def _ahead(pod: Object, behaviour: Behaviour, now: datetime) -> Iterator[tuple[f
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
         yield deadline - _since(status.get("startTime"), now), Deed("expire")
-    if conditions_differ(pod):
+    if spec.get("readinessGates") and conditions_differ(pod):
         yield 0.0, Deed("report")
     first = True
     for container in status.get("initContainerStatuses") or ():

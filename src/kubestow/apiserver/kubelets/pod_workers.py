@@ -10,6 +10,7 @@ from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.kubelets.addresses import PodAddresses
 from kubestow.apiserver.kubelets.behaviour import PREFIX, Behaviour
 from kubestow.apiserver.kubelets.nodes import Nodes
+from kubestow.apiserver.kubelets.pod_conditions import conditions_differ, set_conditions
 from kubestow.apiserver.kubelets.pod_lifecycle import Deed, Step, end_pod, next_step, take_step
 from kubestow.apiserver.kubelets.timetable import Timetable
 from kubestow.apiserver.registry import Deletion, Registry
@@ -19,12 +20,12 @@ from kubestow.apiserver.storage import Stored
 
 __all__ = ["PodWorkers"]
 
+_NOT_READY = b'"type":"Ready","status":"False"'
 _PREFIX = f'"{PREFIX}'.encode()
 #: A running pod that shows none of these has nothing ahead.
 _AHEAD = (
     _PREFIX,
     b'"ready":false',
-    b'"type":"Ready","status":"False"',
     b'"readinessGates":',
     b'"activeDeadlineSeconds":',
 )
@@ -81,6 +82,15 @@ class PodWorkers:
             for container in pod["spec"]["containers"]:
                 self._tell_of(pod, "Killing", f"Stopping container {container['name']}")
         self._timetable.after(step.delay, lambda: self._do(stored.key, planned))
+
+    def resume(self, stored: Stored) -> None:
+        """The node is ready again: so is the pod, should others have given it up in the meantime."""
+        if stored.fields[5] == "Running" and _NOT_READY in stored.data:
+            pod = self._kind.decode(stored)
+            if conditions_differ(pod):
+                set_conditions(pod, self._registry.now())
+                stored = self._registry.commit(self._kind, pod)
+        self.observe(stored)
 
     def forget(self, key: str) -> None:
         """A pod is gone."""
