@@ -25,11 +25,10 @@ from kubestow.apiserver.controllers.node_lifecycle import NodeLifecycleControlle
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
 from kubestow.apiserver.controllers.pod_garbage import PodGarbageCollector
 from kubestow.apiserver.controllers.pods import Pods
-from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
-from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.provisioning import Provisioner
-from kubestow.apiserver.controllers.replica_sets import ReplicaSetController
+from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.apiserver.controllers.resource_claims import ClaimTemplateController, ResourceClaimController
+from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
 from kubestow.apiserver.controllers.taint_eviction import TaintEvictionController
 from kubestow.apiserver.controllers.volume_protection import ClaimProtection, VolumeProtection
 from kubestow.apiserver.controllers.volumes import VolumeController
