@@ -58,9 +58,10 @@ class Cluster(Client):
                 await self.bind_all()
 
     async def reasons(self) -> list[str]:
-        """What events tell, the oldest first."""
+        """What events of controllers tell, the oldest first."""
         events = await self.items("/api/v1/namespaces/default/events")
-        return [event["reason"] for event in sorted(events, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+        events.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return [event["reason"] for event in events if event["source"]["component"] != "kubelet"]
 
 
 def told(story: Callable[[Cluster], Awaitable[None]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -128,3 +129,43 @@ def test_owners_that_own_each_other_are_refused(server: Server) -> None:
     one["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
     with pytest.raises(InputError, match="its own owner"):
         read(server, listed(one, other))
+
+
+def test_a_node_that_was_lost_stays_lost() -> None:
+    async def story(cluster: Cluster) -> None:
+        lost = node("lost")
+        lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+        read(cluster.server, listed(lost))
+        await asyncio.sleep(120)
+        shown = (await cluster.get("/api/v1/nodes/lost")).json
+        ready = next(one for one in shown["status"]["conditions"] if one["type"] == "Ready")
+        assert ready["status"] == "Unknown"
+
+    told(story)
+
+
+def test_a_volume_stays_with_its_claim() -> None:
+    async def story(cluster: Cluster) -> None:
+        done = {"pv.kubernetes.io/bind-completed": "yes"}
+        common: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "gone"}
+        asked = {**common, "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+        held = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}}
+        held["claimRef"] = {"namespace": "default", "name": "c", "uid": "old"}
+        read(
+            cluster.server,
+            listed(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": "c", "namespace": "default", "annotations": done},
+                    "spec": asked,
+                },
+                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": held},
+            ),
+        )
+        await asyncio.sleep(1)
+        claims = await cluster.items("/api/v1/namespaces/default/persistentvolumeclaims")
+        volumes = await cluster.items("/api/v1/persistentvolumes")
+        assert [one["status"]["phase"] for one in (*claims, *volumes)] == ["Bound", "Bound"]
+
+    told(story)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -148,5 +149,21 @@ def test_a_pod_without_owner_is_nobodys_garbage() -> None:
         await cluster.post(PODS, pod("alone"))
         await cluster.pass_time(60)
         assert [one["metadata"]["name"] for one in await cluster.pods()] == ["alone"]
+
+    told(story)
+
+
+def test_events_are_forgotten_an_hour_after_they_were_last_written() -> None:
+    async def story(cluster: Cluster) -> None:
+        events = "/api/v1/namespaces/default/events"
+        about = {"kind": "Node", "name": "n", "namespace": "default"}
+        for name in ("once", "again"):
+            await cluster.post(events, {"metadata": {"name": name}, "involvedObject": about})
+        await asyncio.sleep(1800)
+        await cluster.patch(f"{events}/again", {"count": 2})
+        await asyncio.sleep(1900)
+        assert [one["metadata"]["name"] for one in await cluster.items(events)] == ["again"]
+        await asyncio.sleep(1800)
+        assert await cluster.items(events) == []
 
     told(story)

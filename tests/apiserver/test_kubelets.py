@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from kubestow.apiserver import Server
-from kubestow.apiserver.kubelets import DURATION, SHUTDOWN, Kubelets, parse_duration
-from kubestow.testing import virtual_time
-from kubestow.testing.virtual_time import VirtualClock
+from kubestow.apiserver.kubelets import DURATION, SHUTDOWN, parse_duration
 
 from .client import NODES, PODS, Client, node, pod
-
-
-def simulated(story: Callable[[Client], Awaitable[None]]) -> None:
-    """Run a story against a server whose nodes are simulated."""
-
-    async def main() -> None:
-        server = Server(simulate=False, clock=VirtualClock(asyncio.get_running_loop()).now)
-        kubelets = asyncio.create_task(Kubelets(server.registry).run())
-        await story(Client(server))
-        kubelets.cancel()
-
-    virtual_time.run(main())
-
-
-async def bound(client: Client, name: str = "p", **annotations: str) -> None:
-    await client.post(NODES, node("n"))
-    new = pod(name)
-    new["metadata"]["annotations"] = {key.replace("_", "/"): value for key, value in annotations.items()}
-    await client.post(PODS, new)
-    await client.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n"}})
-
-
-async def phase(client: Client, name: str = "p") -> str:
-    response = await client.get(f"{PODS}/{name}")
-    return str(response.json["status"]["phase"]) if response.status == 200 else "gone"
+from .nodes import bound, phase, simulated
 
 
 def test_a_node_becomes_ready_and_loses_its_taint() -> None:

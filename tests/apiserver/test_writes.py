@@ -126,6 +126,13 @@ async def test_a_pod_bound_twice_answers_conflict(client: Client) -> None:
     assert (await client.post(f"{PODS}/p/binding", binding)).status == 409
 
 
+async def test_a_bound_pod_is_nominated_no_longer(client: Client) -> None:
+    await client.post(PODS, pod())
+    await client.patch(f"{PODS}/p/status", {"status": {"nominatedNodeName": "n"}})
+    await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    assert "nominatedNodeName" not in (await client.get(f"{PODS}/p")).json["status"]
+
+
 async def test_a_bound_pod_takes_its_nodes_zone(client: Client) -> None:
     await client.post(NODES, node("n", **{"topology.kubernetes.io/zone": "z"}))
     await client.post(PODS, pod("p"))

@@ -68,6 +68,7 @@ async def test_pods_are_shown_in_every_way(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "--raw", "/readyz")) == "ok"
     described = await kubectl("describe", "pods", "-l", "app=web")
     assert "Successfully assigned default/web-" in described and "Controlled By:  ReplicaSet/web-" in described
+    assert "Started container nginx" in described
 
 
 async def test_a_pod_is_applied_compared_edited_labelled_and_deleted(kubectl: Kubectl) -> None:

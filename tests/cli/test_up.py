@@ -103,3 +103,53 @@ async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     ):
         status, said = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))
         assert (status, said.count("\n"), str(file) in said) == (expected, 1, True)
+
+
+async def test_a_pod_with_a_claim_of_a_class_that_waits_comes_to_run(tmp_path: Path) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod = {
+        "metadata": {"name": "db-0"},
+        "spec": {"containers": [{"name": "c", "image": "postgres"}], "volumes": volumes},
+    }
+    async with up(tmp_path, "--nodes", "3") as cluster:
+        await create(cluster.url, "/api/v1/namespaces/default/persistentvolumeclaims", claim)
+        await create(cluster.url, "/api/v1/namespaces/default/pods", pod)
+        node = await placed(cluster.url, 1)
+        found = await get(cluster.url, "/api/v1/namespaces/default/persistentvolumeclaims/data")
+        assert found["spec"]["storageClassName"] == "standard"
+        assert {found["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]} == node
+        assert found["status"]["phase"] == "Bound"
+
+
+async def test_a_pod_with_a_device_claim_from_a_template_comes_to_run(tmp_path: Path) -> None:
+    devices = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+    slice_ = {
+        "metadata": {"name": "node-1-gpus"},
+        "spec": {
+            "driver": "gpus.example.com",
+            "nodeName": "node-1",
+            "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu-0"}],
+        },
+    }
+    pod = {
+        "metadata": {"name": "train"},
+        "spec": {
+            "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+        },
+    }
+    resources = "/apis/resource.k8s.io/v1"
+    template = {"metadata": {"name": "one-gpu"}, "spec": {"spec": devices}}
+    async with up(tmp_path, "--nodes", "3") as cluster:
+        await create(cluster.url, f"{resources}/deviceclasses", {"metadata": {"name": "gpus"}, "spec": {}})
+        await create(cluster.url, f"{resources}/resourceslices", slice_)
+        await create(cluster.url, f"{resources}/namespaces/default/resourceclaimtemplates", template)
+        await create(cluster.url, "/api/v1/namespaces/default/pods", pod)
+        assert await placed(cluster.url, 1) == {"node-1"}
+        claims = await get(cluster.url, f"{resources}/namespaces/default/resourceclaims")
+        assert claims["items"][0]["status"]["reservedFor"][0]["name"] == "train"

@@ -14,11 +14,11 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Store
 
-__all__ = ["Admission"]
+__all__ = ["DEFAULT_CLASS", "Admission"]
 
 _UNREACHABLE_SECONDS = 300
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
@@ -109,7 +109,7 @@ class Admission:
         defaults = [
             one
             for one in self._storage_classes.by_name().values()
-            if (one["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+            if (one["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
         ]
         if defaults:
             newest = max(defaults, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))

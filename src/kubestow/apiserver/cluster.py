@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
+from kubestow.apiserver.admission import DEFAULT_CLASS
 from kubestow.apiserver.registry import SYSTEM, Deletion, Registry, Write
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
 
-__all__ = ["add_nodes", "found", "publish_authorities"]
+__all__ = ["add_nodes", "add_storage_class", "found", "publish_authorities"]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 #: Who made what a cluster begins with.
@@ -75,6 +76,17 @@ def add_nodes(registry: Registry, count: int) -> None:
         }
         node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": capacity}}
         _create(registry, "nodes", node, write=SYSTEM)
+
+
+def add_storage_class(registry: Registry) -> None:
+    """The default class ``standard``, for simulated volumes that can be reached from every node."""
+    new = {
+        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": "kubestow.dev/simulated",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
+    _create(registry, "storageclasses.storage.k8s.io", new)
 
 
 def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "", write: Write = _SELF) -> None:

@@ -3,7 +3,7 @@
 Objects are created anew: they get new uids and the owner references among them follow; references to owners that the
 file does not have are dropped, lest the garbage collector take their dependents. What a file leaves out and its objects
 need (namespaces, the priority classes of its pods) is made up for. Pods that have ended or are being deleted stay out;
-pods that are bound run where they ran.
+pods that are bound run where they ran, volumes stay with their claims, and nodes that were lost stay silent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import yaml
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.owners import uid_of
+from kubestow.apiserver.kubelets import KUBELET, STOPPED
 from kubestow.apiserver.negotiation import YAMLLoader
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
@@ -131,6 +132,11 @@ class _Loading:
                     self._need("namespaces", {"metadata": {"name": namespace}})
                 if kind.name == "Pod":
                     self._prepare_pod(new["spec"])
+                elif kind.name == "Node":
+                    _keep_silent(new)
+                elif kind.name == "PersistentVolume":
+                    # By name the volume is still its claim's, which has another uid now.
+                    (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
             except statuses.Failure as refused:
                 raise InputError(self._subject, f"{_place(kind, new)}: {refused.message}") from None
@@ -154,6 +160,14 @@ def _is_over(kind: Kind, new: Object) -> bool:
     """Pods that have ended have nothing left to do, and what is being deleted would be gone by now."""
     ended = kind.name == "Pod" and (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return ended or "deletionTimestamp" in new["metadata"]
+
+
+def _keep_silent(node: Object) -> None:
+    """A node that nobody had heard of has no kubelet here either, unless the file says what its kubelet does."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    if any(one["type"] == "Ready" and one["status"] == "Unknown" for one in conditions):
+        annotations = node["metadata"].get("annotations") or {}
+        node["metadata"]["annotations"] = {KUBELET: STOPPED, **annotations}
 
 
 def _owner_uids(new: Object) -> list[str]:

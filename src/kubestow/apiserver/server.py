@@ -21,11 +21,10 @@ from aiohttp import web
 from kubestow.apiserver import cluster
 from kubestow.apiserver.api import API
 from kubestow.apiserver.authentication import Authenticator
-from kubestow.apiserver.controllers import Controllers
 from kubestow.apiserver.database import Database, Layout
 from kubestow.apiserver.durability import Durability
 from kubestow.apiserver.http import Handler, connection_log
-from kubestow.apiserver.kubelets import Kubelets
+from kubestow.apiserver.kubelets import GRACE_PERIOD, HEARTBEAT_INTERVAL, Kubelets
 from kubestow.apiserver.messages import User
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Catalog
@@ -57,7 +56,8 @@ def _layouts(catalog: Catalog) -> dict[str, Layout]:
 class Server:
     """``nodes`` simulated nodes are made at the start; with ``simulate`` off, nothing runs what is bound to any node.
 
-    ``controllers`` turns deployments, replica sets and jobs into pods, collects garbage and empties namespaces.
+    ``controllers`` runs what kube-controller-manager would: workloads, volumes, garbage, lost nodes and their pods. A
+    node counts as lost when it has not been heard of for ``node_grace_period`` seconds.
 
     The cluster is kept in ``database``, and goes on from what is there; without one it is in memory alone. The server
     closes it in the end. What is in the cluster already, nodes too, is not made again.
@@ -74,6 +74,7 @@ class Server:
         nodes: int = 0,
         simulate: bool = True,
         controllers: bool = False,
+        node_grace_period: float = GRACE_PERIOD,
         database: Database | None = None,
         tls: TLS | None = None,
         tokens: Mapping[str, User] | None = None,
@@ -96,7 +97,7 @@ class Server:
         self._tls = tls
         self._simulate = simulate
         self._runner: web.ServerRunner | None = None
-        self._control = controllers
+        self._control, self._grace_period = controllers, node_grace_period
         self._tasks: list[asyncio.Task[None]] = []
         cluster.found(self.registry)
         cluster.publish_authorities(self.registry, "" if tls is None else tls.client_authorities)
@@ -143,9 +144,20 @@ class Server:
         if self._durability is not None:
             self._durability.start()
         if self._simulate:
-            self._tasks.append(asyncio.create_task(Kubelets(self.registry).run(), name="simulated nodes"))
+            # As often as kubelets do, and often enough not to be taken for lost.
+            kubelets = Kubelets(self.registry, heartbeat_interval=min(HEARTBEAT_INTERVAL, self._grace_period / 4))
+            self._tasks.append(asyncio.create_task(kubelets.run(), name="simulated nodes"))
         if self._control:
-            self._tasks.append(asyncio.create_task(Controllers(self.registry).run(), name="controllers"))
+            self._start_controllers()
+
+    def _start_controllers(self) -> None:
+        # They bring in the scheduler's rules and with them numpy, which a server without them starts faster without.
+        from kubestow.apiserver.controllers import Controllers
+
+        if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
+            cluster.add_storage_class(self.registry)
+        controllers = Controllers(self.registry, node_grace_period=self._grace_period)
+        self._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
 
     async def failed(self) -> None:
         """Wait until the cluster can no longer be kept, then raise StorageFailed. In memory that never happens."""

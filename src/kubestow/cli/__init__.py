@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("kubestow.cli.demo", "demo", "Watch the scheduler fill a simulated GPU cluster."),
     "apiserver": ("kubestow.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API, with simulated nodes."),
     "extend": ("kubestow.cli.extend", "extend", "Serve plugins as an extender of another scheduler."),
+    "node": ("kubestow.cli.node", "node", "Make simulated nodes fall silent, or come back."),
     "config": ("kubestow.cli.config", "config", "Check, show and convert scheduler configurations."),
     "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare every figure."),
 }

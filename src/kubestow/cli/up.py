@@ -51,6 +51,14 @@ _NODES = 5
 @click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
 @click.option("--seed", type=int, help="Seed of the choice among equally good nodes. Default: random.")
 @click.option(
+    "--node-monitor-grace-period",
+    "grace_period",
+    default="50s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a node may be silent before it is taken to be lost.",
+)
+@click.option(
     "--kubeconfig-out",
     "kubeconfig",
     default="kubestow.kubeconfig",
@@ -67,6 +75,7 @@ def up(
     plugins: tuple[str, ...],
     feature_gates: str,
     seed: int | None,
+    grace_period: str,
     kubeconfig: Path,
 ) -> None:
     """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
@@ -74,7 +83,10 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
-    asyncio.run(_run(live, options, nodes, cluster_file, kubeconfig))
+    seconds = _seconds(grace_period)
+    asyncio.run(
+        _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
+    )
     kept = "nothing of this cluster is kept" if options.data_dir is None else f"{options.data_dir} has the cluster"
     click.echo(f"stopped; {kept}")
 
@@ -85,12 +97,27 @@ def _at_home(live: Live) -> Live:
     return replace(live, configuration=structs.replace(live.configuration, client_connection=connection))
 
 
+def _seconds(grace_period: str) -> float:
+    from kubestow.apiserver.kubelets import parse_duration
+
+    seconds = parse_duration(grace_period)
+    if not seconds:
+        raise InputError("--node-monitor-grace-period", f"{grace_period!r} is not a duration such as 50s")
+    return seconds
+
+
 async def _run(
-    live: Live, options: ServerOptions, nodes: int | None, cluster_file: Path | None, kubeconfig: Path
+    live: Live,
+    options: ServerOptions,
+    *,
+    nodes: int | None,
+    cluster_file: Path | None,
+    kubeconfig: Path,
+    grace_period: float,
 ) -> None:
     access = options.access()
     ours = _with_scheduler(access)
-    server = options.server(ours, controllers=True)
+    server = options.server(ours, controllers=True, node_grace_period=grace_period)
     if cluster_file is not None and server.is_resumed:
         click.echo(f"{cluster_file}: not read again; {options.data_dir} has a cluster already", err=True)
     elif cluster_file is not None:

@@ -23,7 +23,18 @@ from kubestow.cluster.node_selection import matches_any_term
 from kubestow.cluster.selections import Selection, Selections
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NO_CHOICE", "Choice", "VolumeSupply", "Want", "node_terms", "want_of"]
+__all__ = [
+    "NO_CHOICE",
+    "Choice",
+    "VolumeSupply",
+    "Want",
+    "answers",
+    "capacity_of",
+    "is_meant_for",
+    "node_terms",
+    "suits",
+    "want_of",
+]
 
 #: Stands for "no volume" in a choice.
 NO_CHOICE = -1
@@ -113,7 +124,7 @@ class VolumeSupply:
         return [
             volume
             for _, volume in sorted(reserved.items())
-            if volume.storage_class == want.storage_class and _is_meant_for(volume, claim) and _suits(volume, want)
+            if volume.storage_class == want.storage_class and is_meant_for(volume, claim) and suits(volume, want)
         ]
 
     def _pool(self, want: Want) -> _Pool:
@@ -122,7 +133,7 @@ class VolumeSupply:
         if pool is None or not pool.is_current(self._selections.revision):
             if len(pools) >= _WANTS:
                 pools.clear()
-            suitable = [volume for volume in self._free.get(want.storage_class, {}).values() if _answers(volume, want)]
+            suitable = [volume for volume in self._free.get(want.storage_class, {}).values() if answers(volume, want)]
             reaches = [self.reach(node_terms(volume)) for volume in suitable]
             pool = pools[want] = _Pool(suitable, reaches, self._selections)
         return pool
@@ -134,7 +145,7 @@ class VolumeSupply:
             return
         self._free.setdefault(volume.storage_class, {})[volume.metadata.name] = volume
         pools = self._pools.get(volume.storage_class, {})
-        for want in [want for want in pools if _answers(volume, want)]:
+        for want in [want for want in pools if answers(volume, want)]:
             if not pools[want].put_back(volume):
                 del pools[want]
 
@@ -158,7 +169,7 @@ class _Pool:
     """The free volumes that answer one want, in the order in which they are preferred: smallest first, then by name."""
 
     def __init__(self, volumes: list[PersistentVolume], reaches: list[Selection], selections: Selections) -> None:
-        order = sorted(range(len(volumes)), key=lambda i: (_capacity(volumes[i]), volumes[i].metadata.name))
+        order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
         self.volumes = [volumes[i] for i in order]
         self._revision = selections.revision
         self._total = selections.total
@@ -242,32 +253,32 @@ class _Pool:
 # -- what suits what -----------------------------------------------------------------------------------------------
 
 
-def _suits(volume: PersistentVolume, want: Want) -> bool:
+def suits(volume: PersistentVolume, want: Want) -> bool:
     """Whether a volume could serve at all, be it reserved for the claim or free for anyone."""
     return (
-        _capacity(volume) >= want.size
+        capacity_of(volume) >= want.size
         and (volume.spec.volume_mode or _FILESYSTEM) == want.volume_mode
         and (volume.spec.volume_attributes_class_name or "") == want.attributes_class
         and volume.metadata.deletion_timestamp is None
     )
 
 
-def _answers(volume: PersistentVolume, want: Want) -> bool:
+def answers(volume: PersistentVolume, want: Want) -> bool:
     """Whether a free volume serves a claim that has none reserved."""
     return (
-        _suits(volume, want)
+        suits(volume, want)
         and volume.status.phase == _AVAILABLE
         and want.selector.matches(volume.metadata.labels)
         and want.access_modes.issubset(volume.spec.access_modes)
     )
 
 
-def _is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reserved = volume.spec.claim_ref
     return reserved is not None and reserved.uid in ("", claim.metadata.uid)
 
 
-def _capacity(volume: PersistentVolume) -> int:
+def capacity_of(volume: PersistentVolume) -> int:
     """In nano bytes; a volume whose capacity cannot be read serves nobody."""
     try:
         return nanos(volume.spec.capacity.get(STORAGE, 0))
@@ -282,7 +293,7 @@ def node_terms(volume: PersistentVolume) -> Terms | None:
 
 
 def _same_offer(one: PersistentVolume, other: PersistentVolume) -> bool:
-    return _capacity(one) == _capacity(other) and node_terms(one) == node_terms(other)
+    return capacity_of(one) == capacity_of(other) and node_terms(one) == node_terms(other)
 
 
 def _taken_at(taken: Sequence[Choice], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:

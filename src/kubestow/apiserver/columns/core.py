@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,38 +24,79 @@ __all__ = ["LAYOUTS", "pod_status"]
 
 
 def pod_status(pod: Object) -> tuple[str, int, int, int]:
-    """The STATUS word of a pod, its ready and all containers, and its restarts."""
+    """The STATUS word of a pod, its ready and all containers, and its restarts; sidecars count as containers."""
     status = pod.get("status", {})
     word: str = status.get("reason") or status.get("phase", "")
-    containers = status.get("containerStatuses") or ()
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             word = "SchedulingGated"
-    ready, restarts, running = 0, 0, False
+    total = len(pod["spec"].get("containers") or ())
+    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    inits = status.get("initContainerStatuses") or ()
+    beside = [one for one in inits if one["name"] in sidecars]
+    initializing = "" if _is_true(status, "Initialized") else _init_word(inits, sidecars)
+    containers = () if initializing else status.get("containerStatuses") or ()
+    word, running = _word(word, containers)
+    if initializing:
+        word = initializing
+    elif word == "Completed" and running:
+        word = "Running" if _is_true(status, "Ready") else "NotReady"
+    ready = sum(_runs(one) for one in (*containers, *beside))
+    restarts = sum(one.get("restartCount", 0) for one in (*(inits if initializing else beside), *containers))
+    if "deletionTimestamp" in pod["metadata"]:
+        word = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return word, ready, total + len(sidecars), restarts
+
+
+def _word(word: str, containers: Sequence[Object]) -> tuple[str, bool]:
+    """What the containers make of the STATUS word, and whether one of them runs."""
+    running = False
     for container in reversed(containers):
-        state = container.get("state", {})
-        restarts += container.get("restartCount", 0)
-        waiting, terminated = state.get("waiting"), state.get("terminated")
+        waiting, terminated = container.get("state", {}).get("waiting"), container.get("state", {}).get("terminated")
         if waiting is not None and waiting.get("reason"):
             word = waiting["reason"]
         elif terminated is not None:
             word = terminated.get("reason") or _exit_word(terminated)
-        elif container.get("ready") and "running" in state:
-            running = True
-            ready += 1
-    if word == "Completed" and running:
-        word = "Running" if _is_ready(status) else "NotReady"
-    if "deletionTimestamp" in pod["metadata"]:
-        word = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return word, ready, len(pod["spec"].get("containers") or ()), restarts
+        else:
+            running = running or _runs(container)
+    return word, running
+
+
+def _runs(container: Object) -> bool:
+    return bool(container.get("ready")) and "running" in container.get("state", {})
+
+
+def _restarts_text(status: Object, restarts: int, now: datetime) -> str:
+    """How many, and how long ago the last one was."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    ends = [one.get("lastState", {}).get("terminated", {}).get("finishedAt") for one in containers]
+    last = max((end for end in ends if end), default="")
+    return f"{restarts} ({age(last, now)} ago)" if restarts and last else str(restarts)
+
+
+def _init_word(inits: Sequence[Object], sidecars: set[str]) -> str:
+    """``Init:...`` for a pod that is not initialized, else nothing."""
+    for done, container in enumerate(inits):
+        state = container.get("state", {})
+        terminated, waiting = state.get("terminated"), state.get("waiting")
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if container["name"] in sidecars and container.get("started"):
+            continue
+        if terminated is not None:
+            return f"Init:{terminated.get('reason') or _exit_word(terminated)}"
+        if waiting is not None and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{done}/{len(inits)}"
+    return ""
 
 
 def _exit_word(terminated: Object) -> str:
     return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _is_ready(status: Object) -> bool:
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+def _is_true(status: Object, type_: str) -> bool:
+    return any(c["type"] == type_ and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _pod(pod: Object, now: datetime) -> list[Any]:
@@ -69,7 +111,7 @@ def _pod(pod: Object, now: datetime) -> list[Any]:
         name_of(pod),
         f"{ready}/{total}",
         word,
-        str(restarts),
+        _restarts_text(pod.get("status", {}), restarts, now),
         age_of(pod, now),
         (status.get("podIPs") or [{}])[0].get("ip") or status.get("podIP") or NONE,
         spec.get("nodeName") or NONE,

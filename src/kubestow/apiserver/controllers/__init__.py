@@ -2,8 +2,7 @@
 
 :class:`Controllers` is the way in: one task that reads the store's history and lets each controller bring one object at
 a time to where its spec wants it. Each controller is a module; what they share: ``controller`` (the contract),
-``work`` (what is to be done, and when), ``owners`` and ``pods`` (who controls what), ``events`` (what happened, for
-people).
+``work`` (what is to be done, and when), ``owners`` and ``pods`` (who controls what).
 """
 
 from kubestow.apiserver.controllers.manager import Controllers

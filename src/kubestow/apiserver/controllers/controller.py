@@ -14,10 +14,10 @@ from typing import ClassVar
 import msgspec
 
 from kubestow.apiserver import statuses
-from kubestow.apiserver.controllers.events import Recorder
 from kubestow.apiserver.controllers.owners import Owner, controller_among, owner_reference
 from kubestow.apiserver.controllers.pods import Pod, Pods
 from kubestow.apiserver.controllers.work import Work
+from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.registry import Deletion, Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Event
@@ -57,6 +57,8 @@ class World:
     pods: Pods
     work: Work
     recorder: Recorder
+    #: Seconds after which a node that has not been heard of is taken to be lost.
+    node_grace_period: float
 
 
 def key_of(whole: Object) -> str:

@@ -10,20 +10,31 @@ import asyncio
 import logging
 
 from kubestow.apiserver import statuses
+from kubestow.apiserver.controllers.claims import ClaimController
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.cron_jobs import CronJobController
 from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
 from kubestow.apiserver.controllers.disruption_budgets import DisruptionBudgetController
-from kubestow.apiserver.controllers.events import Recorder
+from kubestow.apiserver.controllers.ephemeral_volumes import EphemeralVolumeController
+from kubestow.apiserver.controllers.event_expiry import EventExpiry
 from kubestow.apiserver.controllers.garbage import GarbageCollector
 from kubestow.apiserver.controllers.jobs import JobController
 from kubestow.apiserver.controllers.namespaces import NamespaceController
+from kubestow.apiserver.controllers.node_lifecycle import NodeLifecycleController
 from kubestow.apiserver.controllers.owners import owners_of, uid_of
+from kubestow.apiserver.controllers.pod_garbage import PodGarbageCollector
 from kubestow.apiserver.controllers.pods import Pods
+from kubestow.apiserver.controllers.provisioning import Provisioner
 from kubestow.apiserver.controllers.replica_sets import ReplicaSetController, ReplicationControllerController
+from kubestow.apiserver.controllers.resource_claims import ClaimTemplateController, ResourceClaimController
 from kubestow.apiserver.controllers.stateful_sets import StatefulSetController
+from kubestow.apiserver.controllers.taint_eviction import TaintEvictionController
+from kubestow.apiserver.controllers.volume_protection import ClaimProtection, VolumeProtection
+from kubestow.apiserver.controllers.volumes import VolumeController
 from kubestow.apiserver.controllers.work import Work
+from kubestow.apiserver.event_recorder import Recorder
+from kubestow.apiserver.kubelets import GRACE_PERIOD
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.storage import Cursor, Event, Expired
 
@@ -45,14 +56,30 @@ _KINDS: tuple[type[Controller], ...] = (
     DisruptionBudgetController,
     NamespaceController,
     GarbageCollector,
+    NodeLifecycleController,
+    TaintEvictionController,
+    PodGarbageCollector,
+    ClaimController,
+    VolumeController,
+    Provisioner,
+    ClaimProtection,
+    VolumeProtection,
+    EphemeralVolumeController,
+    ClaimTemplateController,
+    ResourceClaimController,
+    EventExpiry,
 )
 
 
 class Controllers:
-    """All controllers of a cluster."""
+    """All controllers of a cluster.
 
-    def __init__(self, registry: Registry) -> None:
+    A node that has not been heard of for ``node_grace_period`` seconds is taken to be lost.
+    """
+
+    def __init__(self, registry: Registry, *, node_grace_period: float = GRACE_PERIOD) -> None:
         self._store = registry.store
+        self._grace_period = node_grace_period
         self._registry = registry
         self._changed = asyncio.Event()
 
@@ -67,7 +94,7 @@ class Controllers:
 
     async def _follow(self) -> None:
         self._work, self._pods, self._recorder = Work(), Pods(), Recorder(self._registry)
-        world = World(self._registry, self._pods, self._work, self._recorder)
+        world = World(self._registry, self._pods, self._work, self._recorder, self._grace_period)
         self._controllers = [make(world) for make in _KINDS]
         version = self._store.version
         self._cursors: dict[str, Cursor] = {}
@@ -114,7 +141,11 @@ class Controllers:
         before = () if event.previous is None else owners_of(event.previous)
         happening = Happening(resource, event, owners_of(event.object), before)
         for controller in self._controllers:
-            controller.observe(happening)
+            try:
+                controller.observe(happening)
+            except Exception:
+                # One object that a controller cannot read must not end all of them.
+                _log.exception("%s %s cannot be observed by %s", resource, happening.key, type(controller).__name__)
         if event.type == "DELETED" and resource != "events":
             self._recorder.forget(uid_of(event.object))
 

@@ -96,12 +96,13 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Pods:
-    """Every pod by its controller, which is named (kind, ``namespace/name``), and those without one by namespace."""
+    """Every pod by its controller, named (kind, ``namespace/name``), or else by namespace; and by its node."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         self._controlled: dict[tuple[str, str], dict[str, Pod]] = {}
         self._free: dict[str, dict[str, Pod]] = {}
+        self._on_nodes: dict[str, dict[str, Pod]] = {}
         self._by_namespace: dict[str, dict[str, Pod]] = {}
 
     def observe(self, event: Event) -> tuple[Pod | None, Pod | None]:
@@ -110,12 +111,16 @@ class Pods:
         before = self._pods.pop(key, None)
         if before is not None:
             self._shelf(before).pop(key, None)
+            self._on_nodes.get(before.spec.node_name, {}).pop(key, None)
         neighbours = self._by_namespace.setdefault(event.object.namespace, {})
         if event.type == "DELETED":
             neighbours.pop(key, None)
             return before, None
         pod = self._pods[key] = msgspec.json.decode(event.object.data, type=Pod)
-        self._shelf(pod)[key] = neighbours[key] = pod
+        self._shelf(pod)[key] = pod
+        if pod.spec.node_name:
+            self._on_nodes.setdefault(pod.spec.node_name, {})[key] = pod
+        neighbours[key] = pod
         return before, pod
 
     def controlled(self, kind: str, key: str, uid: str = "") -> list[Pod]:
@@ -127,6 +132,10 @@ class Pods:
     def free(self, namespace: str) -> Iterator[Pod]:
         """The pods that nobody controls."""
         return iter(self._free.get(namespace, {}).values())
+
+    def on_node(self, name: str) -> list[Pod]:
+        """The pods that are bound to a node, whether it exists or not."""
+        return list(self._on_nodes.get(name, {}).values())
 
     def within(self, namespace: str) -> Iterator[Pod]:
         """All pods of a namespace."""

@@ -72,4 +72,6 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
     # A nomination has done its work once the pod is on a node.
     pod["status"].pop("nominatedNodeName", None)
     set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, registry.now())
+    # What was promised is done (feature gate ClearingNominatedNodeNameAfterBinding).
+    pod["status"].pop("nominatedNodeName", None)
     registry.commit(pods, pod, dry_run=write.dry_run)

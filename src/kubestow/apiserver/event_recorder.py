@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 
 from kubestow.apiserver import statuses
@@ -22,7 +21,6 @@ class Recorder:
         self._registry = registry
         self._events = registry.catalog["events"]
         self._told: dict[str, Counter[str]] = {}
-        self._number = itertools.count(1)
 
     def normal(self, component: str, kind: Kind, about: Object, reason: str, message: str) -> None:
         self._record(component, kind, about, "Normal", reason, message)
@@ -50,7 +48,8 @@ class Recorder:
             "resourceVersion": identity["resourceVersion"],
         }
         event = {
-            "metadata": {"name": f"{identity['name']}.{next(self._number):016x}"},
+            # The version that it will be stored at: no other event has it, whoever wrote that.
+            "metadata": {"name": f"{identity['name']}.{self._registry.store.upcoming:016x}"},
             "involvedObject": regarding,
             "reason": reason,
             "message": message,

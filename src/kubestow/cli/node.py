@@ -1,0 +1,84 @@
+"""``kubestow node``: make a simulated node fall silent, or come back.
+
+An annotation on the Node is all there is to it (``kubestow.dev/kubelet``), so ``kubectl annotate`` does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from kubestow.errors import KubestowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubestow.client.transport import Transport
+
+__all__ = ["node"]
+
+
+@click.group()
+def node() -> None:
+    """Make nodes of an embedded cluster fall silent, or come back."""
+
+
+def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
+    """The arguments that both commands take."""
+    command = click.option("--master", default="", help="Address of the API server; overrides the kubeconfig's.")(
+        command
+    )
+    command = click.option("--kubeconfig", default="", help="A kubeconfig file. Default: as kubectl finds it.")(command)
+    return click.argument("names", nargs=-1, required=True, metavar="NAME...")(command)
+
+
+@node.command()
+@_for_nodes
+@click.option("--graceful", is_flag=True, help="Shut down: the node says so and ends its pods first.")
+def stop(names: tuple[str, ...], kubeconfig: str, master: str, graceful: bool) -> None:
+    """Let nodes fall silent: no heartbeats, and no word of their pods."""
+    from kubestow.apiserver.kubelets import SHUT_DOWN, STOPPED
+
+    _set(names, SHUT_DOWN if graceful else STOPPED, kubeconfig, master)
+
+
+@node.command()
+@_for_nodes
+def start(names: tuple[str, ...], kubeconfig: str, master: str) -> None:
+    """Let nodes that were stopped come back."""
+    _set(names, None, kubeconfig, master)
+
+
+def _set(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str) -> None:
+    asyncio.run(_annotate(names, state, kubeconfig, master))
+
+
+async def _annotate(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str) -> None:
+    from kubestow.client.credentials import load_credentials
+    from kubestow.client.pacing import WallClock
+    from kubestow.client.transport import Transport
+
+    async with Transport(await load_credentials(kubeconfig, master=master), clock=WallClock()) as transport:
+        await _require_simulation(transport)
+        for name in names:
+            await _annotate_one(transport, name, state)
+            click.echo(f"node/{name} {'started' if state is None else 'stopped'}")
+
+
+async def _require_simulation(transport: Transport) -> None:
+    """Nobody at a real cluster would follow the annotation. Raises KubestowError."""
+    version: dict[str, Any] = json.loads(await transport.request("GET", "/version"))
+    if version.get("compiler") != "kubestow":
+        raise KubestowError(f"{transport.server}: not an embedded cluster; its nodes cannot be stopped from here")
+
+
+async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
+    from kubestow.apiserver.kubelets import KUBELET
+    from kubestow.client.transport import MERGE_PATCH
+
+    patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
+    await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

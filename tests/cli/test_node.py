@@ -1,0 +1,83 @@
+"""``kubestow node``: nodes of a running cluster fall silent and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from .clusters import Up, up
+
+_COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "node")
+
+
+async def node(*arguments: str) -> tuple[int | None, str]:
+    """Status, and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *_COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, out.decode()
+
+
+async def follow(cluster: Up, path: str, until: Any) -> dict[str, Any]:
+    """Watch until an object is as it should be."""
+    async with (
+        asyncio.timeout(60),
+        aiohttp.ClientSession() as session,
+        session.get(f"{cluster.url}{path}?watch=true") as watch,
+    ):
+        async for line in watch.content:
+            found: dict[str, Any] = json.loads(line)["object"]
+            if until(found):
+                return found
+    raise AssertionError("the watch ended")
+
+
+def ready_is(status: str, name: str) -> Any:
+    def found(node: dict[str, Any]) -> bool:
+        conditions = node["status"].get("conditions", ())
+        return node["metadata"]["name"] == name and any(
+            one["type"] == "Ready" and one["status"] == status for one in conditions
+        )
+
+    return found
+
+
+def pod(name: str) -> dict[str, Any]:
+    tolerations = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    ]
+    return {
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}], "tolerations": tolerations},
+    }
+
+
+async def test_a_stopped_node_loses_its_pods_to_another_until_it_is_started(tmp_path: Path) -> None:
+    template = {"metadata": pod("x")["metadata"], "spec": pod("x")["spec"]}
+    labels = {"matchLabels": {"app": "web"}}
+    replica_set = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": labels, "template": template}}
+    async with (
+        up(tmp_path, "--nodes", "2", "--node-monitor-grace-period", "2s") as cluster,
+        aiohttp.ClientSession(cluster.url) as session,
+    ):
+        await session.post("/apis/apps/v1/namespaces/default/replicasets", json=replica_set)
+        first = await follow(cluster, "/api/v1/pods", lambda pod: pod["status"]["phase"] == "Running")
+        lost = first["spec"]["nodeName"]
+        config = str(cluster.kubeconfig)
+        assert await node("stop", lost, "--kubeconfig", config) == (0, f"node/{lost} stopped\n")
+        await follow(cluster, "/api/v1/nodes", ready_is("Unknown", lost))
+
+        def elsewhere(pod: dict[str, Any]) -> bool:
+            return bool(pod["status"]["phase"] == "Running" and pod["spec"]["nodeName"] != lost)
+
+        await follow(cluster, "/api/v1/pods", elsewhere)
+        assert await node("start", lost, "--kubeconfig", config) == (0, f"node/{lost} started\n")
+        await follow(cluster, "/api/v1/nodes", ready_is("True", lost))
+        status, said = await node("stop", "nowhere", "--kubeconfig", config)
+        assert (status, 'nodes "nowhere" not found' in said) == (1, True)
