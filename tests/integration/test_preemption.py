@@ -12,6 +12,7 @@ from kubestow.framework.plugin import Permission
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
+from tests.integration.objects import claim, using, volume
 from tests.integration.puppets import FAIL, profile, puppet
 from tests.integration.stage import Object, Stage, as_sent
 
@@ -283,40 +284,6 @@ async def test_budgets_steer_preemption(live_stage: Stage, there: list[Any], vic
         await stage.create(high(cpu=size))
         await stage.bound("high")
         await stage.gone(victim)
-
-
-def claim(name: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {
-            "accessModes": ["ReadWriteOncePod"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": f"pv-{name}",
-            "storageClassName": "",
-        },
-        "status": {"phase": "Bound", "accessModes": ["ReadWriteOncePod"]},
-    }
-
-
-def volume(name: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"pv-{name}"},
-        "spec": {
-            "accessModes": ["ReadWriteOncePod"],
-            "capacity": {"storage": "1Gi"},
-            "csi": {"driver": "example.com", "volumeHandle": name},
-            "claimRef": {"namespace": "default", "name": name},
-            "storageClassName": "",
-        },
-    }
-
-
-def using(*claims: str) -> Object:
-    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]}
 
 
 @pytest.mark.parametrize("claims", [("a",), ("a", "b")], ids=["one volume", "two volumes"])

@@ -13,16 +13,22 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import Pod
-from kubestow.cluster.events import Action, EventResource
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import Permission
-from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
-from tests.integration.puppets import FAIL, REJECT, profile, puppet
-from tests.integration.stage import Object, Stage, Troupe, as_sent
+from tests.integration.objects import (
+    DEVICE_CLASS,
+    claim,
+    csi_node,
+    device_claim,
+    devices,
+    storage_class,
+    unbound,
+    using,
+    volume,
+    zoned,
+)
+from tests.integration.stage import Object, Stage, Troupe
 from tests.integration.test_filters import affinity, anti, labels, node_affinity, spread, term
-from tests.integration.test_preemption import claim, using, volume
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
@@ -98,6 +104,13 @@ PICKY = pod("new", node_selector={"disk": "ssd"})
 PORTED = pod("new", host_ports=[80])
 USER = pod("new", spec=using("a"))
 HOLDER = pod("holder", node="n", host_ports=[80])
+
+DEVICE_USER = pod("new", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
+
+LIMITED = [
+    *(SMALL, csi_node("n", 1), volume("b"), claim("b"), volume("a"), claim("a")),
+    pod("user", node="n", spec=using("b")),
+]
 
 CASES = {
     # NodeResourcesFit
@@ -243,6 +256,61 @@ CASES = {
         [SMALL, volume("a")], pod("new", spec=using("a")), Created(claim("a")), True
     ),
     "VolumeBinding: another claim appears": Case([SMALL], pod("new", spec=using("a")), Created(claim("b")), False),
+    "VolumeBinding: a class appears": Case(
+        [SMALL, unbound("a", of="slow")], USER, Created(storage_class("slow")), True
+    ),
+    "VolumeBinding: a class changes in a way that does not matter": Case(
+        [SMALL, storage_class("slow"), unbound("a", of="slow")],
+        USER,
+        Changed(storage_class("slow"), labelled(x="y")),
+        False,
+    ),
+    "VolumeZone: the node moves to the volume's zone": Case(
+        [node("n", zone="1"), volume("a") | zoned("2", "a"), claim("a")],
+        USER,
+        Changed(node("n"), labelled(**{ZONE: "2"})),
+        True,
+    ),
+    "NodeVolumeLimits: a node takes more volumes": Case(
+        [
+            SMALL,
+            csi_node("n", 1),
+            volume("b"),
+            claim("b"),
+            volume("a"),
+            claim("a"),
+            pod("user", node="n", spec=using("b")),
+        ],
+        USER,
+        Changed(csi_node("n", 1), {"spec": csi_node("n", 2)["spec"]}),
+        True,
+    ),
+    "NodeVolumeLimits: a label changes": Case(
+        [
+            SMALL,
+            csi_node("n", 1),
+            volume("b"),
+            claim("b"),
+            volume("a"),
+            claim("a"),
+            pod("user", node="n", spec=using("b")),
+        ],
+        USER,
+        Changed(csi_node("n", 1), labelled(x="y")),
+        False,
+    ),
+    # DynamicResources
+    "DynamicResources: its claim appears": Case([SMALL], DEVICE_USER, Created(device_claim("gpu")), True),
+    "DynamicResources: another claim appears": Case([SMALL], DEVICE_USER, Created(device_claim("other")), False),
+    "DynamicResources: devices appear": Case(
+        [SMALL, DEVICE_CLASS, device_claim("gpu")], DEVICE_USER, Created(devices("n")), True
+    ),
+    "DynamicResources: the class appears": Case(
+        [SMALL, device_claim("gpu"), devices("n")], DEVICE_USER, Created(DEVICE_CLASS), True
+    ),
+    "DynamicResources: a pod leaves": Case(
+        [SMALL, DEVICE_CLASS, device_claim("gpu"), FULL], DEVICE_USER, Deleted(FULL), False
+    ),
     "VolumeBinding: a volume appears": Case(
         [SMALL, claim("a")], pod("new", spec=using("a")), Created(volume("a")), True
     ),
@@ -257,7 +325,7 @@ async def test_what_brings_a_pod_back(stage: Stage, case: Case) -> None:
     async with stage.scheduler(profiles=[off]) as troupe:
         await stage.create(case.refused)
         await troupe.until(lambda: troupe.place("new") in (Place.UNSCHEDULABLE, Place.GATED))
-        if not as_sent(case.refused)["spec"].get("schedulingGates"):
+        if troupe.place("new") is Place.UNSCHEDULABLE:
             await stage.refused("new")
             await troupe.has_seen(await stage.read(case.refused))
         before = troupe.queued("new")
@@ -267,62 +335,3 @@ async def test_what_brings_a_pod_back(stage: Stage, case: Case) -> None:
         after = troupe.queued("new")
         came_back = after is None or (after.attempts, after.place) != (attempts, place)
         assert came_back is case.helps
-
-
-# -- in time -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("point", ["reserve", "permit"])
-@pytest.mark.parametrize("event", ["registered", "unrelated"])
-async def test_a_rejected_pod_waits_for_an_event_that_its_plugin_registered(
-    stage: Stage, point: str, event: str
-) -> None:
-    answers = [REJECT]
-    asked = puppet(
-        wakes=[on(EventResource.NODE, Action.ADD)],
-        at={point: lambda info: answers.pop() if answers else SUCCESS},
-    )
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(**profile(asked)) as troupe:
-        await stage.refused("new")
-        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
-        if event == "registered":
-            await stage.create(node("m"))
-            await stage.bound("new")
-        else:
-            await Created(pod("other", node="n")).happen(stage, troupe)
-            assert troupe.place("new") is Place.UNSCHEDULABLE
-
-
-@pytest.mark.parametrize("point", ["reserve", "permit", "bind"])
-async def test_a_pod_that_failed_is_tried_again_by_itself(stage: Stage, point: str) -> None:
-    answers = [FAIL]
-    last = Status(Code.SKIP) if point == "bind" else SUCCESS
-    asked = puppet(at={point: lambda info: answers.pop() if answers else last})
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(podInitialBackoffSeconds=1, **profile(asked)):
-        await stage.bound("new")
-    assert [at for at, _ in asked.asked].count(point) == 2
-
-
-async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: Stage) -> None:
-    permissions: list[Permission | Status] = [Permission.wait(600)]
-    asked = puppet(
-        wakes=[on(EventResource.NODE, Action.ADD)],
-        permit=lambda info: permissions.pop() if permissions else SUCCESS,
-    )
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(**profile(asked)) as troupe:
-        await stage.until(lambda: stage.nomination("new") == "n")
-        await Created(node("m")).happen(stage, troupe)
-        troupe.scheduler.waiting.all()[0].reject("Puppet", "no")
-        await stage.bound("new")
-
-
-async def test_a_backoff_is_cut_short_when_nothing_else_is_to_be_done(stage: Stage) -> None:
-    await stage.create(SMALL, BIG)
-    async with stage.scheduler(podInitialBackoffSeconds=100, podMaxBackoffSeconds=100) as troupe:
-        await stage.refused("new")
-        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
-        await stage.create(node("m"))
-        assert await stage.bound("new") == ["m"]

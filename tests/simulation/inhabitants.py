@@ -179,7 +179,8 @@ class People:
 
     def change_labels(self) -> None:
         if (there := self._some_pod()) is not None:
-            self._server.put(with_metadata(there, labels={"app": self._random.choice("xyz")}))
+            labels = there.metadata.labels | {"app": self._random.choice("xyz")}
+            self._server.put(with_metadata(there, labels=labels))
 
     def change_annotation(self) -> None:
         if (there := self._some_pod()) is not None:

@@ -18,6 +18,7 @@ from kubestow.cluster.state import Cluster
 from kubestow.scheduling.queue import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
+from tests.simulation.gangs import waits_for_siblings
 from tests.simulation.process import Process
 from tests.simulation.server import Server, ended
 
@@ -80,6 +81,7 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
         if not pod.spec.node_name
         and pod.metadata.deletion_timestamp is None
         and pod.spec.scheduler_name in scheduler_names
+        and not waits_for_siblings(server, pod)
     ]
     verdicts = placeable(
         [_plain(pod) for pod in pending],
@@ -170,6 +172,7 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         "in flight": queue._in_flight,
         "kept events": queue._happened,
         "waiting pods": scheduler.waiting.all(),
+        "gangs about to be bound": scheduler._gangs._meetings,
         "binding cycles": scheduler._bindings,
         "evictions": scheduler._evictions._tasks,
         "preemptors": scheduler._evictions._preempting,

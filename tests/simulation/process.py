@@ -108,7 +108,8 @@ class Process(Observer):
     def _scheduler(self, connection: Connection) -> Scheduler:
         plugins = [meddling(self._faults, self.books)] if self._meddled else []
         registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
-        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": NAME}]}}} if self._meddled else {}
+        names = ["GangScheduling", NAME] if self._meddled else ["GangScheduling"]
+        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
         document = {
             "apiVersion": config.API_VERSION,
             "kind": config.KIND,

@@ -13,6 +13,7 @@ from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
 from kubestow.testing.virtual_time import VirtualClock
 from tests.simulation.faults import Fault, Faults
+from tests.simulation.gangs import Jobs, half_gangs, missed_gangs
 from tests.simulation.inhabitants import Kubelets, People
 from tests.simulation.invariants import leaks, misplacements, missed_pods, untruths
 from tests.simulation.loop import ShuffledLoop
@@ -96,6 +97,9 @@ class _World:
         people = People(self.server, Random(f"{self._seed} people"), scheduler_names=sum(self._house, ("foreign",)))
         running = asyncio.create_task(kubelets.live())
         hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
+        if Random(f"{self._seed} gangs").random() < 0.4:
+            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=sum(self._house, ()))
+            hostile.append(asyncio.create_task(jobs.live()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
         await asyncio.sleep(self._random.choice((20.0, 60.0, 120.0)))
         self._faults.active = False
@@ -132,7 +136,11 @@ class _World:
         )
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
-        for violation in misplacements(self.server, process, uid, node_name):
+        objections = [
+            *misplacements(self.server, process, uid, node_name),
+            *half_gangs(self.server, process, uid),
+        ]
+        for violation in objections:
             self.trace.note("world", "VIOLATION", violation)
             self.violations.append(violation)
 
@@ -181,7 +189,9 @@ class _World:
         yield from self._missed()
 
     def _missed(self) -> Iterator[str]:
-        return missed_pods(self.server, [name for names in self._house for name in names])
+        ours = [name for names in self._house for name in names]
+        yield from missed_pods(self.server, ours)
+        yield from missed_gangs(self.server, ours)
 
 
 class _Complaints(logging.Handler):

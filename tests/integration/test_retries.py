@@ -1,0 +1,73 @@
+"""When a pod that was refused, or that failed, is tried again (reference 11.1 and 11.5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubestow.cluster.events import Action, EventResource
+from kubestow.framework.interest import on
+from kubestow.framework.plugin import Permission
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.queue import Place
+from kubestow.testing import node, pod
+from tests.integration.puppets import FAIL, REJECT, profile, puppet
+from tests.integration.stage import Stage
+from tests.integration.test_requeueing import Created
+
+SMALL = node("n", cpu="1")
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+@pytest.mark.parametrize("event", ["registered", "unrelated"])
+async def test_a_rejected_pod_waits_for_an_event_that_its_plugin_registered(
+    stage: Stage, point: str, event: str
+) -> None:
+    answers = [REJECT]
+    asked = puppet(
+        wakes=[on(EventResource.NODE, Action.ADD)],
+        at={point: lambda info: answers.pop() if answers else SUCCESS},
+    )
+    await stage.create(SMALL, pod("new"))
+    async with stage.scheduler(**profile(asked)) as troupe:
+        await stage.refused("new")
+        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
+        if event == "registered":
+            await stage.create(node("m"))
+            await stage.bound("new")
+        else:
+            await Created(pod("other", node="n")).happen(stage, troupe)
+            assert troupe.place("new") is Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit", "bind"])
+async def test_a_pod_that_failed_is_tried_again_by_itself(stage: Stage, point: str) -> None:
+    answers = [FAIL]
+    last = Status(Code.SKIP) if point == "bind" else SUCCESS
+    asked = puppet(at={point: lambda info: answers.pop() if answers else last})
+    await stage.create(SMALL, pod("new"))
+    async with stage.scheduler(podInitialBackoffSeconds=1, **profile(asked)):
+        await stage.bound("new")
+    assert [at for at, _ in asked.asked].count(point) == 2
+
+
+async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: Stage) -> None:
+    permissions: list[Permission | Status] = [Permission.wait(600)]
+    asked = puppet(
+        wakes=[on(EventResource.NODE, Action.ADD)],
+        permit=lambda info: permissions.pop() if permissions else SUCCESS,
+    )
+    await stage.create(SMALL, pod("new"))
+    async with stage.scheduler(**profile(asked)) as troupe:
+        await stage.until(lambda: stage.nomination("new") == "n")
+        await Created(node("m")).happen(stage, troupe)
+        troupe.scheduler.waiting.all()[0].reject("Puppet", "no")
+        await stage.bound("new")
+
+
+async def test_a_backoff_is_cut_short_when_nothing_else_is_to_be_done(stage: Stage) -> None:
+    await stage.create(SMALL, pod("new", cpu="2"))
+    async with stage.scheduler(podInitialBackoffSeconds=100, podMaxBackoffSeconds=100) as troupe:
+        await stage.refused("new")
+        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
+        await stage.create(node("m"))
+        assert await stage.bound("new") == ["m"]
