@@ -73,7 +73,7 @@ def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done(
         evictions.start(high, "n", victims=[second], outranked=())
         await asyncio.sleep(2)
         assert evictions.is_preempting(high.uid)
-        await evictions.drain()
+        await asyncio.wait(evictions.tasks)
         assert not evictions.is_preempting(high.uid)
 
     run(told())
@@ -86,7 +86,7 @@ def test_an_eviction_that_fails_does_not_leave_the_others_to_themselves() -> Non
             cluster.put(victim.pod)
         evictions = evictions_on(cluster, failing, slow, last)
         evictions.start(high, "n", victims=[failing, slow, last], outranked=())
-        await evictions.drain()
+        await asyncio.wait(evictions.tasks)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
 

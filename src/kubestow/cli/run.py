@@ -34,7 +34,11 @@ def run(
     seed: int | None,
     verbosity: int,
 ) -> None:
-    """Schedule the pods of the cluster that a kubeconfig names, until interrupted."""
+    """Schedule the pods of the cluster that a kubeconfig names, until interrupted.
+
+    Of several schedulers that share a Lease (leaderElection in the configuration, on by default) the one that holds it
+    schedules, the others stand by.
+    """
     from kubestow.live import Live
 
     logging.basicConfig(
@@ -42,8 +46,12 @@ def run(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     live = Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
-    asyncio.run(live.run(kubeconfig=kubeconfig, master=master, on_ready=_tell_ready))
+    asyncio.run(live.run(kubeconfig=kubeconfig, master=master, on_ready=_tell_ready, on_leader=_tell_leader))
     click.echo("stopped")
+
+
+def _tell_leader(identity: str) -> None:
+    click.echo(f"{identity} leads")
 
 
 def _tell_ready(scheduler: Scheduler) -> None:

@@ -110,10 +110,10 @@ class Evictions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def drain(self) -> None:
-        """Wait until everything begun has been carried out."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What has been begun and not carried out."""
+        return list(self._tasks)
 
     async def _make_room(self, attempt: _Attempt, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
         for pod in outranked:

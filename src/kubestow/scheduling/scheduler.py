@@ -39,6 +39,7 @@ from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs import Gangs, Refusal
 from kubestow.scheduling.hints import QueueingHints
+from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.news import News
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
@@ -55,6 +56,8 @@ _log = logging.getLogger(__name__)
 _TURN = 0.004
 #: How long binding cycles and other work may go on when the scheduler shuts down, in seconds.
 _LAST_WORK = 10.0
+#: How long work that was cancelled may take to end, in seconds.
+_LAST_WORDS = 1.0
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
 
@@ -171,6 +174,7 @@ class Scheduler:
         gates: config.FeatureGates | None = None,
         observer: Observer | None = None,
         extenders: Sequence[Extender] = (),
+        leadership: Leadership | None = None,
     ) -> None:
         gates = gates or config.FeatureGates()
         configuration = config.apply_ignored_resources(configuration)
@@ -212,7 +216,10 @@ class Scheduler:
         self._clock = clock
         self._observer = observer or _Unobserved()
         self._wake = asyncio.Event()
-        self.synced = asyncio.Event()
+        self.leadership = leadership or Unopposed()
+        #: Set when the caches are full, and when we lead.
+        self.synced, self.leading = asyncio.Event(), asyncio.Event()
+        self._leads_before_it_watches = configuration.delay_cache_until_active
         self.queue = SchedulingQueue(
             sort=next(iter(self.profiles.values())).queue_sort,
             hints=QueueingHints(self.profiles.values(), hear_everything=(EXTENDER,) if extenders else ()),
@@ -243,30 +250,61 @@ class Scheduler:
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch and schedule until cancelled; binding cycles under way get a while to finish before this returns."""
-        watching = asyncio.create_task(self._api.subscribe(self._watched, self.handlers), name="watch")
+        """Watch, and schedule while leading, until cancelled; work under way then gets a while to finish.
+
+        Raises what ends the watch, and what ends the lead; then nothing that is under way is waited for.
+        """
+        watching = asyncio.create_task(self._watch(), name="watch")
+        leading = asyncio.create_task(self._lead(), name="lead")
         scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
-            await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
-            for task in (watching, scheduling):
+            await asyncio.wait((watching, leading, scheduling), return_when=asyncio.FIRST_COMPLETED)
+            for task in (leading, watching, scheduling):
                 if task.done():
                     task.result()
         finally:
             scheduling.cancel()
-            await self._drain()
+            draining = asyncio.create_task(self._drain(), name="drain")
+            await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
+            await _end([draining, leading, *self._under_way()])
+            await self.leadership.release()
             watching.cancel()
 
+    async def begun(self) -> None:
+        """Return when scheduling begins: the caches are full, and we lead."""
+        await self.synced.wait()
+        await self.leading.wait()
+
+    async def _watch(self) -> None:
+        if self._leads_before_it_watches:
+            await self.leading.wait()
+        await self._api.subscribe(self._watched, self.handlers)
+
+    async def _lead(self) -> None:
+        if not self._leads_before_it_watches:
+            await self.synced.wait()
+        await self.leadership.acquire()
+        self.leading.set()
+        await self.leadership.hold()
+
     async def _drain(self) -> None:
+        """Let what is under way come to an end by itself, but not for ever."""
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
         self._gangs.close()
-        await _ended(self._bindings)
-        await _ended(self._handle.background)
-        await self._evictions.drain()
-        await self._statuses.drain()
+        try:
+            async with asyncio.timeout(_LAST_WORK):
+                while work := self._under_way():
+                    await asyncio.wait(work)
+        except TimeoutError:
+            _log.warning("shutting down before %d tasks have come to an end", len(self._under_way()))
+
+    def _under_way(self) -> list[asyncio.Task[None]]:
+        """What outlives a scheduling cycle."""
+        return [*self._bindings, *self._handle.background, *self._evictions.tasks, *self._statuses.tasks]
 
     async def _schedule_forever(self) -> None:
-        await self.synced.wait()
+        await self.begun()
         while True:
             self._wake.clear()
             self.queue.flush()
@@ -294,7 +332,7 @@ class Scheduler:
         profile = self.profiles[info.spec.scheduler_name]
         for plugin in profile.pre_enqueue:
             status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
-            if status.code is Code.ERROR:
+            if status.code is Code.ERROR and self.leadership.is_leader:
                 message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
                 self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
                 self._report(info, "SchedulerError", message, None)
@@ -624,14 +662,14 @@ def _broken_decision(info: PodInfo, error: Exception) -> Decision:
     return Decision(info, CycleState(), status=Status.error(message), message=message)
 
 
-async def _ended(tasks: set[asyncio.Task[None]]) -> None:
-    """Give tasks a while to come to an end by themselves; those that do not are cancelled."""
-    if tasks:
-        _, hanging = await asyncio.wait(tasks, timeout=_LAST_WORK)
-        for task in hanging:
-            task.cancel()
-        if hanging:
-            await asyncio.wait(hanging, timeout=1.0)
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks and let go of how they end; those that do not mind are left behind after a moment."""
+    for task in tasks:
+        task.cancel()
+    ended, _ = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()
 
 
 def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:

@@ -52,10 +52,10 @@ class StatusWriter:
             write.next = None
             await asyncio.wait([write.task])
 
-    async def drain(self) -> None:
-        """Wait until everything has been written."""
-        while tasks := [write.task for write in self._writes.values() if write.task is not None]:
-            await asyncio.wait(tasks)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What has not been written yet."""
+        return [write.task for write in self._writes.values() if write.task is not None]
 
     async def _write_out(self, write: _Write) -> None:
         try:
