@@ -69,6 +69,8 @@ class QueuedPod:
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     gated_by: str = ""
+    #: Whether something happened that is worth a try, and only a PreEnqueue plugin is in the way.
+    held_up: bool = False
     place: Place = Place.UNSCHEDULABLE
     #: Tells the newest entry in a heap from stale ones.
     ticket: int = 0
@@ -313,7 +315,8 @@ class SchedulingQueue:
             hints = concerned.get(queued.info.spec.scheduler_name, {})
             if queued.gated_by not in hints:
                 return False
-        decision = self._decide(queued, event, concerned, old, new)
+        # What helped while the gate was closed (the reference forgets it) must not need to happen again.
+        decision = Requeue.AFTER_BACKOFF if queued.held_up else self._decide(queued, event, concerned, old, new)
         if decision is Requeue.SKIP:
             return False
         self._settle(queued, decision)
@@ -382,6 +385,7 @@ class SchedulingQueue:
             self._back_off(queued)
         else:
             self._enter(queued)
+        queued.held_up = queued.place is Place.GATED
 
     def _back_off(self, queued: QueuedPod) -> None:
         if self._is_gated(queued):
