@@ -6,6 +6,7 @@
     server       the API server: objects, versions, histories, refusals
     watching     list and watch, with everything that can happen to a watch
     connection   one scheduler process' way to the server; requests and answers get lost on it
+    opinion      whether a decision was right, asked of somebody else
     sight        what a scheduler has been told of the cluster
     meddling     a plugin that raises, refuses, dawdles, and keeps books
     process      a scheduler that is started, stopped and killed

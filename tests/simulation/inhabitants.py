@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from kubestow.api.core import Node, Pod, Taint, Toleration
 from kubestow.api.meta import LabelSelector, ObjectMeta
@@ -68,6 +69,7 @@ class People:
         self._scheduler_names = scheduler_names
         self._named = 0
         self._wants = random.choice((10, 25, 60))  # pods
+        self._sociable = random.random() < 0.6
         self._pace = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
         self._actions: dict[Callable[[], None], int] = {
             self.create_pod: 30,
@@ -110,8 +112,10 @@ class People:
             self.cordon,
             self.resize,
             self.relabel,
+            self.delete_node,
             self.lift_gates,
             self.add_toleration,
+            self.change_labels,
             self.delete_pod,
             self.finish_pod,
         )
@@ -142,6 +146,8 @@ class People:
                 tolerations=[{"key": "dedicated", "operator": "Exists"}] if chance() < 0.2 else (),
                 gates=("quota",) if chance() < 0.15 else (),
                 host_ports=ports,
+                affinity=self._company(),
+                spread=self._spread(),
                 scheduler=self._scheduler_names[scheduler],
                 metadata={
                     "uid": f"uid-{self._named}",
@@ -152,6 +158,27 @@ class People:
                 status={"phase": "Pending"},
             )
         )
+
+    def _company(self) -> dict[str, Any] | None:
+        """What a pod demands of the pods around it."""
+        kind = self._random.choice((None,) * 8 + ("podAntiAffinity", "podAntiAffinity", "podAffinity"))
+        if kind is None or not self._sociable:
+            return None
+        return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [self._term()]}}
+
+    def _term(self) -> dict[str, Any]:
+        labels = {"app": self._random.choice("xyz")}
+        return {
+            "topologyKey": self._random.choice(("kubernetes.io/hostname", "zone")),
+            "labelSelector": {"matchLabels": labels},
+        }
+
+    def _spread(self) -> list[dict[str, Any]]:
+        """Over which domains a pod and its like have to be spread."""
+        if not self._sociable or self._random.random() > 0.15:
+            return []
+        skew, minimum = self._random.choice((1, 1, 2)), self._random.choice((None, None, 2, 3))
+        return [self._term() | {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew, "minDomains": minimum}]
 
     def create_pods(self) -> None:
         for _ in range(self._random.randint(3, 12)):

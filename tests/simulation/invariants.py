@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.state import Cluster
 from kubestow.scheduling.queue import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
+from tests.simulation.opinion import plain
 from tests.simulation.process import Process
 from tests.simulation.server import Server, ended
 
@@ -50,11 +49,11 @@ def _overcommitted(node_name: str, pods: Sequence[Pod], sizes: Sequence[Node], u
     """Only what the pod itself asks for matters. Nodes may shrink, so the largest size that was believed in counts."""
     room: Counter[str] = Counter()
     for size in sizes:
-        room |= Counter(Site(_plain(size)).allocatable)
+        room |= Counter(Site(plain(size)).allocatable)
     used = Counter({"pods": len(pods)})
     for pod in pods:
-        used.update(requests(_plain(pod)))
-    asked = requests(_plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
+        used.update(requests(plain(pod)))
+    asked = requests(plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
     for name in asked:
         if used[name] > room[name]:
             yield f"{node_name} has {room[name]} {name} and with {uid} {used[name]} are used"
@@ -82,9 +81,9 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
         and pod.spec.scheduler_name in scheduler_names
     ]
     verdicts = placeable(
-        [_plain(pod) for pod in pending],
-        [_plain(node) for node in server.nodes().values()],
-        [_plain(pod) for pod in pods if pod.spec.node_name],
+        [plain(pod) for pod in pending],
+        [plain(node) for node in server.nodes().values()],
+        [plain(pod) for pod in pods if pod.spec.node_name],
     )
     for pod, verdict in zip(pending, verdicts, strict=True):
         promised = {
@@ -181,7 +180,3 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
     for uid, node_name in process.books.reserved.items():
         if uid in pods and pods[uid].spec.node_name != node_name:
             yield f"{name} never took back the reservation of {uid} on {node_name}"
-
-
-def _plain(obj: Any) -> Any:
-    return msgspec.to_builtins(obj)

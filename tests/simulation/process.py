@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from kubestow import config
+from kubestow.api.core import Pod
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
@@ -23,6 +24,7 @@ from tests.simulation.connection import Connection
 from tests.simulation.extender import WaywardExtender
 from tests.simulation.faults import Faults
 from tests.simulation.meddling import NAME, Books, meddling
+from tests.simulation.opinion import Opinion
 from tests.simulation.server import Server
 from tests.simulation.sight import Glimpse, Sight
 from tests.simulation.trace import Trace
@@ -57,7 +59,8 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
 class Process:
     """One scheduler process and its successors; ``name`` is what it is to the server.
 
-    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it.
+    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it,
+    ``complain`` with what is wrong with a decision.
     """
 
     def __init__(
@@ -72,11 +75,13 @@ class Process:
         meddled: bool,
         extended: bool,
         after_bind: Callable[[Process, str, str], None],
+        complain: Callable[[str], None],
     ) -> None:
         self.name, self.scheduler_names = name, scheduler_names
         self._server, self._clock, self._faults, self._trace = server, clock, faults, trace
         self._meddled, self._extended = meddled, extended
-        self._after_bind = after_bind
+        self._after_bind, self._complain = after_bind, complain
+        self._opinion = Opinion()
         self._starts = 0
         self._tasks: Tasks = {}
         self.start()
@@ -161,6 +166,18 @@ class Process:
         self._trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
         if node_name is not None:
             self.glimpses[uid] = self.sight.glimpse(node_name)
+            self._judge(decision.pod.pod, node_name)
+
+    def _judge(self, pod: Pod, node_name: str) -> None:
+        """By what has been told, and by the placements that nobody has been told of yet."""
+        placed = {told.metadata.uid: (told, told.spec.node_name) for told in self.sight.pods.values()}
+        for uid, placement in self.scheduler.cluster._placements.items():
+            if placement.assumed:
+                placed[uid] = placement.info.pod, placement.node_name
+        for objection in self._opinion.objections(
+            pod, node_name, nodes=self.sight.nodes.values(), placed=[there for there in placed.values() if there[1]]
+        ):
+            self._complain(f"{self.name}: {objection}")
 
     def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._trace.note(self.name, "knows bound", queued.info.key, node_name)

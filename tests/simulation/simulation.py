@@ -129,12 +129,16 @@ class _World:
             meddled=self._meddled,
             extended=self._extended,
             after_bind=self._check_binding,
+            complain=self._complain,
         )
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
         for violation in misplacements(self.server, process, uid, node_name):
-            self.trace.note("world", "VIOLATION", violation)
-            self.violations.append(violation)
+            self._complain(violation)
+
+    def _complain(self, violation: str) -> None:
+        self.trace.note("world", "VIOLATION", violation)
+        self.violations.append(violation)
 
     async def _disturb(self, process: Process) -> None:
         """Kill or stop a process now and then, and start another."""
