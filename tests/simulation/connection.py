@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from random import Random
 from typing import Any, TypeVar
 
 from kubestow.api.core import Pod
+from kubestow.client.pacing import SleepingClock
+from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.simulator.resource_claims import ClaimsInMemory
@@ -21,6 +24,7 @@ from tests.simulation.server import Server
 from tests.simulation.sight import Sight
 from tests.simulation.trace import Trace
 from tests.simulation.watching import Watch
+from tests.simulation.wire import Wire
 
 __all__ = ["Connection"]
 
@@ -33,7 +37,8 @@ _TIMEOUT = 30.0
 class Connection:
     """Implements :class:`kubestow.scheduling.ports.ClusterAPI`.
 
-    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there.
+    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there. If it is
+    ``wired``, watches bring bytes to the client's reflectors, otherwise objects.
     """
 
     def __init__(
@@ -45,14 +50,29 @@ class Connection:
         trace: Trace,
         sight: Sight,
         after_bind: Callable[[str, str], None],
+        clock: SleepingClock,
+        random: Random,
+        wired: bool,
     ) -> None:
         self.name = name
+        self._clock, self._random, self._wired = clock, random, wired
         self._server, self._faults, self._trace, self._sight = server, faults, trace, sight
         self._after_bind = after_bind
 
+    def wire(self, *, patience: float = _TIMEOUT) -> Wire:
+        """Connections that give up on an answer after so many seconds."""
+        return Wire(self._server, ask=self._request, faults=self._faults, clock=self._clock, patience=patience)
+
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
-        sight = self._sight.through(subscriber)
-        await asyncio.gather(*(Watch(self._server, resource, sight, self._faults).run() for resource in resources))
+        sight, wire = self._sight.through(subscriber), self.wire()
+        async with asyncio.TaskGroup() as watching:
+            for resource in resources:
+                watch: Reflector | Watch = (
+                    Reflector(wire, resource, sight, clock=self._clock, random=self._random)
+                    if self._wired
+                    else Watch(self._server, resource, sight, self._faults)
+                )
+                watching.create_task(watch.run())
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         def effect() -> None:
@@ -92,7 +112,7 @@ class Connection:
                 effect()
             raise
         if self._faults.strikes(Fault.REFUSED):
-            raise self._faults.refusal(of_write=not what.startswith("read"))
+            raise self._faults.refusal(of_write=not what.startswith(("read", "GET")))
         if self._faults.strikes(Fault.NOT_SENT):
             await self._unanswered()
         answer = effect()

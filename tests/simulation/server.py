@@ -17,6 +17,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
+from tests.simulation.lease import Lease
 from tests.simulation.trace import Trace
 
 __all__ = ["Change", "Key", "Server", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
@@ -68,7 +69,8 @@ class Server:
         self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
         self.bound_by: dict[str, str] = {}
         self.node_names: set[str] = set()
-        self._version = 0
+        self.lease = Lease()
+        self.version = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -94,8 +96,7 @@ class Server:
     def put(self, obj: Any) -> Any:
         """Create or replace an object; as it is held now."""
         resource, key = self._place(obj)
-        self._version += 1
-        obj = with_metadata(obj, resource_version=str(self._version))
+        obj = self._renewed(obj)
         old = self._objects[resource].get(key)
         self._objects[resource][key] = obj
         if resource == NODES:
@@ -112,7 +113,11 @@ class Server:
         resource, key = self._place(obj)
         old = self._objects[resource].pop(key)
         if resource != PODS or not ended(old):
-            self._happened(resource, Change("DELETED", key, old))
+            self._happened(resource, Change("DELETED", key, self._renewed(old)))
+
+    def _renewed(self, obj: Any) -> Any:
+        self.version += 1
+        return with_metadata(obj, resource_version=str(self.version))
 
     @staticmethod
     def _place(obj: Any) -> tuple[Resource, Key]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
+from kubestow.client.lease import LeaseLost
 from kubestow.testing.virtual_time import VirtualClock
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.inhabitants import Kubelets, People
@@ -23,14 +24,28 @@ from tests.simulation.trace import Trace
 
 __all__ = ["Outcome", "simulate"]
 
-#: Who schedules whose pods: processes with their scheduler names.
-_HOUSES: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("one",),),
-    (("one", "two"),),
-    (("one",), ("two",)),
+
+@dataclass(frozen=True)
+class _House:
+    """Who schedules whose pods: processes with their scheduler names, and whether they elect one that does."""
+
+    processes: tuple[tuple[str, ...], ...]
+    elected: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for names in self.processes for name in names))
+
+
+_HOUSES = (
+    _House((("one",),)),
+    _House((("one", "two"),)),
+    _House((("one",), ("two",))),
+    _House((("one",), ("one",)), elected=True),
+    _House((("one", "two"),) * 3, elected=True),
 )
-#: Seconds after which nothing may be left to do: longer than any backoff.
-_REST = 90.0
+#: Seconds after which nothing may be left to do: longer than any backoff, and than a watch may be silent.
+_REST = 240.0
 #: The same where plugins refuse without saying what would change their mind: longer than the flush of refused pods.
 _LONG_REST = 420.0
 #: How often something that may help a pod happens after that, all by itself, and the seconds until it must have helped.
@@ -83,6 +98,7 @@ class _World:
         self._house = self._random.choice(_HOUSES)
         self._meddled = self._random.random() < 0.5
         self._extended = Random(f"{seed} extended").random() < 0.25
+        self._wired = self._random.random() < 0.5
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -91,12 +107,13 @@ class _World:
     async def live(self) -> None:
         """The whole run."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
-        self._processes = [self._process(number, names) for number, names in enumerate(self._house)]
+        self._processes = [self._process(number, names) for number, names in enumerate(self._house.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
-        people = People(self.server, Random(f"{self._seed} people"), scheduler_names=sum(self._house, ("foreign",)))
+        people = People(self.server, Random(f"{self._seed} people"), scheduler_names=("foreign", *self._house.names))
         running = asyncio.create_task(kubelets.live())
         hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
+        reviving = [asyncio.create_task(self._revive(process)) for process in self._processes]
         await asyncio.sleep(self._random.choice((20.0, 60.0, 120.0)))
         self._faults.active = False
         self.trace.note("world", "comes to rest")
@@ -114,6 +131,8 @@ class _World:
             await asyncio.sleep(_SHORT_REST)
             self.violations += self._missed()
         await self._judge()
+        for task in reviving:
+            task.cancel()
         for process in self._processes:
             await self._stop(process)
         running.cancel()
@@ -128,11 +147,15 @@ class _World:
             trace=self.trace,
             meddled=self._meddled,
             extended=self._extended,
+            elected=self._house.elected,
+            wired=self._wired,
             after_bind=self._check_binding,
             complain=self._complain,
         )
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
+        if not process.may_act:
+            self._complain(f"{process.identity} binds while {self.server.lease.holder or 'nobody'} leads")
         for violation in misplacements(self.server, process, uid, node_name):
             self._complain(violation)
 
@@ -144,6 +167,10 @@ class _World:
         """Kill or stop a process now and then, and start another."""
         while self._faults.active:
             await asyncio.sleep(self._random.expovariate(0.5))
+            if self._faults.strikes(Fault.CLOCK_JUMPS):
+                process.clock.jump()
+            if not process.alive:
+                continue
             if self._faults.strikes(Fault.KILLED):
                 await process.kill()
             elif self._faults.strikes(Fault.STOPPED):
@@ -153,10 +180,22 @@ class _World:
             await asyncio.sleep(self._random.uniform(0.0, 3.0))
             process.start()
 
+    async def _revive(self, process: Process) -> None:
+        """Start a process again that ended because it does not lead any more."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.5, 2.0))
+            running = process.running
+            if running.done() and not running.cancelled() and isinstance(running.exception(), LeaseLost):
+                self.trace.note(process.name, running.exception())
+                self._look_after(process, await process.reap())
+                process.start()
+
     async def _stop(self, process: Process) -> None:
-        left = await process.stop()
+        self._look_after(process, await process.stop())
+
+    def _look_after(self, process: Process, left: Sequence[str]) -> None:
         if left:
-            self.violations.append(f"{process.name} has stopped and left running: {', '.join(left)}")
+            self._complain(f"{process.name} has ended and left running: {', '.join(left)}")
 
     async def _permit(self) -> None:
         """Decide about pods that wait for permission."""
@@ -181,11 +220,14 @@ class _World:
                 error = None if process.running.cancelled() else process.running.exception()
                 yield f"{process.name} has ended: {error!r}"
             yield from untruths(self.server, process)
-            yield from leaks(self.server, process)
+            if process.leads:
+                yield from leaks(self.server, process)
+        if not any(process.leads for process in self._processes):
+            yield "nobody leads"
         yield from self._missed()
 
     def _missed(self) -> Iterator[str]:
-        return missed_pods(self.server, [name for names in self._house for name in names])
+        return missed_pods(self.server, self._house.names)
 
 
 class _Complaints(logging.Handler):
