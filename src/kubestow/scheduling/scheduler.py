@@ -386,7 +386,10 @@ class Scheduler:
         if decision.node_name is None:
             self._failed(queued, decision)
             return
+        promised = self.cluster.nomination(info.uid)
         self.cluster.assume(info, decision.node_name)
+        if promised != decision.node_name:
+            self.handlers.promise_over(info, promised)
         profile = self.profiles[info.spec.scheduler_name]
         status = reserve(profile, decision.state, info, decision.node_name)
         waits: dict[str, float] = {}
@@ -518,7 +521,9 @@ class Scheduler:
         if nomination:
             self.cluster.nominate(current, nomination)
         elif nomination == "":
+            promised = self.cluster.nomination(current.uid)
             self.cluster.drop_nomination(current.uid)
+            self.handlers.promise_over(current, promised)
         self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
         self._report(current, reason, message, nomination)
 
