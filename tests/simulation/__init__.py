@@ -14,6 +14,9 @@
     meddling     a plugin that raises, refuses, dawdles, and keeps books
     process      a scheduler that is started, stopped and killed
     inhabitants  kubelets and people
+    storage      volumes, their administrator, and what pods may ask of them
+    devices      devices, their drivers, and what pods may ask of them
+    claims       writes to claims on devices
     invariants   what must hold while it lives, and when everything has come to rest
     simulation   one seeded run from beginning to end
 

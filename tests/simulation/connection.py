@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from random import Random
 from typing import Any, TypeVar
@@ -17,8 +18,7 @@ from kubestow.client.pacing import SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.simulator.resource_claims import ClaimsInMemory
-from kubestow.testing import MemoryCluster
+from tests.simulation.claims import Claims
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.server import Server
 from tests.simulation.sight import Sight
@@ -93,12 +93,12 @@ class Connection:
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
-        raise APIError(404, "NotFound", f"{resource.plural} {obj.name!r} not found: there are no volumes in this world")
+        return await self._request(f"patch {obj.name}", lambda: self._server.merge(resource, obj, changes))
 
     @cached_property
-    def resource_claims(self) -> ClaimsInMemory:
-        """No claims: there are no devices in this world."""
-        return MemoryCluster().resource_claims
+    def resource_claims(self) -> Claims:
+        """Claims among the other objects."""
+        return Claims(self._server, self._request)
 
     def record(self, event: EventRecord) -> None:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
@@ -109,7 +109,8 @@ class Connection:
             await self._travel()
         except asyncio.CancelledError:
             if self._faults.random.random() < 0.5:
-                effect()
+                with suppress(APIError):
+                    effect()
             raise
         if self._faults.strikes(Fault.REFUSED):
             raise self._faults.refusal(of_write=not what.startswith(("read", "GET")))

@@ -29,7 +29,14 @@ def naming(pod: Pod) -> ObjectReference:
 
 def _may_be_bound_by_hand(pod: Pod) -> bool:
     ports = [port for container in pod.spec.containers for port in container.ports]
-    return not (ports or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+    return not (
+        ports
+        or pod.spec.volumes
+        or pod.spec.resource_claims
+        or pod.spec.node_name
+        or pod.spec.scheduling_gates
+        or pod.metadata.deletion_timestamp
+    )
 
 
 class Kubelets:
@@ -62,10 +69,18 @@ class Kubelets:
 
 
 class People:
-    """Create, change and delete pods, nodes and budgets."""
+    """Create, change and delete pods, nodes and budgets. ``wishes`` are what pods of the first scheduler may ask for."""
 
-    def __init__(self, server: Server, random: Random, *, scheduler_names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        random: Random,
+        *,
+        scheduler_names: Sequence[str],
+        wishes: Sequence[Callable[[], dict[str, Any]]],
+    ) -> None:
         self._server, self._random = server, random
+        self._wishes = wishes
         self._scheduler_names = scheduler_names
         self._named = 0
         self._wants = random.choice((10, 25, 60))  # pods
@@ -154,10 +169,15 @@ class People:
                     "finalizers": ["example.org/keep"] if chance() < 0.1 else [],
                     "generation": 1,
                 },
-                spec={"preemptionPolicy": "Never" if chance() < 0.1 else "PreemptLowerPriority"},
+                spec={"preemptionPolicy": "Never" if chance() < 0.1 else "PreemptLowerPriority"}
+                | (self._wish() if scheduler == 1 and not node_name else {}),
                 status={"phase": "Pending"},
             )
         )
+
+    def _wish(self) -> dict[str, Any]:
+        """Volumes and devices, which have one scheduler that deals them out."""
+        return self._random.choice(self._wishes)() if self._wishes and self._random.random() < 0.25 else {}
 
     def _company(self) -> dict[str, Any] | None:
         """What a pod demands of the pods around it."""

@@ -29,6 +29,7 @@ from tests.simulation.meddling import NAME, Books, meddling
 from tests.simulation.opinion import Opinion
 from tests.simulation.server import Server
 from tests.simulation.sight import Glimpse, Sight
+from tests.simulation.storage import volume_objections
 from tests.simulation.trace import Trace
 
 __all__ = ["Process", "own_tasks"]
@@ -214,8 +215,17 @@ class Process:
         for uid, placement in self.scheduler.cluster._placements.items():
             if placement.assumed:
                 placed[uid] = placement.info.pod, placement.node_name
-        for objection in self._opinion.objections(
-            pod, node_name, nodes=self.sight.nodes.values(), placed=[there for there in placed.values() if there[1]]
+        nodes = {there.metadata.name for there in self.sight.nodes.values()}
+        on_nodes = [(there, where) for there, where in placed.values() if where in nodes]
+        for objection in (
+            *self._opinion.objections(pod, node_name, nodes=self.sight.nodes.values(), placed=on_nodes),
+            *volume_objections(
+                pod,
+                node_name,
+                placed=on_nodes,
+                claims=self.sight.claims.values(),
+                volumes=self.sight.volumes.values(),
+            ),
         ):
             self._complain(f"{self.name}: {objection}")
 

@@ -13,6 +13,7 @@ from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
 from kubestow.client.lease import LeaseLost
 from kubestow.testing.virtual_time import VirtualClock
+from tests.simulation.devices import Devices, device_objections, devices_given_twice
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.inhabitants import Kubelets, People
 from tests.simulation.invariants import leaks, misplacements, missed_pods, untruths
@@ -20,6 +21,7 @@ from tests.simulation.loop import ShuffledLoop
 from tests.simulation.meddling import Mischief
 from tests.simulation.process import Process, own_tasks
 from tests.simulation.server import Server
+from tests.simulation.storage import Storage
 from tests.simulation.trace import Trace
 
 __all__ = ["Outcome", "simulate"]
@@ -109,8 +111,15 @@ class _World:
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
         self._processes = [self._process(number, names) for number, names in enumerate(self._house.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
-        people = People(self.server, Random(f"{self._seed} people"), scheduler_names=("foreign", *self._house.names))
-        running = asyncio.create_task(kubelets.live())
+        storage = Storage(self.server, Random(f"{self._seed} storage"))
+        devices = Devices(self.server, Random(f"{self._seed} devices"))
+        people = People(
+            self.server,
+            Random(f"{self._seed} people"),
+            scheduler_names=("foreign", *self._house.names),
+            wishes=self._random.choice(((), (storage.wishes,), (devices.wishes,), (storage.wishes, devices.wishes))),
+        )
+        running = [asyncio.create_task(who.live()) for who in (kubelets, storage, devices)]
         hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
         reviving = [asyncio.create_task(self._revive(process)) for process in self._processes]
@@ -135,7 +144,8 @@ class _World:
             task.cancel()
         for process in self._processes:
             await self._stop(process)
-        running.cancel()
+        for task in running:
+            task.cancel()
 
     def _process(self, number: int, names: Sequence[str]) -> Process:
         return Process(
@@ -158,6 +168,12 @@ class _World:
             self._complain(f"{process.identity} binds while {self.server.lease.holder or 'nobody'} leads")
         for violation in misplacements(self.server, process, uid, node_name):
             self._complain(violation)
+        pod = next(pod for pod in self.server.pods() if pod.metadata.uid == uid)
+        for violation in device_objections(self.server, pod, node_name):
+            self._complain(violation)
+        if not self._house.elected:  # a new leader may not have been told yet what the old one gave away
+            for violation in devices_given_twice(self.server):
+                self._complain(violation)
 
     def _complain(self, violation: str) -> None:
         self.trace.note("world", "VIOLATION", violation)
