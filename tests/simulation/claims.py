@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
@@ -17,7 +17,13 @@ __all__ = ["Claims"]
 
 _CLAIMS = next(resource for resource in CATALOGUED if resource.type is ResourceClaim)
 
-Ask = Callable[[str, Callable[[], Any]], Coroutine[Any, Any, Any]]
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """Sends a request that has an effect, and brings its answer."""
+
+    async def __call__(self, what: str, effect: Callable[[], T], /) -> T: ...
 
 
 class _Store:
@@ -62,5 +68,5 @@ class Claims:
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         await self._do(f"patch {pod.name}", lambda: self._claims.report_extended(pod, status))
 
-    async def _do(self, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _do(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return await self._ask(what, lambda: finished_at_once(work()))

@@ -46,27 +46,23 @@ class Devices:
 
     def _offer(self) -> None:
         """Every node offers two devices while it is there."""
-        nodes, offers = (
-            self._server.nodes(),
-            {there.spec.node_name: there for there in self._server.objects(ResourceSlice)},
-        )
+        nodes = self._server.nodes()
+        offers = {there.spec.node_name: there for there in self._server.objects(ResourceSlice)}
         for name in sorted(nodes.keys() - offers.keys()):
             self._server.put(slice_of("d0", "d1", node=name))
         for name in sorted(offers.keys() - nodes.keys()):
             self._server.remove(offers[name])
 
     def _see_to(self, there: ResourceClaim) -> None:
-        """Drop the reservations of pods that are gone, then the allocation; a claim that nobody uses may be made anew."""
+        """Drop the reservations of pods that are gone, then the allocation; now and then make an unused claim anew."""
         live = {pod.metadata.uid for pod in self._server.pods() if not ended(pod)}
+        used = any(there.metadata.name in claims_of(pod) for pod in self._server.pods())
         kept = [consumer for consumer in there.status.reserved_for if consumer.uid in live]
         if len(kept) < len(there.status.reserved_for):
             self._server.put(with_status(there, reserved_for=kept))
         elif not kept and there.status.allocation is not None and self._random.random() < 0.3:
             self._server.put(with_status(there, allocation=None))
-        elif (
-            not any(there.metadata.name in claims_of(pod) for pod in self._server.pods())
-            and self._random.random() < 0.02
-        ):
+        elif not used and self._random.random() < 0.02:
             self._server.remove(there)
             self._put_claim(there.metadata.name)
 

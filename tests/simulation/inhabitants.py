@@ -29,13 +29,9 @@ def naming(pod: Pod) -> ObjectReference:
 
 def _may_be_bound_by_hand(pod: Pod) -> bool:
     ports = [port for container in pod.spec.containers for port in container.ports]
+    dealt_out = ports or pod.spec.volumes or pod.spec.resource_claims
     return not (
-        ports
-        or pod.spec.volumes
-        or pod.spec.resource_claims
-        or pod.spec.node_name
-        or pod.spec.scheduling_gates
-        or pod.metadata.deletion_timestamp
+        dealt_out or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp is not None
     )
 
 
@@ -69,7 +65,10 @@ class Kubelets:
 
 
 class People:
-    """Create, change and delete pods, nodes and budgets. ``wishes`` are what pods of the first scheduler may ask for."""
+    """Create, change and delete pods, nodes and budgets.
+
+    ``wishes`` make parts of specs, for some pods of the first scheduler.
+    """
 
     def __init__(
         self,

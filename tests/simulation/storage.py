@@ -1,7 +1,7 @@
 """Volumes and claims: who makes them, who binds them, and what must hold of pods that mount them.
 
-Every volume is local to a node. Some claims are for one pod at a time, some pods bring a disk of their own that only one
-pod of a node may use. A controller binds what a scheduler has promised, and takes back what nobody claims any more.
+Every volume is local to a node. Some claims are for one pod at a time, and some pods bring a disk that only one pod of
+a node may use. A controller binds what a scheduler has promised, and takes back what nobody claims any more.
 """
 
 from __future__ import annotations
@@ -132,8 +132,6 @@ def _unreachable(found: PersistentVolumeClaim, node_name: str, volumes: list[Per
         if found.spec.volume_name != f"pv-{node_name}":
             yield f"claim {found.metadata.name} is bound to {found.spec.volume_name}, out of reach of {node_name}"
         return
-    free = [
-        there for there in volumes if there.spec.claim_ref is None or there.spec.claim_ref.uid == found.metadata.uid
-    ]
-    if f"pv-{node_name}" not in {there.metadata.name for there in free}:
+    local = next((there for there in volumes if there.metadata.name == f"pv-{node_name}"), None)
+    if local is None or (local.spec.claim_ref is not None and local.spec.claim_ref.uid != found.metadata.uid):
         yield f"claim {found.metadata.name} finds no free volume on {node_name}"

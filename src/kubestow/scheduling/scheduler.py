@@ -265,10 +265,11 @@ class Scheduler:
         finally:
             scheduling.cancel()
             draining = asyncio.create_task(self._drain(), name="drain")
-            await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
-            await _end([draining, leading, *self._under_way()])
+            try:
+                await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _end([draining, leading, watching, *self._under_way()])
             await self.leadership.release()
-            watching.cancel()
 
     async def begun(self) -> None:
         """Return when scheduling begins: the caches are full, and we lead."""
