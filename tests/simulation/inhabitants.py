@@ -119,13 +119,12 @@ class People:
             await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
 
     def do_a_favour(self) -> None:
-        """Change one thing that may help some pod to a node."""
-        favours = (
+        """Change one thing that may help some pod to a node, in a way that the scheduler can know."""
+        favours: tuple[Callable[[], None], ...] = (
             self.create_node,
             self.taint,
             self.cordon,
             self.resize,
-            self.relabel,
             self.delete_node,
             self.lift_gates,
             self.add_toleration,
@@ -133,6 +132,8 @@ class People:
             self.delete_pod,
             self.finish_pod,
         )
+        if not self._sociable:  # a node's new zone may free the old one of an anti-affinity, which no hint tells of
+            favours += (self.relabel,)
         self._random.choice(favours)()
 
     # -- pods ----------------------------------------------------------------------------------------------------

@@ -46,10 +46,9 @@ _HOUSES = (
     _House((("one",), ("one",)), elected=True),
     _House((("one", "two"),) * 3, elected=True),
 )
-#: Seconds after which nothing may be left to do: longer than any backoff, and than a watch may be silent.
-_REST = 240.0
-#: The same where plugins refuse without saying what would change their mind: longer than the flush of refused pods.
-_LONG_REST = 420.0
+#: Seconds after which nothing may be left to do: longer than any backoff, than a watch may be silent, and than a pod
+#: waits that nobody told of what helps it.
+_REST = 420.0
 #: How often something that may help a pod happens after that, all by itself, and the seconds until it must have helped.
 _FAVOURS = 8
 _SHORT_REST = 30.0
@@ -133,7 +132,7 @@ class _World:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await asyncio.sleep(_LONG_REST if self._meddled else _REST)
+        await asyncio.sleep(_REST)
         await self._judge()
         for _ in range(_FAVOURS):
             people.do_a_favour()
