@@ -38,6 +38,7 @@ class Fault(StrEnum):
     RAISES = "plugins raise"
     REFUSES = "plugins refuse after placement"
     DAWDLES = "plugins take their time"
+    HANGS = "plugins never answer"
 
 
 _REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
