@@ -22,7 +22,7 @@ from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPat
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
 from kubestow.simulator.resource_claims import ClaimsInMemory
 
-__all__ = ["MemoryCluster", "merged_patch"]
+__all__ = ["ClaimsOf", "MemoryCluster", "merged_patch"]
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class MemoryCluster:
 
     def claim(self, name: str, namespace: str = "default") -> ResourceClaim:
         """A claim on devices as it is now."""
-        found = _Claims(self).get(namespace, name)
+        found = ClaimsOf(self).get(namespace, name)
         assert found is not None
         return found
 
@@ -165,7 +165,7 @@ class MemoryCluster:
     @cached_property
     def resource_claims(self) -> ClaimsInMemory:
         """Claims among the other objects."""
-        return ClaimsInMemory(_Claims(self))
+        return ClaimsInMemory(ClaimsOf(self))
 
     def record(self, event: EventRecord) -> None:
         """Keep an event."""
@@ -204,7 +204,7 @@ def merged_patch(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Claims:
+class ClaimsOf:
     """A memory cluster's claims as a store."""
 
     cluster: MemoryCluster
