@@ -14,7 +14,6 @@ from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.status_writer import StatusWriter
-from kubestow.scheduling.waiting import WaitingPods
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.living import Living, in_virtual_time, living
@@ -50,7 +49,7 @@ def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
     return Evictions(
         cluster,
         statuses=StatusWriter(cluster),
-        waiting=WaitingPods(),
+        take_back=lambda uid: False,
         clock=VirtualClock(asyncio.get_running_loop()),
         known=pods.get,
         is_placed=lambda uid: uid in pods,

@@ -376,7 +376,13 @@ class PermitPlugin(Plugin):
 
 
 class PreBindPlugin(Plugin):
-    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``."""
+    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``.
+
+    It is cancelled when a pod of higher priority takes the pod's place.
+    """
+
+    #: Whether :meth:`pre_bind` may run at the same time as that of neighbours in the order which allow it too.
+    parallel: ClassVar[bool] = False
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """SUCCESS: there is work to do; SKIP: there is none."""

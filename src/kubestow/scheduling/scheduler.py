@@ -61,6 +61,9 @@ _LAST_WORDS = 1.0
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
 
+#: Who speaks when a pod on its way has to make room.
+_PREEMPTION = "DefaultPreemption"
+
 _RESOURCES = {resource.type: resource for resource in CATALOGUED}
 
 T = TypeVar("T")
@@ -184,7 +187,7 @@ class Scheduler:
         self._evictions = Evictions(
             api,
             statuses=self._statuses,
-            waiting=self.waiting,
+            take_back=self._take_back,
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
             is_placed=lambda uid: self.cluster.placement(uid) is not None,
@@ -246,6 +249,9 @@ class Scheduler:
         self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
+        #: The binding cycles that are at PreBind, by the uid of the pod.
+        self._in_pre_bind: dict[str, BindingCycle] = {}
+        self._nominates = gates.enabled("NominatedNodeNameForExpectation")
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -577,7 +583,7 @@ class Scheduler:
         flight = cycle.pre_flight()
         if not flight.ok and flight.code is not Code.SKIP:
             return flight
-        if flight.ok or reserved.waits:
+        if self._nominates and (flight.ok or reserved.waits):
             self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
         getting_ready = self._ready(reserved, cycle if flight.ok else None)
         meeting = reserved.meeting
@@ -611,7 +617,21 @@ class Scheduler:
         if not status.ok:
             return status
         self.queue.done(reserved.info.uid)
-        return SUCCESS if cycle is None else (await cycle.pre_bind()).by("")
+        if cycle is None:
+            return SUCCESS
+        self._in_pre_bind[reserved.info.uid] = cycle
+        try:
+            return (await cycle.pre_bind()).by("")
+        finally:
+            del self._in_pre_bind[reserved.info.uid]
+
+    def _take_back(self, uid: str) -> bool:
+        """A pod on its way to be bound has to make room for another: try it again (reference 9.6)."""
+        waiting = self.waiting.get(uid)
+        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
+            return True
+        cycle = self._in_pre_bind.get(uid)
+        return cycle is not None and cycle.take_back(f"preempted by {_PREEMPTION}")
 
     async def _permitted(self, reserved: Reserved) -> Status:
         waiting = self.waiting.get(reserved.info.uid)
