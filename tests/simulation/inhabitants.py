@@ -83,7 +83,8 @@ class People:
         self._scheduler_names = scheduler_names
         self._named = 0
         self._wants = random.choice((10, 25, 60))  # pods
-        self._sociable = random.random() < 0.6
+        #: Whether pods demand anything of the pods around them.
+        self.sociable = random.random() < 0.6
         self._pace = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
         self._actions: dict[Callable[[], None], int] = {
             self.create_pod: 30,
@@ -119,12 +120,13 @@ class People:
             await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
 
     def do_a_favour(self) -> None:
-        """Change one thing that may help some pod to a node, in a way that the scheduler can know."""
-        favours: tuple[Callable[[], None], ...] = (
+        """Change one thing that may help some pod to a node."""
+        favours = (
             self.create_node,
             self.taint,
             self.cordon,
             self.resize,
+            self.relabel,
             self.delete_node,
             self.lift_gates,
             self.add_toleration,
@@ -132,8 +134,6 @@ class People:
             self.delete_pod,
             self.finish_pod,
         )
-        if not self._sociable:  # a node's new zone may free the old one of an anti-affinity, which no hint tells of
-            favours += (self.relabel,)
         self._random.choice(favours)()
 
     # -- pods ----------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class People:
     def _company(self) -> dict[str, Any] | None:
         """What a pod demands of the pods around it."""
         kind = self._random.choice((None,) * 8 + ("podAntiAffinity", "podAntiAffinity", "podAffinity"))
-        if kind is None or not self._sociable:
+        if kind is None or not self.sociable:
             return None
         return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [self._term()]}}
 
@@ -195,7 +195,7 @@ class People:
 
     def _spread(self) -> list[dict[str, Any]]:
         """Over which domains a pod and its like have to be spread."""
-        if not self._sociable or self._random.random() > 0.15:
+        if not self.sociable or self._random.random() > 0.15:
             return []
         skew, minimum = self._random.choice((1, 1, 2)), self._random.choice((None, None, 2, 3))
         return [self._term() | {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew, "minDomains": minimum}]

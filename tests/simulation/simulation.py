@@ -136,7 +136,8 @@ class _World:
         await self._judge()
         for _ in range(_FAVOURS):
             people.do_a_favour()
-            await asyncio.sleep(_SHORT_REST)
+            # The hints of the reference do not know every node that the anti-affinity of others leaves free.
+            await asyncio.sleep(_REST if people.sociable else _SHORT_REST)
             self.violations += self._missed()
         await self._judge()
         for task in reviving:
