@@ -126,6 +126,9 @@ class Handle(Protocol):
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
 
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Read something from the API server, again and again until it answers. Raises APIError for a refusal."""
+
     @property
     def resource_claims(self) -> ResourceClaimWriter:
         """Writes to the API's claims on devices."""

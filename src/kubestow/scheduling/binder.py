@@ -8,7 +8,7 @@ what became of the pod, until it answers; meanwhile the pod keeps its place.
 from __future__ import annotations
 
 from kubestow.errors import APIError, Unreachable
-from kubestow.framework.doubt import is_open, until_answered
+from kubestow.scheduling.doubt import until_answered
 from kubestow.scheduling.ports import ClusterAPI, ObjectReference
 
 __all__ = ["Binder"]
@@ -25,7 +25,7 @@ class Binder:
         try:
             await self._api.bind(pod, node_name)
         except (APIError, Unreachable) as error:
-            if not is_open(error) or await self.node_of(pod) != node_name:
+            if not error.in_doubt or await self.node_of(pod) != node_name:
                 raise
 
     async def node_of(self, pod: ObjectReference) -> str:

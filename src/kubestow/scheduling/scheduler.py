@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -33,6 +33,7 @@ from kubestow.scheduling.binder import Binder
 from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, ask, permit, reserve, unreserve
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
+from kubestow.scheduling.doubt import until_answered
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
@@ -141,6 +142,9 @@ class _Handle:
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
+
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await until_answered(subject, read)
 
     def now(self) -> datetime:
         return self._clock.now()

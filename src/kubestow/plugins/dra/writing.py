@@ -2,12 +2,12 @@
 
 Every change is a small patch with a precondition. When somebody else was faster, the claim is read again and the change
 is tried on what it is now; when an answer is lost, the claim is read until it is known what became of it. What takes a
-claim back runs in the background, and whoever wants to use the claim again waits for it.
+claim back runs in the background, and until it has ended the claim cannot be used again.
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -18,7 +18,6 @@ from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, Allocation
 from kubestow.cluster.claims import ClaimLedger
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError, Unreachable
-from kubestow.framework.doubt import is_open, until_answered
 from kubestow.framework.plugin import Handle
 from kubestow.plugins.dra.extended_resources import NodeClaim
 
@@ -38,8 +37,8 @@ class ClaimChanges:
     def __init__(self, handle: Handle, *, timestamps: bool) -> None:
         self._handle = handle
         self._timestamps = timestamps
-        #: What takes claims back at present: for each of them (by uid) what ends with it.
-        self._returning: dict[str, list[asyncio.Event]] = {}
+        #: How many writes are on their way that take a claim back, by its uid.
+        self._returning: Counter[str] = Counter()
         #: Claims that may have been taken back or not.
         self._doubtful: set[str] = set()
 
@@ -64,7 +63,7 @@ class ClaimChanges:
             try:
                 return await self._named(f"add {what} to claim {current.key}", patching)
             except NotWritten as error:
-                found = await self._read(current) if is_open(error.__cause__) else current
+                found = await self._read(current) if _in_doubt(error.__cause__) else current
                 if not found.is_reserved_for(pod.uid) or found.status.allocation is None:
                     raise
                 return found
@@ -108,7 +107,9 @@ class ClaimChanges:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim as the server has it. Raises NotWritten."""
         reading = self._handle.resource_claims.read
-        asking = until_answered(f"claim {claim.key}", lambda: reading(claim.metadata.namespace, claim.metadata.name))
+        asking = self._handle.until_answered(
+            f"claim {claim.key}", lambda: reading(claim.metadata.namespace, claim.metadata.name)
+        )
         return await self._named(f"get updated claim {claim.key} after conflict", asking)
 
     @staticmethod
@@ -121,10 +122,10 @@ class ClaimChanges:
     # -- giving back ---------------------------------------------------------------------------------------------
 
     async def settled(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim as it is once nothing is on its way any more that takes it back. Raises NotWritten."""
+        """The claim as it is now. Raises NotWritten while it is being taken back, perhaps from the very pod."""
         uid = claim.metadata.uid
-        for ended in list(self._returning.get(uid, ())):
-            await ended.wait()
+        if uid in self._returning:
+            raise NotWritten(f"claim {claim.key} is in the process of being given back")
         if uid in self._doubtful:
             self._ledger.wrote(await self._read(claim))
             self._doubtful.discard(uid)
@@ -143,19 +144,18 @@ class ClaimChanges:
 
     def _returned(self, claim: ResourceClaim, change: dict[str, Any]) -> Coroutine[Any, Any, None]:
         """A change that takes a claim back, to be carried out; from now on until then nobody uses the claim."""
-        uid, ended = claim.metadata.uid, asyncio.Event()
-        self._returning.setdefault(uid, []).append(ended)
+        uid = claim.metadata.uid
+        self._returning[uid] += 1
 
         async def carried_out() -> None:
             try:
                 self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
             except (APIError, Unreachable) as error:
-                if is_open(error):
+                if error.in_doubt:
                     self._doubtful.add(uid)
                 raise
             finally:
-                ended.set()
-                self._returning[uid].remove(ended)
+                self._returning[uid] -= 1
                 if not self._returning[uid]:
                     del self._returning[uid]
 
@@ -204,3 +204,7 @@ def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
     if claim.metadata.resource_version:
         metadata["resourceVersion"] = claim.metadata.resource_version
     return {"metadata": metadata}
+
+
+def _in_doubt(error: BaseException | None) -> bool:
+    return isinstance(error, (APIError, Unreachable)) and error.in_doubt

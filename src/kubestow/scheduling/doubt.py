@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kubestow.errors import APIError, Unreachable
 
-__all__ = ["is_open", "until_answered"]
+__all__ = ["until_answered"]
 
 _log = logging.getLogger(__name__)
 
@@ -23,11 +23,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 T = TypeVar("T")
 
 
-def is_open(error: BaseException | None) -> bool:
-    """Whether what was asked may have been done although this is what came of it."""
-    return isinstance(error, Unreachable) or (isinstance(error, APIError) and error.code >= 500)
-
-
 async def until_answered(subject: str, read: Callable[[], Awaitable[T]]) -> T:
     """What a question brings in the end, however long the server takes. Raises APIError when it refuses to say."""
     pause = _FIRST_PAUSE
@@ -35,7 +30,7 @@ async def until_answered(subject: str, read: Callable[[], Awaitable[T]]) -> T:
         try:
             return await read()
         except (APIError, Unreachable) as error:
-            if not is_open(error) and not (isinstance(error, APIError) and error.code == 429):
+            if not error.in_doubt and not (isinstance(error, APIError) and error.code == 429):
                 raise
             _log.debug("%s may have been changed or not: %s", subject, error)
         await asyncio.sleep(pause)
