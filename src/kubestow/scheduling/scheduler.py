@@ -278,7 +278,7 @@ class Scheduler:
             try:
                 await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _end([draining, leading, watching, *self._under_way()])
+                await _end([scheduling, draining, leading, watching, *self._under_way()])
             await self.leadership.release()
 
     async def begun(self) -> None:
