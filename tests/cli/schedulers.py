@@ -19,7 +19,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-schedul
 _CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
-    "leaderElection": {"leaderElect": True, "leaseDuration": "2s", "renewDeadline": "1s", "retryPeriod": "0.2s"},
+    "leaderElection": {"leaderElect": True, "leaseDuration": "6s", "renewDeadline": "5s", "retryPeriod": "0.5s"},
 }
 
 
