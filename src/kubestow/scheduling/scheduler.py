@@ -274,6 +274,7 @@ class Scheduler:
                     task.result()
         finally:
             scheduling.cancel()
+            self._gangs.close()
             draining = asyncio.create_task(self._drain(), name="drain")
             try:
                 await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
@@ -302,7 +303,6 @@ class Scheduler:
         """Let what is under way come to an end by itself, but not for ever."""
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
-        self._gangs.close()
         try:
             async with asyncio.timeout(_LAST_WORK):
                 while work := self._under_way():
