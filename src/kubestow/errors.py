@@ -97,9 +97,19 @@ class APIError(KubestowError):
         self.code, self.reason, self.message, self.retry_after = code, reason, message, retry_after
         super().__init__(message or f"{code} {reason}")
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether what was asked may have been done all the same."""
+        return self.code >= 500
+
 
 class Unreachable(KubestowError):
-    """The API server could not be reached or broke off in the middle of an answer."""
+    """The API server could not be reached or broke off in the middle of an answer.
+
+    What was asked may have been done all the same: ``in_doubt``, as for an APIError.
+    """
+
+    in_doubt = True
 
     def __init__(self, server: str, problem: str) -> None:
         self.server, self.problem = server, problem

@@ -1,29 +1,35 @@
 """The scheduler on a real cluster: what ``kubestow run`` and :func:`kubestow.run` put together.
 
 Everything that was given is checked before the API server is spoken to: plugins, then the configuration, then the
-credentials. Then the parts are joined (client, clock, random source, scheduler) and run until interrupted.
+credentials. Then the parts are joined (client, clock, random source, leader election, scheduler) and run until
+interrupted: the first time in good order, the second time at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
 import signal
+import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kubestow import __version__, config
-from kubestow.client.credentials import load_credentials
+from kubestow.client.credentials import Credentials, load_credentials
 from kubestow.client.extenders import HTTPExtenders
+from kubestow.client.lease import LeaderElection, LeaseTimes
 from kubestow.client.originals import Originals
 from kubestow.client.pacing import WallClock
 from kubestow.client.remote import RemoteCluster
+from kubestow.client.transport import USER_AGENT, Transport
 from kubestow.errors import InputError
 from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import Registry, implements
@@ -33,6 +39,7 @@ from kubestow.observability.observability import Observability
 from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.plugins.discovery import find_plugins
 from kubestow.scheduling.extenders import Extender
+from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.serving import About, Serving
@@ -52,14 +59,15 @@ def run(
     seed: int | None = None,
     on_ready: Callable[[Scheduler], None] = lambda scheduler: None,
 ) -> None:
-    """Schedule the pods of a cluster until interrupted (SIGINT or SIGTERM).
+    """Schedule the pods of a cluster until interrupted (SIGINT or SIGTERM), while leading if leaders are elected.
 
     ``plugins`` are plugin classes by name, beside the in-tree ones and those of installed packages; they are enabled
     and configured in ``config``, a KubeSchedulerConfiguration as a file or as data. ``kubeconfig`` and ``master`` say
     which cluster, ``feature_gates`` is spelled ``Name=true,Other=false``, ``seed`` makes the choice among equally good
     nodes repeatable. ``on_ready`` is called when scheduling begins.
 
-    Raises InputError for what cannot be used, Unreachable and APIError when the cluster cannot be watched.
+    Raises InputError for what cannot be used, Unreachable and APIError when the cluster cannot be watched, LeaseLost
+    when another scheduler may lead from now on.
     """
     live = Live.of(given=plugins, source=config, feature_gates=feature_gates, seed=seed)
     asyncio.run(live.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
@@ -122,8 +130,18 @@ class Live:
         registry = find_plugins(named, given)
         return cls(read_configuration(source, gates, registry), registry, gates, Random(seed))
 
-    async def run(self, *, kubeconfig: str, master: str, on_ready: Callable[[Scheduler], None]) -> None:
-        """Schedule until interrupted or cancelled. Raises InputError, Unreachable and APIError."""
+    async def run(
+        self,
+        *,
+        kubeconfig: str,
+        master: str,
+        on_ready: Callable[[Scheduler], None],
+        on_leader: Callable[[str], None] = lambda identity: None,
+    ) -> None:
+        """Schedule until interrupted or cancelled. Raises InputError, Unreachable, APIError and LeaseLost.
+
+        ``on_ready`` is called when scheduling begins, ``on_leader`` with the identity of every leader, ourselves too.
+        """
         settings, connection = self.configuration.extenders, self.configuration.client_connection
         originals = Originals.wanted_by(settings)
         http_extenders = HTTPExtenders(settings, originals)
@@ -144,7 +162,8 @@ class Live:
                 )
             )
             extenders = await stack.enter_async_context(http_extenders)
-            await self._schedule(observability, cluster, extenders, on_ready)
+            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_leader))
+            await self._schedule(observability, cluster, extenders, leadership, on_ready)
 
     async def _observed(self, stack: AsyncExitStack) -> Observability:
         """Watch, and serve from here on: before there is a scheduler, and also while another one leads."""
@@ -162,6 +181,7 @@ class Live:
         observability: Observability,
         cluster: RemoteCluster,
         extenders: Sequence[Extender],
+        leadership: Leadership,
         on_ready: Callable[[Scheduler], None],
     ) -> None:
         scheduler = Scheduler(
@@ -172,6 +192,7 @@ class Live:
             random=self.random,
             gates=self.gates,
             extenders=extenders,
+            leadership=leadership,
             observer=observability.observer,
             pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
         )
@@ -180,17 +201,60 @@ class Live:
         running = asyncio.create_task(scheduler.run())
         observability.is_ending = lambda: running.cancelling() > 0
         _end_on_signals(running)
-        ready = asyncio.create_task(scheduler.synced.wait())
+        ready = asyncio.create_task(scheduler.begun())
         await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             on_ready(scheduler)
+        ready.cancel()
         await _until_ended(running)
+
+    @asynccontextmanager
+    async def _leadership(
+        self, credentials: Credentials, cluster: RemoteCluster, on_leader: Callable[[str], None]
+    ) -> AsyncIterator[Leadership]:
+        """A candidacy, on connections of its own: a busy scheduler must not lose its lease to its own requests."""
+        wanted = self.configuration.leader_election
+        if not wanted.leader_elect:
+            yield Unopposed()
+            return
+        times = LeaseTimes(
+            duration=wanted.lease_duration.seconds,
+            renew_deadline=wanted.renew_deadline.seconds,
+            retry_period=wanted.retry_period.seconds,
+        )
+        clock = WallClock()
+        async with Transport(
+            credentials,
+            clock=clock,
+            user_agent=f"{USER_AGENT}/leader-election",
+            timeout=max(1.0, times.renew_deadline / 2),
+        ) as transport:
+            yield LeaderElection(
+                transport,
+                identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+                clock=clock,
+                namespace=wanted.resource_namespace,
+                name=wanted.resource_name,
+                times=times,
+                on_new_leader=on_leader,
+                record=cluster.record,
+                reporter=self.configuration.profiles[0].scheduler_name,
+            )
 
 
 def _end_on_signals(running: asyncio.Task[None]) -> None:
-    if threading.current_thread() is threading.main_thread():  # others get no signals
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(signum, running.cancel)
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        return
+    loop = asyncio.get_running_loop()
+
+    def end(signum: signal.Signals) -> None:
+        _log.info("asked to end by %s", signum.name)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, os._exit, 1)
+        running.cancel()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, end, signum)
 
 
 async def _until_ended(running: asyncio.Task[None]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from random import Random
 from typing import Any
 
 import pytest
 
-from kubestow.client.lease import LeaderElection, LeaseLost
+from kubestow.client.lease import LeaderElection, LeaseLost, LeaseTimes
 from kubestow.client.transport import Transport
+from kubestow.errors import InputError
+from kubestow.scheduling.ports import EventRecord
 
 from .clocks import LeapingClock
 from .scripted_server import Answer, ScriptedServer, answer, disconnect, failure
@@ -44,8 +45,8 @@ def leaders() -> list[str]:
 
 
 @pytest.fixture
-def election(transport: Transport, clock: LeapingClock, random: Random, leaders: list[str]) -> LeaderElection:
-    return LeaderElection(transport, identity="me", clock=clock, random=random, on_new_leader=leaders.append)
+def election(transport: Transport, clock: LeapingClock, leaders: list[str]) -> LeaderElection:
+    return LeaderElection(transport, identity="me", clock=clock, on_new_leader=leaders.append)
 
 
 async def test_a_lease_that_does_not_exist_is_created(
@@ -81,8 +82,8 @@ async def test_somebody_elses_lease_is_waited_for_until_it_has_not_changed_for_i
     server.answers("GET", LEASE, *[answer(200, lease("other"))] * 20)
     server.answers("PUT", LEASE, echo())
     await election.acquire()
-    assert clock.seconds - 1000 >= 15
-    assert all(2.0 <= slept <= 4.4 for slept in clock.slept)
+    assert clock.seconds - 1000 == 15
+    assert clock.slept == [2.0] * 7 + [1.0]
     assert leaders == ["other", "me"]
 
 
@@ -200,6 +201,55 @@ async def test_an_answer_that_is_no_lease_is_an_outage(server: ScriptedServer, e
     server.answers("PUT", LEASE, echo())
     await election.acquire()
     assert election.is_leader
+
+
+async def test_a_lease_is_waited_for_as_long_as_it_says_itself(
+    server: ScriptedServer, election: LeaderElection, clock: LeapingClock
+) -> None:
+    server.answers("GET", LEASE, *[answer(200, lease("other", leaseDurationSeconds=60))] * 60)
+    server.answers("PUT", LEASE, echo())
+    await election.acquire()
+    assert clock.seconds - 1000 == 60
+
+
+async def test_a_lease_from_a_clock_in_the_future_is_taken_as_soon_as_any_other(
+    server: ScriptedServer, election: LeaderElection, clock: LeapingClock
+) -> None:
+    server.answers("GET", LEASE, *[answer(200, lease("other", renewTime="2063-04-05T00:00:00.0Z"))] * 20)
+    server.answers("PUT", LEASE, echo())
+    await election.acquire()
+    assert clock.seconds - 1000 == 15
+
+
+async def test_a_leader_whose_process_was_halted_goes_on_if_nobody_took_the_lease(
+    server: ScriptedServer, election: LeaderElection, clock: LeapingClock
+) -> None:
+    await leading(server, election)
+    clock.seconds += 100
+    server.answers("GET", LEASE, answer(200, lease("me", 2)))
+    server.answers("PUT", LEASE, echo(3), echo(4))
+    holding = asyncio.create_task(election.hold())
+    await server.until_asked(3)
+    holding.cancel()
+    assert [asked.method for asked in server.asked] == ["GET", "PUT", "PUT"]
+
+
+async def test_beginning_and_end_of_a_lead_are_recorded(
+    transport: Transport, server: ScriptedServer, clock: LeapingClock
+) -> None:
+    events: list[EventRecord] = []
+    election = LeaderElection(transport, identity="me", clock=clock, record=events.append)
+    await leading(server, election)
+    server.answers("PUT", LEASE, *[disconnect] * 20)
+    with pytest.raises(LeaseLost):
+        await election.hold()
+    assert [event.note for event in events] == ["me became leader", "me stopped leading"]
+    assert {(event.reason, event.regarding.kind) for event in events} == {("LeaderElection", "Lease")}
+
+
+def test_a_renew_deadline_too_short_for_a_second_try_is_refused() -> None:
+    with pytest.raises(InputError, match=r"renewDeadline: 2 s must be greater than 1.2 times retryPeriod"):
+        LeaseTimes(renew_deadline=2.0, retry_period=2.0)
 
 
 @needs_wire

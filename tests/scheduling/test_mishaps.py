@@ -15,7 +15,6 @@ from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.status_writer import StatusWriter
-from kubestow.scheduling.waiting import WaitingPods
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.living import Living, in_virtual_time, living
@@ -51,7 +50,7 @@ def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
     return Evictions(
         cluster,
         statuses=StatusWriter(cluster),
-        waiting=WaitingPods(),
+        take_back=lambda uid: False,
         clock=VirtualClock(asyncio.get_running_loop()),
         known=pods.get,
         is_placed=lambda uid: uid in pods,
@@ -75,7 +74,7 @@ def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done(
         evictions.start(high, "n", victims=[second], outranked=())
         await asyncio.sleep(2)
         assert evictions.is_preempting(high.uid)
-        await evictions.drain()
+        await asyncio.wait(evictions.tasks)
         assert not evictions.is_preempting(high.uid)
 
     run(told())
@@ -88,7 +87,7 @@ def test_an_eviction_that_fails_does_not_leave_the_others_to_themselves() -> Non
             cluster.put(victim.pod)
         evictions = evictions_on(cluster, failing, slow, last)
         evictions.start(high, "n", victims=[failing, slow, last], outranked=())
-        await evictions.drain()
+        await asyncio.wait(evictions.tasks)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from random import Random
 from typing import Any, TypeVar
 
 from kubestow.api.core import Pod
+from kubestow.client.pacing import SleepingClock
+from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.simulator.resource_claims import ClaimsInMemory
-from kubestow.testing import MemoryCluster
+from tests.simulation.claims import Claims
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.server import Server
 from tests.simulation.sight import Sight
 from tests.simulation.trace import Trace
 from tests.simulation.watching import Watch
+from tests.simulation.wire import Wire
 
 __all__ = ["Connection"]
 
@@ -33,7 +37,8 @@ _TIMEOUT = 30.0
 class Connection:
     """Implements :class:`kubestow.scheduling.ports.ClusterAPI`.
 
-    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there.
+    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there. If it is
+    ``wired``, watches bring bytes to the client's reflectors, otherwise objects.
     """
 
     def __init__(
@@ -45,14 +50,29 @@ class Connection:
         trace: Trace,
         sight: Sight,
         after_bind: Callable[[str, str], None],
+        clock: SleepingClock,
+        random: Random,
+        wired: bool,
     ) -> None:
         self.name = name
+        self._clock, self._random, self._wired = clock, random, wired
         self._server, self._faults, self._trace, self._sight = server, faults, trace, sight
         self._after_bind = after_bind
 
+    def wire(self, *, patience: float = _TIMEOUT) -> Wire:
+        """Connections that give up on an answer after so many seconds."""
+        return Wire(self._server, ask=self._request, faults=self._faults, clock=self._clock, patience=patience)
+
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
-        sight = self._sight.through(subscriber)
-        await asyncio.gather(*(Watch(self._server, resource, sight, self._faults).run() for resource in resources))
+        sight, wire = self._sight.through(subscriber), self.wire()
+        async with asyncio.TaskGroup() as watching:
+            for resource in resources:
+                watch: Reflector | Watch = (
+                    Reflector(wire, resource, sight, clock=self._clock, random=self._random)
+                    if self._wired
+                    else Watch(self._server, resource, sight, self._faults)
+                )
+                watching.create_task(watch.run())
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         def effect() -> None:
@@ -73,12 +93,12 @@ class Connection:
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
-        raise APIError(404, "NotFound", f"{resource.plural} {obj.name!r} not found: there are no volumes in this world")
+        return await self._request(f"patch {obj.name}", lambda: self._server.merge(resource, obj, changes))
 
     @cached_property
-    def resource_claims(self) -> ClaimsInMemory:
-        """No claims: there are no devices in this world."""
-        return MemoryCluster().resource_claims
+    def resource_claims(self) -> Claims:
+        """Claims among the other objects."""
+        return Claims(self._server, self._request)
 
     def record(self, event: EventRecord) -> None:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
@@ -89,10 +109,11 @@ class Connection:
             await self._travel()
         except asyncio.CancelledError:
             if self._faults.random.random() < 0.5:
-                effect()
+                with suppress(APIError):
+                    effect()
             raise
         if self._faults.strikes(Fault.REFUSED):
-            raise self._faults.refusal(of_write=not what.startswith("read"))
+            raise self._faults.refusal(of_write=not what.startswith(("read", "GET")))
         if self._faults.strikes(Fault.NOT_SENT):
             await self._unanswered()
         answer = effect()

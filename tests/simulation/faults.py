@@ -22,6 +22,9 @@ class Fault(StrEnum):
     REORDER = "events of different objects overtake each other"
     DUPLICATE = "events come twice"
     EXPIRY = "events are lost and the collection is listed anew"
+    BREAKS = "watches break, also inside an event"
+    GARBLED = "watches bring lines that are none"
+    SILENT = "watches fall silent"
     # of requests
     SLOW = "requests take long"
     REFUSED = "the server refuses or fails"
@@ -30,10 +33,12 @@ class Fault(StrEnum):
     # of processes
     KILLED = "a scheduler is killed"
     STOPPED = "a scheduler is stopped in good order"
+    CLOCK_JUMPS = "somebody sets a clock"
     # of plugins
     RAISES = "plugins raise"
     REFUSES = "plugins refuse after placement"
     DAWDLES = "plugins take their time"
+    HANGS = "plugins never answer"
 
 
 _REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from kubestow.api.core import Node, Pod, Taint, Toleration
 from kubestow.api.meta import LabelSelector, ObjectMeta
@@ -28,7 +29,10 @@ def naming(pod: Pod) -> ObjectReference:
 
 def _may_be_bound_by_hand(pod: Pod) -> bool:
     ports = [port for container in pod.spec.containers for port in container.ports]
-    return not (ports or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+    dealt_out = ports or pod.spec.volumes or pod.spec.resource_claims
+    return not (
+        dealt_out or pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp is not None
+    )
 
 
 class Kubelets:
@@ -61,13 +65,26 @@ class Kubelets:
 
 
 class People:
-    """Create, change and delete pods, nodes and budgets."""
+    """Create, change and delete pods, nodes and budgets.
 
-    def __init__(self, server: Server, random: Random, *, scheduler_names: Sequence[str]) -> None:
+    ``wishes`` make parts of specs, for some pods of the first scheduler.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        random: Random,
+        *,
+        scheduler_names: Sequence[str],
+        wishes: Sequence[Callable[[], dict[str, Any]]],
+    ) -> None:
         self._server, self._random = server, random
+        self._wishes = wishes
         self._scheduler_names = scheduler_names
         self._named = 0
         self._wants = random.choice((10, 25, 60))  # pods
+        #: Whether pods demand anything of the pods around them.
+        self.sociable = random.random() < 0.6
         self._pace = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
         self._actions: dict[Callable[[], None], int] = {
             self.create_pod: 30,
@@ -110,8 +127,10 @@ class People:
             self.cordon,
             self.resize,
             self.relabel,
+            self.delete_node,
             self.lift_gates,
             self.add_toleration,
+            self.change_labels,
             self.delete_pod,
             self.finish_pod,
         )
@@ -142,16 +161,44 @@ class People:
                 tolerations=[{"key": "dedicated", "operator": "Exists"}] if chance() < 0.2 else (),
                 gates=("quota",) if chance() < 0.15 else (),
                 host_ports=ports,
+                affinity=self._company(),
+                spread=self._spread(),
                 scheduler=self._scheduler_names[scheduler],
                 metadata={
                     "uid": f"uid-{self._named}",
                     "finalizers": ["example.org/keep"] if chance() < 0.1 else [],
                     "generation": 1,
                 },
-                spec={"preemptionPolicy": "Never" if chance() < 0.1 else "PreemptLowerPriority"},
+                spec={"preemptionPolicy": "Never" if chance() < 0.1 else "PreemptLowerPriority"}
+                | (self._wish() if scheduler == 1 and not node_name else {}),
                 status={"phase": "Pending"},
             )
         )
+
+    def _wish(self) -> dict[str, Any]:
+        """Volumes and devices, which have one scheduler that deals them out."""
+        return self._random.choice(self._wishes)() if self._wishes and self._random.random() < 0.25 else {}
+
+    def _company(self) -> dict[str, Any] | None:
+        """What a pod demands of the pods around it."""
+        kind = self._random.choice((None,) * 8 + ("podAntiAffinity", "podAntiAffinity", "podAffinity"))
+        if kind is None or not self.sociable:
+            return None
+        return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [self._term()]}}
+
+    def _term(self) -> dict[str, Any]:
+        labels = {"app": self._random.choice("xyz")}
+        return {
+            "topologyKey": self._random.choice(("kubernetes.io/hostname", "zone")),
+            "labelSelector": {"matchLabels": labels},
+        }
+
+    def _spread(self) -> list[dict[str, Any]]:
+        """Over which domains a pod and its like have to be spread."""
+        if not self.sociable or self._random.random() > 0.15:
+            return []
+        skew, minimum = self._random.choice((1, 1, 2)), self._random.choice((None, None, 2, 3))
+        return [self._term() | {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew, "minDomains": minimum}]
 
     def create_pods(self) -> None:
         for _ in range(self._random.randint(3, 12)):

@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from kubestow.api.core import Node, Pod
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.state import Cluster
 from kubestow.scheduling.queue import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
 from tests.simulation.gangs import waits_for_siblings
+from tests.simulation.opinion import plain
 from tests.simulation.process import Process
-from tests.simulation.server import Server, ended
+from tests.simulation.server import Server, ended, with_spec
+from tests.simulation.storage import volume_objections
 
 __all__ = ["leaks", "misplacements", "missed_pods", "untruths"]
 
@@ -51,11 +52,11 @@ def _overcommitted(node_name: str, pods: Sequence[Pod], sizes: Sequence[Node], u
     """Only what the pod itself asks for matters. Nodes may shrink, so the largest size that was believed in counts."""
     room: Counter[str] = Counter()
     for size in sizes:
-        room |= Counter(Site(_plain(size)).allocatable)
+        room |= Counter(Site(plain(size)).allocatable)
     used = Counter({"pods": len(pods)})
     for pod in pods:
-        used.update(requests(_plain(pod)))
-    asked = requests(_plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
+        used.update(requests(plain(pod)))
+    asked = requests(plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
     for name in asked:
         if used[name] > room[name]:
             yield f"{node_name} has {room[name]} {name} and with {uid} {used[name]} are used"
@@ -84,9 +85,9 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
         and not waits_for_siblings(server, pod)
     ]
     verdicts = placeable(
-        [_plain(pod) for pod in pending],
-        [_plain(node) for node in server.nodes().values()],
-        [_plain(pod) for pod in pods if pod.spec.node_name],
+        [plain(with_spec(pod, volumes=[])) for pod in pending],
+        [plain(node) for node in server.nodes().values()],
+        [plain(pod) for pod in pods if pod.spec.node_name],
     )
     for pod, verdict in zip(pending, verdicts, strict=True):
         promised = {
@@ -94,8 +95,18 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
             for other in pending
             if other is not pod and (other.spec.priority or 0) >= (pod.spec.priority or 0)
         }
-        if verdict.could_run and set(verdict.nodes) - promised:
-            yield f"{pod.metadata.name} ({pod.metadata.uid}) waits, {', '.join(verdict.nodes)} could take it"
+        free = [name for name in verdict.nodes if name not in promised and _volumes_admit(server, pod, name)]
+        if verdict.could_run and free:
+            yield f"{pod.metadata.name} ({pod.metadata.uid}) waits, {', '.join(free)} could take it"
+
+
+def _volumes_admit(server: Server, pod: Pod, node_name: str) -> bool:
+    nodes = server.nodes()
+    placed = [
+        (other, other.spec.node_name) for other in server.pods() if not ended(other) and other.spec.node_name in nodes
+    ]
+    claims, volumes = server.objects(PersistentVolumeClaim), server.objects(PersistentVolume)
+    return not list(volume_objections(pod, node_name, placed=placed, claims=claims, volumes=volumes))
 
 
 def untruths(server: Server, process: Process) -> Iterator[str]:
@@ -181,10 +192,11 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
     for what, there in held.items():
         if there:
             yield f"{name} still has {what}: {there}"
+    for kind in (PersistentVolume, PersistentVolumeClaim):
+        for assumed in scheduler.cluster.catalog(kind).assumed():
+            yield f"{name} still takes {kind.__name__} {assumed.metadata.name} to be what it never became"
+    for uid in scheduler.cluster.claims._promised:
+        yield f"{name} still promises claim {uid} devices"
     for uid, node_name in process.books.reserved.items():
         if uid in pods and pods[uid].spec.node_name != node_name:
             yield f"{name} never took back the reservation of {uid} on {node_name}"
-
-
-def _plain(obj: Any) -> Any:
-    return msgspec.to_builtins(obj)

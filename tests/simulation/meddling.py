@@ -28,6 +28,9 @@ __all__ = ["Books", "Mischief", "meddling"]
 
 NAME = "Meddler"
 
+#: Seconds that it may take at a time, and many more than that.
+_PATIENCE, _FOR_EVER = 45.0, 1e6
+
 
 class Mischief(Exception):  # raised on purpose, not an error of the project's
     """Raised by a plugin on purpose."""
@@ -55,6 +58,7 @@ def meddling(faults: Faults, books: Books) -> type[Plugin]:
 
     class Meddler(FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         name = NAME
+        time_limit = _PATIENCE
 
         def __init__(self, args: Any, handle: Handle) -> None:
             super().__init__(args, handle)
@@ -88,7 +92,7 @@ def meddling(faults: Faults, books: Books) -> type[Plugin]:
             return Status(Code.SUCCESS) if faults.strikes(Fault.DAWDLES) else Status.skip()
 
         async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-            await asyncio.sleep(faults.random.expovariate(0.2))
+            await asyncio.sleep(_FOR_EVER if faults.strikes(Fault.HANGS) else faults.random.expovariate(0.2))
             trip("PreBind")
             return refusal()
 

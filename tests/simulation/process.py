@@ -13,25 +13,30 @@ from random import Random
 from typing import Any
 
 from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.client.lease import LeaderElection, LeaseTimes
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queue import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.testing.virtual_time import VirtualClock
+from tests.simulation.clocks import UnsteadyClock
 from tests.simulation.connection import Connection
 from tests.simulation.extender import WaywardExtender
 from tests.simulation.faults import Faults
 from tests.simulation.meddling import NAME, Books, meddling
+from tests.simulation.opinion import Opinion
 from tests.simulation.server import Server
 from tests.simulation.sight import Glimpse, Sight
+from tests.simulation.storage import volume_objections
 from tests.simulation.trace import Trace
 
 __all__ = ["Process", "own_tasks"]
 
 #: Longest time a process may take to stop in good order, in seconds: requests under way have to end.
-_GRACE = 300.0
+_GRACE = 30.0
 
 #: In the order in which they were started: sets of tasks have an order that no seed decides.
 Tasks = dict[asyncio.Task[Any], None]
@@ -58,7 +63,8 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
 class Process(Observer):
     """One scheduler process and its successors; ``name`` is what it is to the server.
 
-    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it.
+    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it,
+    ``complain`` with what is wrong with a decision.
     """
 
     def __init__(
@@ -67,17 +73,22 @@ class Process(Observer):
         scheduler_names: Sequence[str],
         *,
         server: Server,
-        clock: Clock,
+        clock: VirtualClock,
         faults: Faults,
         trace: Trace,
         meddled: bool,
         extended: bool,
+        elected: bool,
+        wired: bool,
         after_bind: Callable[[Process, str, str], None],
+        complain: Callable[[str], None],
     ) -> None:
         self.name, self.scheduler_names = name, scheduler_names
-        self._server, self._clock, self._faults, self._trace = server, clock, faults, trace
-        self._meddled, self._extended = meddled, extended
-        self._after_bind = after_bind
+        self._server, self._faults, self._trace = server, faults, trace
+        self.clock = UnsteadyClock(clock, Random(f"{name} clock"))
+        self._meddled, self._elected, self._wired, self._extended = meddled, elected, wired, extended
+        self._after_bind, self._complain = after_bind, complain
+        self._opinion = Opinion()
         self._starts = 0
         self._tasks: Tasks = {}
         self.start()
@@ -98,6 +109,9 @@ class Process(Observer):
             trace=self._trace,
             sight=self.sight,
             after_bind=lambda uid, node_name: self._after_bind(self, uid, node_name),
+            clock=self.clock,
+            random=Random(f"{self.name} {self._starts} client"),
+            wired=self._wired,
         )
         self.scheduler = self._scheduler(connection)
         self._tasks = {}
@@ -119,10 +133,11 @@ class Process(Observer):
             config.load(document, subject=self.name, implements=implements(registry)),
             registry=registry,
             api=connection,
-            clock=self._clock,
+            clock=self.clock,
             random=Random(f"{self.name} {self._starts}"),
             observer=self,
             extenders=self._extenders(connection),
+            leadership=self._candidacy(connection) if self._elected else None,
         )
 
     def _extenders(self, connection: Connection) -> list[WaywardExtender]:
@@ -131,6 +146,31 @@ class Process(Observer):
         random = Random(f"{self.name} extender")
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
         return [WaywardExtender(connection, self._faults, ignorable=ignorable, binds=binds)]
+
+    def _candidacy(self, connection: Connection) -> LeaderElection:
+        times = LeaseTimes()
+        return LeaderElection(
+            connection.wire(patience=times.renew_deadline / 2),
+            identity=self.identity,
+            clock=self.clock,
+            times=times,
+            record=connection.record,
+        )
+
+    @property
+    def identity(self) -> str:
+        """What the present process calls itself where leaders are elected."""
+        return f"{self.name}/{self._starts}"
+
+    @property
+    def leads(self) -> bool:
+        """Whether it would schedule."""
+        return self.scheduler.leadership.is_leader
+
+    @property
+    def may_act(self) -> bool:
+        """Whether nobody else leads by what the server says."""
+        return not self._elected or self._server.lease.holder == self.identity
 
     @property
     def alive(self) -> bool:
@@ -141,6 +181,10 @@ class Process(Observer):
         """Stop in good order; what it left running."""
         self._trace.note(self.name, "stops")
         self.running.cancel()
+        return await self.reap()
+
+    async def reap(self) -> list[str]:
+        """Wait for its end, for so long as that may take; what it left running."""
         await asyncio.wait([self.running], timeout=_GRACE)
         await asyncio.sleep(1.0)
         left = sorted(str(task.get_coro().__qualname__) for task in self._tasks)  # type: ignore[union-attr]
@@ -161,8 +205,31 @@ class Process(Observer):
     def attempted(self, decision: Decision, seconds: float) -> None:
         uid, node_name = decision.pod.uid, decision.node_name
         self._trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
+        if not self.may_act:
+            self._complain(f"{self.identity} decides while {self._server.lease.holder or 'nobody'} leads")
         if node_name is not None:
             self.glimpses[uid] = self.sight.glimpse(node_name)
+            self._judge(decision.pod.pod, node_name)
+
+    def _judge(self, pod: Pod, node_name: str) -> None:
+        """By what has been told, and by the placements that nobody has been told of yet."""
+        placed = {told.metadata.uid: (told, told.spec.node_name) for told in self.sight.pods.values()}
+        for uid, placement in self.scheduler.cluster._placements.items():
+            if placement.assumed:
+                placed[uid] = placement.info.pod, placement.node_name
+        nodes = {there.metadata.name for there in self.sight.nodes.values()}
+        on_nodes = [(there, where) for there, where in placed.values() if where in nodes]
+        for objection in (
+            *self._opinion.objections(pod, node_name, nodes=self.sight.nodes.values(), placed=on_nodes),
+            *volume_objections(
+                pod,
+                node_name,
+                placed=on_nodes,
+                claims=self.sight.claims.values(),
+                volumes=self.sight.volumes.values(),
+            ),
+        ):
+            self._complain(f"{self.name}: {objection}")
 
     def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._trace.note(self.name, "knows bound", queued.info.key, node_name)

@@ -7,21 +7,26 @@ selector of the watch has it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
+from kubestow.testing.memory_cluster import merged_patch
+from tests.simulation.lease import Lease
 from tests.simulation.trace import Trace
 
 __all__ = ["Change", "Key", "Server", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
 
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ class Server:
         self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
         self.bound_by: dict[str, str] = {}
         self.node_names: set[str] = set()
-        self._version = 0
+        self.lease = Lease()
+        self.version = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -84,6 +90,14 @@ class Server:
         """All nodes by name."""
         return {name: node for (_, name), node in self._objects[NODES].items()}
 
+    def objects(self, kind: type[T]) -> list[T]:
+        """All objects of a kind."""
+        return list(next(objects for resource, objects in self._objects.items() if resource.type is kind).values())
+
+    def get(self, resource: Resource, key: Key) -> Any | None:
+        """One object, None when it is gone."""
+        return self._objects[resource].get(key)
+
     def find(self, pod: ObjectReference) -> Pod | None:
         """The pod of that name and uid, None when it is gone."""
         found: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
@@ -94,8 +108,7 @@ class Server:
     def put(self, obj: Any) -> Any:
         """Create or replace an object; as it is held now."""
         resource, key = self._place(obj)
-        self._version += 1
-        obj = with_metadata(obj, resource_version=str(self._version))
+        obj = self._renewed(obj)
         old = self._objects[resource].get(key)
         self._objects[resource][key] = obj
         if resource == NODES:
@@ -112,7 +125,11 @@ class Server:
         resource, key = self._place(obj)
         old = self._objects[resource].pop(key)
         if resource != PODS or not ended(old):
-            self._happened(resource, Change("DELETED", key, old))
+            self._happened(resource, Change("DELETED", key, self._renewed(old)))
+
+    def _renewed(self, obj: Any) -> Any:
+        self.version += 1
+        return with_metadata(obj, resource_version=str(self.version))
 
     @staticmethod
     def _place(obj: Any) -> tuple[Resource, Key]:
@@ -149,6 +166,16 @@ class Server:
         if patch.nominated_node_name is not None:
             current = with_status(current, nominated_node_name=patch.nominated_node_name)
         self.put(current)
+
+    def merge(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        """Merge a patch into an object that is still as it was read; its new version."""
+        current = self.get(resource, (obj.namespace, obj.name))
+        if current is None:
+            raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
+        if current.metadata.resource_version != obj.resource_version:
+            raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
+        merged = self.put(convert(resource.type, merged_patch(msgspec.to_builtins(current), changes)))
+        return str(merged.metadata.resource_version)
 
     def delete(self, pod: ObjectReference) -> None:
         """Begin to delete a pod: at once where nothing runs and nobody holds on to it."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.scheduling.ports import Resource, Subscriber
-from kubestow.scheduling.resources import NODES, PODS
+from kubestow.scheduling.resources import NODES
 from tests.simulation.server import Key, key_of
 from tests.simulation.trace import Trace
 
@@ -32,6 +33,8 @@ class Sight:
         self._subscriber: Subscriber | None = None
         self.nodes: dict[Key, Node] = {}
         self.pods: dict[Key, Pod] = {}
+        self.claims: dict[Key, PersistentVolumeClaim] = {}
+        self.volumes: dict[Key, PersistentVolume] = {}
         #: All states of each node, in the order in which they were told.
         self.sizes: dict[str, list[Node]] = {}
 
@@ -70,7 +73,13 @@ class Sight:
         raise AssertionError(f"{resource.kind} {subject} is unreadable: {problem}")
 
     def _seen(self, resource: Resource) -> list[dict[Key, Any]]:
-        return [self.nodes] if resource == NODES else [self.pods] if resource == PODS else []
+        by_kind: dict[type, dict[Key, Any]] = {
+            Node: self.nodes,
+            Pod: self.pods,
+            PersistentVolumeClaim: self.claims,
+            PersistentVolume: self.volumes,
+        }
+        return [by_kind[resource.type]] if resource.type in by_kind else []
 
     def _note(self, resource: Resource, obj: Any) -> None:
         for seen in self._seen(resource):

@@ -11,7 +11,9 @@ from typing import Any
 
 from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
+from kubestow.client.lease import LeaseLost
 from kubestow.testing.virtual_time import VirtualClock
+from tests.simulation.devices import Devices, device_objections, devices_given_twice
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.gangs import Jobs, half_gangs, missed_gangs
 from tests.simulation.inhabitants import Kubelets, People
@@ -20,20 +22,34 @@ from tests.simulation.loop import ShuffledLoop
 from tests.simulation.meddling import Mischief
 from tests.simulation.process import Process, own_tasks
 from tests.simulation.server import Server
+from tests.simulation.storage import Storage
 from tests.simulation.trace import Trace
 
 __all__ = ["Outcome", "simulate"]
 
-#: Who schedules whose pods: processes with their scheduler names.
-_HOUSES: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("one",),),
-    (("one", "two"),),
-    (("one",), ("two",)),
+
+@dataclass(frozen=True)
+class _House:
+    """Who schedules whose pods: processes with their scheduler names, and whether they elect one that does."""
+
+    processes: tuple[tuple[str, ...], ...]
+    elected: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for names in self.processes for name in names))
+
+
+_HOUSES = (
+    _House((("one",),)),
+    _House((("one", "two"),)),
+    _House((("one",), ("two",))),
+    _House((("one",), ("one",)), elected=True),
+    _House((("one", "two"),) * 3, elected=True),
 )
-#: Seconds after which nothing may be left to do: longer than any backoff.
-_REST = 90.0
-#: The same where plugins refuse without saying what would change their mind: longer than the flush of refused pods.
-_LONG_REST = 420.0
+#: Seconds after which nothing may be left to do: longer than any backoff, than a watch may be silent, and than a pod
+#: waits that nobody told of what helps it.
+_REST = 420.0
 #: How often something that may help a pod happens after that, all by itself, and the seconds until it must have helped.
 _FAVOURS = 8
 _SHORT_REST = 30.0
@@ -84,6 +100,7 @@ class _World:
         self._house = self._random.choice(_HOUSES)
         self._meddled = self._random.random() < 0.5
         self._extended = Random(f"{seed} extended").random() < 0.25
+        self._wired = self._random.random() < 0.5
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -92,15 +109,23 @@ class _World:
     async def live(self) -> None:
         """The whole run."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
-        self._processes = [self._process(number, names) for number, names in enumerate(self._house)]
+        self._processes = [self._process(number, names) for number, names in enumerate(self._house.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
-        people = People(self.server, Random(f"{self._seed} people"), scheduler_names=sum(self._house, ("foreign",)))
-        running = asyncio.create_task(kubelets.live())
+        storage = Storage(self.server, Random(f"{self._seed} storage"))
+        devices = Devices(self.server, Random(f"{self._seed} devices"))
+        people = People(
+            self.server,
+            Random(f"{self._seed} people"),
+            scheduler_names=("foreign", *self._house.names),
+            wishes=self._random.choice(((), (storage.wishes,), (devices.wishes,), (storage.wishes, devices.wishes))),
+        )
+        running = [asyncio.create_task(who.live()) for who in (kubelets, storage, devices)]
         hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
         if Random(f"{self._seed} gangs").random() < 0.4:
-            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=sum(self._house, ()))
+            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=self._house.names)
             hostile.append(asyncio.create_task(jobs.live()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
+        reviving = [asyncio.create_task(self._revive(process)) for process in self._processes]
         await asyncio.sleep(self._random.choice((20.0, 60.0, 120.0)))
         self._faults.active = False
         self.trace.note("world", "comes to rest")
@@ -111,16 +136,20 @@ class _World:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await asyncio.sleep(_LONG_REST if self._meddled else _REST)
+        await asyncio.sleep(_REST)
         await self._judge()
         for _ in range(_FAVOURS):
             people.do_a_favour()
-            await asyncio.sleep(_SHORT_REST)
+            # The hints of the reference do not know every node that the anti-affinity of others leaves free.
+            await asyncio.sleep(_REST if people.sociable else _SHORT_REST)
             self.violations += self._missed()
         await self._judge()
+        for task in reviving:
+            task.cancel()
         for process in self._processes:
             await self._stop(process)
-        running.cancel()
+        for task in running:
+            task.cancel()
 
     def _process(self, number: int, names: Sequence[str]) -> Process:
         return Process(
@@ -132,22 +161,38 @@ class _World:
             trace=self.trace,
             meddled=self._meddled,
             extended=self._extended,
+            elected=self._house.elected,
+            wired=self._wired,
             after_bind=self._check_binding,
+            complain=self._complain,
         )
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
-        objections = [
-            *misplacements(self.server, process, uid, node_name),
-            *half_gangs(self.server, process, uid),
-        ]
-        for violation in objections:
-            self.trace.note("world", "VIOLATION", violation)
-            self.violations.append(violation)
+        if not process.may_act:
+            self._complain(f"{process.identity} binds while {self.server.lease.holder or 'nobody'} leads")
+        for violation in misplacements(self.server, process, uid, node_name):
+            self._complain(violation)
+        for violation in half_gangs(self.server, process, uid):
+            self._complain(violation)
+        pod = next(pod for pod in self.server.pods() if pod.metadata.uid == uid)
+        for violation in device_objections(self.server, pod, node_name):
+            self._complain(violation)
+        if not self._house.elected:  # a new leader may not have been told yet what the old one gave away
+            for violation in devices_given_twice(self.server):
+                self._complain(violation)
+
+    def _complain(self, violation: str) -> None:
+        self.trace.note("world", "VIOLATION", violation)
+        self.violations.append(violation)
 
     async def _disturb(self, process: Process) -> None:
         """Kill or stop a process now and then, and start another."""
         while self._faults.active:
             await asyncio.sleep(self._random.expovariate(0.5))
+            if self._faults.strikes(Fault.CLOCK_JUMPS):
+                process.clock.jump()
+            if not process.alive:
+                continue
             if self._faults.strikes(Fault.KILLED):
                 await process.kill()
             elif self._faults.strikes(Fault.STOPPED):
@@ -157,10 +202,22 @@ class _World:
             await asyncio.sleep(self._random.uniform(0.0, 3.0))
             process.start()
 
+    async def _revive(self, process: Process) -> None:
+        """Start a process again that ended because it does not lead any more."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.5, 2.0))
+            running = process.running
+            if running.done() and not running.cancelled() and isinstance(running.exception(), LeaseLost):
+                self.trace.note(process.name, running.exception())
+                self._look_after(process, await process.reap())
+                process.start()
+
     async def _stop(self, process: Process) -> None:
-        left = await process.stop()
+        self._look_after(process, await process.stop())
+
+    def _look_after(self, process: Process, left: Sequence[str]) -> None:
         if left:
-            self.violations.append(f"{process.name} has stopped and left running: {', '.join(left)}")
+            self._complain(f"{process.name} has ended and left running: {', '.join(left)}")
 
     async def _permit(self) -> None:
         """Decide about pods that wait for permission."""
@@ -185,13 +242,15 @@ class _World:
                 error = None if process.running.cancelled() else process.running.exception()
                 yield f"{process.name} has ended: {error!r}"
             yield from untruths(self.server, process)
-            yield from leaks(self.server, process)
+            if process.leads:
+                yield from leaks(self.server, process)
+        if not any(process.leads for process in self._processes):
+            yield "nobody leads"
         yield from self._missed()
 
     def _missed(self) -> Iterator[str]:
-        ours = [name for names in self._house for name in names]
-        yield from missed_pods(self.server, ours)
-        yield from missed_gangs(self.server, ours)
+        yield from missed_pods(self.server, self._house.names)
+        yield from missed_gangs(self.server, self._house.names)
 
 
 class _Complaints(logging.Handler):

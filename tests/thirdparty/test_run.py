@@ -20,6 +20,7 @@ from tests.thirdparty.test_plugins_at_work import Slow
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
     "profiles": [{"plugins": {"score": {"enabled": [{"name": "Slow"}]}}}],
 }
 

@@ -40,7 +40,7 @@ def run(flags: Flags) -> None:
     for name, value in sorted(flags.written().items()):
         _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, given=name in flags.given))
     kubeconfig = effective.kubeconfig(live.configuration, flags)
-    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready))
+    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready, on_leader=_tell_leader))
     _log.info("Stopped")
 
 
@@ -66,6 +66,12 @@ def _live(flags: Flags) -> Live:
     )
     configuration = effective.configured(live.configuration, flags, live.gates)
     return replace(live, configuration=configuration, operation=operation)
+
+
+def _tell_leader(identity: str) -> None:
+    from kubestow.observability.logs import fields
+
+    _log.info("New leader elected", extra=fields(identity=identity))
 
 
 def _tell_ready(scheduler: Scheduler) -> None:

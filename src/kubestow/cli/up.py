@@ -92,9 +92,13 @@ def up(
 
 
 def _at_home(live: Live) -> Live:
-    """The same, on a server that is ours alone: no other cluster's kubeconfig, and nobody whom a limit would spare."""
-    connection = structs.replace(live.configuration.client_connection, kubeconfig="", qps=-1.0)
-    return replace(live, configuration=structs.replace(live.configuration, client_connection=connection))
+    """The same, on a server that is ours alone: no other cluster's kubeconfig, nobody whom a limit would spare, and
+    nobody to elect a leader with.
+    """
+    given = live.configuration
+    connection = structs.replace(given.client_connection, kubeconfig="", qps=-1.0)
+    alone = structs.replace(given.leader_election, leader_elect=False)
+    return replace(live, configuration=structs.replace(given, client_connection=connection, leader_election=alone))
 
 
 def _seconds(grace_period: str) -> float:

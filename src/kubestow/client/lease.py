@@ -2,8 +2,14 @@
 
 The rules are client-go's (reference 1.3). A candidate tries to take the lease every retry period; the leader renews it
 as often, and gives up when it has not succeeded for the renew deadline. Somebody else's lease counts as expired when it
-has not changed for a lease duration *on our own clock*: the times written in it are for people to read, so clocks need
-not agree. Every write carries the version that was read, so of two who try at once one is refused.
+has not changed for the duration written in it *on our own clock*: the times in it are for people to read, so clocks
+need not agree, and one that runs in the future keeps nobody out. Every write carries the version that was read, so of
+two who try at once one is refused.
+
+In two points this is stricter than client-go, so that two never lead at once: a leader counts its lease from the
+moment at which it asked for it, not from the answer, and one who sees that another leads stops at once. In one it is
+quicker: a candidate sleeps no longer than somebody else's lease lasts, and does not stretch the retry period at random,
+so that it leads within the lease's duration and one retry period after a leader has died.
 
 The Lease is the one object that is written back whole, and so it is kept as it came, with every field it has.
 """
@@ -14,30 +20,44 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 from typing import Any, NoReturn
 
 import msgspec
 
 from kubestow.client.decoding import UNDECODABLE
-from kubestow.client.pacing import SleepingClock, jittered
+from kubestow.client.pacing import SleepingClock
 from kubestow.client.transport import Transport
-from kubestow.errors import APIError, KubestowError, Unreachable
+from kubestow.errors import APIError, InputError, KubestowError, Unreachable
+from kubestow.scheduling.ports import EventRecord, ObjectReference
 
 __all__ = ["LeaderElection", "LeaseLost", "LeaseTimes"]
 
 _log = logging.getLogger(__name__)
 
+#: What client-go stretches retry periods by at most.
 _RETRY_JITTER = 1.2
+_EVENT = "LeaderElection"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """In seconds; kube-scheduler's defaults. ``duration`` > ``renew_deadline`` > 1.2 * ``retry_period``."""
+    """In seconds; kube-scheduler's defaults. A Lease holds its ``duration`` in whole seconds.
+
+    Raises InputError unless ``renew_deadline`` leaves time for a second try.
+    """
 
     duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.renew_deadline <= _RETRY_JITTER * self.retry_period:
+            raise InputError(
+                "leaderElection",
+                f"{self.renew_deadline:g} s must be greater than {_RETRY_JITTER} times retryPeriod"
+                f" ({self.retry_period:g} s)",
+                place="renewDeadline",
+            )
 
 
 class LeaseLost(KubestowError):
@@ -45,10 +65,11 @@ class LeaseLost(KubestowError):
 
 
 class LeaderElection:
-    """A candidacy for one Lease.
+    """A candidacy for one Lease; implements :class:`kubestow.scheduling.leadership.Leadership`.
 
     Use: :meth:`acquire`, then work while :meth:`hold` runs beside it, then :meth:`release`. The transport should be one
-    of its own, with a timeout of half the renew deadline. ``on_new_leader`` is told of every identity that leads.
+    of its own, with a timeout of half the renew deadline. ``on_new_leader`` is told of every identity that leads,
+    ``record`` of our own beginning and end as events of ``reporter``.
     """
 
     def __init__(
@@ -57,19 +78,31 @@ class LeaderElection:
         *,
         identity: str,
         clock: SleepingClock,
-        random: Random,
         namespace: str = "kube-system",
         name: str = "kube-scheduler",
         times: LeaseTimes = LeaseTimes(),
         on_new_leader: Callable[[str], None] = lambda identity: None,
+        record: Callable[[EventRecord], None] = lambda event: None,
+        reporter: str = "default-scheduler",
     ) -> None:
-        self._transport, self._clock, self._random = transport, clock, random
+        self._transport, self._clock = transport, clock
         self._identity, self._times, self._on_new_leader = identity, times, on_new_leader
         self._namespace, self._name = namespace, name
+        self._record, self._reporter = record, reporter
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._lease: dict[str, Any] | None = None  # as last seen
-        self._seen_at = float("-inf")  # when it last changed, on our clock
+        self._since = float("-inf")  # on our clock: when it was seen to change, or when we asked for our own change
         self.leader = ""
+
+    @property
+    def identity(self) -> str:
+        """Who we are."""
+        return self._identity
+
+    @property
+    def name(self) -> str:
+        """The Lease, as namespace/name."""
+        return f"{self._namespace}/{self._name}"
 
     @property
     def is_leader(self) -> bool:
@@ -81,34 +114,42 @@ class LeaderElection:
         """Seconds since our lease ran out without being renewed; negative or zero while all is well."""
         if not self.is_leader:
             return 0.0
-        return self._clock.monotonic() - self._seen_at - self._times.duration
+        return self._clock.monotonic() - self._since - int(self._times.duration)
 
     async def acquire(self) -> None:
         """Return once we lead."""
-        _log.info("waiting for the lease %s/%s", self._namespace, self._name)
+        _log.info("waiting for the lease %s", self.name)
         while not await self._try():
-            await self._clock.sleep(jittered(self._times.retry_period, _RETRY_JITTER, self._random))
+            left = self._left_to_another()
+            await self._clock.sleep(min(left, self._times.retry_period) if left > 0 else self._times.retry_period)
         _log.info("leading as %s", self._identity)
+        self._tell("became leader")
 
     async def hold(self) -> NoReturn:
         """Keep the lease until that fails. Raises LeaseLost."""
-        while True:
-            try:
-                # The transport may wait on a server that asks for patience; whatever happens, the deadline stands.
-                async with asyncio.timeout(self._times.renew_deadline):
-                    renewed = await self._renew_before_deadline()
-            except TimeoutError:
-                renewed = False
-            if not renewed:
-                raise LeaseLost(f"the lease {self._namespace}/{self._name} {self._loss()}")
-            await self._clock.sleep(self._times.retry_period)
+        try:
+            while await self._renewed():
+                await self._clock.sleep(self._times.retry_period)
+        finally:
+            self._tell("stopped leading")
+        raise LeaseLost(f"leader election lost: the lease {self.name} {self._loss()}")
 
-    async def _renew_before_deadline(self) -> bool:
-        deadline = self._clock.monotonic() + self._times.renew_deadline
-        while not await self._try():
-            await self._clock.sleep(self._times.retry_period)
-            if self._clock.monotonic() >= deadline:
-                return False
+    async def _renewed(self) -> bool:
+        """Whether the lease was renewed before the deadline, and before others may take it.
+
+        A process that was halted for longer than that may look once more: the lease is often still its own.
+        """
+        patience = max(min(self._times.renew_deadline, -self.overdue), self._times.retry_period)
+        deadline = self._clock.monotonic() + patience
+        try:
+            # The transport may wait on a server that asks for patience; whatever happens, the deadline stands.
+            async with asyncio.timeout(patience):
+                while not await self._try():
+                    await self._clock.sleep(self._times.retry_period)
+                    if not self.is_leader or self._clock.monotonic() >= deadline:
+                        return False
+        except TimeoutError:
+            return False
         return True
 
     def _loss(self) -> str:
@@ -121,11 +162,12 @@ class LeaderElection:
         if not self.is_leader:
             return
         try:
-            await self._read()
-            if self.is_leader:
-                await self._update(self._spec(holder="", duration=1, acquired=True))
-        except (APIError, Unreachable) as error:
-            _log.warning("cannot release the lease %s/%s: %s", self._namespace, self._name, error)
+            async with asyncio.timeout(self._times.renew_deadline):
+                await self._read()
+                if self.is_leader:
+                    await self._update(self._spec(holder="", duration=1, acquired=True))
+        except (APIError, Unreachable, TimeoutError) as error:
+            _log.warning("cannot release the lease %s: %s", self.name, str(error) or "no answer in time")
 
     # -- one try
 
@@ -134,7 +176,7 @@ class LeaderElection:
         try:
             return await self._take()
         except (APIError, Unreachable) as error:
-            _log.warning("cannot take or renew the lease %s/%s: %s", self._namespace, self._name, error)
+            _log.warning("cannot take or renew the lease %s: %s", self.name, error)
             return False
 
     async def _take(self) -> bool:
@@ -147,7 +189,7 @@ class LeaderElection:
                 raise
             await self._create()
             return True
-        if self._held_by_another():
+        if self._left_to_another() > 0:
             return False
         await self._update(
             self._spec(holder=self._identity, duration=self._times.duration, acquired=not self.is_leader)
@@ -163,9 +205,12 @@ class LeaderElection:
             return False
         return True
 
-    def _held_by_another(self) -> bool:
-        valid = self._clock.monotonic() - self._seen_at < self._times.duration
-        return bool(self.leader) and not self.is_leader and valid
+    def _left_to_another(self) -> float:
+        """For how many seconds somebody else's lease is still valid; 0 or less when none is."""
+        if self._lease is None or not self.leader or self.is_leader:
+            return 0.0
+        duration = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        return self._since + float(duration) - self._clock.monotonic()
 
     # -- the Lease
 
@@ -189,13 +234,16 @@ class LeaderElection:
         self._lease = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata}
         spec = self._spec(holder=self._identity, duration=self._times.duration, acquired=True)
         spec["leaseTransitions"] = 0
-        body = msgspec.json.encode(self._lease | {"spec": spec})
-        self._see(await self._transport.request("POST", self._collection, body))
+        await self._write("POST", self._collection, spec)
 
     async def _update(self, spec: dict[str, Any]) -> None:
+        await self._write("PUT", f"{self._collection}/{self._name}", spec)
+
+    async def _write(self, method: str, path: str, spec: dict[str, Any]) -> None:
         assert self._lease is not None
-        body = msgspec.json.encode(self._lease | {"spec": spec})
-        self._see(await self._transport.request("PUT", f"{self._collection}/{self._name}", body))
+        asked_at = self._clock.monotonic()
+        self._see(await self._transport.request(method, path, msgspec.json.encode(self._lease | {"spec": spec})))
+        self._since = asked_at
 
     def _see(self, body: bytes) -> None:
         """Take note of the lease as the server has it."""
@@ -205,10 +253,24 @@ class LeaderElection:
             raise Unreachable(self._transport.server, f"sent a Lease that is none: {error}") from None
         spec = lease.get("spec") or {}
         if self._lease is None or spec != self._lease.get("spec"):
-            self._seen_at = self._clock.monotonic()
+            self._since = self._clock.monotonic()
         self._lease = lease
         leader = spec.get("holderIdentity") or ""
         if leader != self.leader:
             self.leader = leader
             if leader:
                 self._on_new_leader(leader)
+
+    def _tell(self, what: str) -> None:
+        """Record an event about ourselves (reference 1.7)."""
+        metadata = (self._lease or {}).get("metadata") or {}
+        lease = ObjectReference(
+            "Lease",
+            self._namespace,
+            self._name,
+            metadata.get("uid") or "",
+            api_version="coordination.k8s.io/v1",
+            resource_version=metadata.get("resourceVersion") or "",
+        )
+        note = f"{self._identity} {what}"
+        self._record(EventRecord(lease, _EVENT, _EVENT, note, reporting_controller=self._reporter))

@@ -39,6 +39,9 @@ class Catalog(Generic[T]):
         self.resource = resource
         self._bits = ClusterEvent(resource, Action.UPDATE).bits if resource is not None else 0
         self._objects: dict[tuple[str, str], T] = {}
+        #: The names in each namespace, in order where they have been put in order since the last came or went.
+        self._names: dict[str, dict[str, None]] = {}
+        self._ordered: dict[str, list[str]] = {}
         self._assumed: dict[tuple[str, str], T] = {}
         self._followers: list[Callable[[T | None, T | None], None]] = []
         #: Grows with every change.
@@ -49,7 +52,7 @@ class Catalog(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """All objects in the order of namespace and name, as they are assumed to be."""
-        return iter([self._assumed.get(key) or self._objects[key] for key in sorted(self._objects)])
+        return iter([obj for namespace in sorted(self._names) for obj in self.in_namespace(namespace)])
 
     def get(self, namespace: str, name: str) -> T | None:
         """One object as it is assumed to be, None when there is none of that name."""
@@ -62,7 +65,13 @@ class Catalog(Generic[T]):
 
     def in_namespace(self, namespace: str) -> Iterator[T]:
         """The objects of a namespace in the order of their names."""
-        return (obj for obj in self if obj.metadata.namespace == namespace)
+        names = self._ordered.get(namespace)
+        if names is None:
+            if namespace not in self._names:
+                return iter(())
+            names = self._ordered[namespace] = sorted(self._names[namespace])
+        keys = ((namespace, name) for name in names)
+        return iter([self._assumed.get(key) or self._objects[key] for key in keys])
 
     def follow(self, follower: Callable[[T | None, T | None], None]) -> None:
         """Have a function told of every change, as (before, after); it begins with the objects there are."""
@@ -76,6 +85,9 @@ class Catalog(Generic[T]):
         old = self._objects.get(key)
         before = self._assumed.get(key) or old
         self._objects[key] = obj
+        if old is None:
+            self._names.setdefault(key[0], {})[key[1]] = None
+            self._ordered.pop(key[0], None)
         if old is None or old.metadata.resource_version != obj.metadata.resource_version or before is old:
             self._assumed.pop(key, None)
             self._changed(before, obj)
@@ -86,6 +98,10 @@ class Catalog(Generic[T]):
         key = (namespace, name)
         old = self._objects.pop(key, None)
         if old is not None:
+            del self._names[namespace][name]
+            if not self._names[namespace]:
+                del self._names[namespace]
+            self._ordered.pop(namespace, None)
             self._changed(self._assumed.pop(key, None) or old, None)
         return old
 

@@ -88,10 +88,14 @@ class Columns:
 
 
 class InternedColumn(Generic[T]):
-    """A column of values of which there are few distinct ones, such as lists of taints; held as their numbers."""
+    """A column of values of which there are few distinct ones, such as lists of taints; held as their numbers.
+
+    ``values[number]`` is a value; number 0 is the one that new rows have. A new value may renumber all others, because
+    those that no row has any more are dropped once they are most: numbers hold until a row gets a value that none had.
+    """
 
     def __init__(self, columns: Columns, nothing: T) -> None:
-        self._values: list[T] = [nothing]
+        self.values: list[T] = [nothing]
         self._numbers: dict[T, int] = {nothing: 0}
         self._column = columns.new(np.int32)
 
@@ -99,11 +103,25 @@ class InternedColumn(Generic[T]):
         """Give a row its value."""
         number = self._numbers.get(value)
         if number is None:
-            number = self._numbers[value] = len(self._values)
-            self._values.append(value)
+            number = self._add(value)
         self._column.values[row] = number
 
     def map(self, of: Callable[[T], Any], dtype: DTypeLike, rows: slice | NDArray[np.intp]) -> NDArray[Any]:
         """A function of the value for some rows; called once per distinct value."""
-        by_number: NDArray[Any] = np.fromiter((of(value) for value in self._values), dtype, len(self._values))
+        by_number: NDArray[Any] = np.fromiter((of(value) for value in self.values), dtype, len(self.values))
         return np.take(by_number, self._column.values[rows])
+
+    def _add(self, value: T) -> int:
+        if len(self.values) > _FIRST_CAPACITY + 2 * len(self._column.values):
+            self._drop_unused()
+        number = self._numbers[value] = len(self.values)
+        self.values.append(value)
+        return number
+
+    def _drop_unused(self) -> None:
+        used = np.zeros(len(self.values), np.bool_)
+        used[0] = True
+        used[self._column.values] = True
+        self._column.values[:] = (np.cumsum(used, dtype=np.int32) - 1)[self._column.values]
+        self.values = [value for value, stays in zip(self.values, used.tolist(), strict=True) if stays]
+        self._numbers = {value: number for number, value in enumerate(self.values)}

@@ -1,19 +1,16 @@
 """Labels of nodes as columns of small numbers.
 
 For each label key that anybody asks about there is one int32 column over the nodes: the number of the label's value in
-that key's vocabulary, 0 where the node lacks the label. Values are numbered in order of appearance, so they can index
-counters per topology domain directly.
+that key's vocabulary, 0 where the node lacks the label. The numbers index counters per topology domain directly. They
+hold for one revision of the node table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.columns import Column, Columns
+from kubestow.cluster.columns import Columns, InternedColumn
 
 __all__ = ["MISSING", "LabelColumn"]
 
@@ -21,35 +18,18 @@ __all__ = ["MISSING", "LabelColumn"]
 MISSING = 0
 
 
-class LabelColumn:
+class LabelColumn(InternedColumn[str | None]):
     """The values of one label key: ``ids`` is int32 over the rows, ``values[id]`` the text (None for MISSING)."""
 
     def __init__(self, key: str, columns: Columns) -> None:
+        super().__init__(columns, None)
         self.key = key
-        self.values: list[str | None] = [None]
-        self._ids_by_value: dict[str, int] = {}
-        self._column: Column = columns.new(np.int32)
 
     @property
     def ids(self) -> NDArray[np.int32]:
         """Value numbers, int32, one per row."""
         return self._column.shown
 
-    def set(self, row: int, value: str | None) -> None:
-        """Give a row its value, or none."""
-        self._column.values[row] = MISSING if value is None else self._intern(value)
-
     def id_of(self, value: str) -> int | None:
-        """The number of a value, None when no node ever had it."""
-        return self._ids_by_value.get(value)
-
-    def map(self, of: Callable[[str | None], Any], dtype: Any) -> NDArray[Any]:
-        """A function of the label's value for every value number: index it with :attr:`ids`."""
-        return np.fromiter((of(value) for value in self.values), dtype, len(self.values))
-
-    def _intern(self, value: str) -> int:
-        number = self._ids_by_value.get(value)
-        if number is None:
-            number = self._ids_by_value[value] = len(self.values)
-            self.values.append(value)
-        return number
+        """The number of a value, None when no node has it."""
+        return self._numbers.get(value)

@@ -175,7 +175,10 @@ class NodeTable:
         self._account(row, info, -1)
         # QUIRK (reference 7.4): ports are a set, so one of two pods that share a port frees it for both.
         for port in info.shape.host_ports:
-            self._port_column(port).values[row] = False
+            taken = self._port_column(port).values
+            taken[row] = False
+            if not taken.any():
+                del self._ports[port]
 
     def replace_pod(self, row: int, info: PodInfo) -> bool:
         """A newer state of a pod on a row that takes the same; whether its start time is another."""
@@ -215,7 +218,7 @@ class NodeTable:
         return [column for port, column in self._ports.items() if port.conflicts_with(wanted)]
 
     def ports(self) -> Iterable[tuple[HostPort, Column]]:
-        """Every host port that was ever taken, with its column (bool)."""
+        """Every host port that is taken somewhere, with its column (bool)."""
         return self._ports.items()
 
     def _port_column(self, port: HostPort) -> Column:

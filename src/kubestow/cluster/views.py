@@ -145,7 +145,7 @@ class Nodes:
     def by_label(self, key: str, of: Callable[[str | None], Any], dtype: Any = np.int64) -> NDArray[Any]:
         """A function of a label's value (None where missing) for every row; called once per distinct value."""
         column = self._table.label(key)
-        return column.map(of, dtype)[column.ids[self.rows]]
+        return column.map(of, dtype, self.rows)
 
     def by_taints(self, of: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
         """A function of a node's list of taints for every row; called once per distinct list."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, NoReturn, TypeVar
@@ -66,6 +66,10 @@ class ReadingHandle:
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Nobody waits for news here."""
         return answer()
+
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Nothing is in doubt where nothing is written."""
+        return await read()
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Not here."""

@@ -126,6 +126,9 @@ class Handle(Protocol):
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
 
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Read something from the API server, again and again until it answers. Raises APIError for a refusal."""
+
     @property
     def resource_claims(self) -> ResourceClaimWriter:
         """Writes to the API's claims on devices."""
@@ -376,7 +379,13 @@ class PermitPlugin(Plugin):
 
 
 class PreBindPlugin(Plugin):
-    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``."""
+    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``.
+
+    It is cancelled when a pod of higher priority takes the pod's place.
+    """
+
+    #: Whether :meth:`pre_bind` may run at the same time as that of neighbours in the order which allow it too.
+    parallel: ClassVar[bool] = False
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """SUCCESS: there is work to do; SKIP: there is none."""

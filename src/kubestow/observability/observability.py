@@ -7,7 +7,6 @@ Made before there is a scheduler, so that a process can answer while it starts a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -22,6 +21,7 @@ from kubestow.observability.pod_resources import PodResources
 from kubestow.observability.readings import add_readings
 from kubestow.observability.recording import Recorder
 from kubestow.observability.together import together
+from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.scheduler import Scheduler
@@ -55,13 +55,12 @@ class Observability:
         self.scheduler = scheduler
 
     @property
-    def leadership(self) -> Any:
-        """The scheduler's candidacy, None where leaders are not elected (yet)."""
-        return getattr(self.scheduler, "leadership", None)
+    def leadership(self) -> Leadership | None:
+        """The scheduler's candidacy, None before there is a scheduler."""
+        return None if self.scheduler is None else self.scheduler.leadership
 
     def _leads(self) -> bool:
-        leadership = self.leadership
-        return self.scheduler is not None if leadership is None else bool(leadership.is_leader)
+        return self.leadership is not None and self.leadership.is_leader
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in the format that an Accept header asks for, and its content type."""

@@ -71,6 +71,7 @@ class DynamicResources(
     costly = True
     unprepared_filter = _NOT_FOUND
     time_limit = None  # its args have limits of their own
+    parallel = True
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)

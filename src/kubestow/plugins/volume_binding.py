@@ -58,6 +58,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     name = "VolumeBinding"
     unprepared_filter = "not found"
     time_limit = None  # its args have a limit of their own
+    parallel = True
     interests = (
         on(EventResource.STORAGE_CLASS, Action.ADD | Action.UPDATE, spoils=Spoils.ALL, hint=volume_hints.class_helps),
         on(

@@ -7,18 +7,11 @@ what became of the pod, until it answers; meanwhile the pod keeps its place.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-
 from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.doubt import until_answered
 from kubestow.scheduling.ports import ClusterAPI, ObjectReference
 
 __all__ = ["Binder"]
-
-_log = logging.getLogger(__name__)
-
-#: Seconds between two questions: the first pause, and the longest.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class Binder:
@@ -32,29 +25,10 @@ class Binder:
         try:
             await self._api.bind(pod, node_name)
         except (APIError, Unreachable) as error:
-            if not _is_open(error) or await self.node_of(pod) != node_name:
+            if not error.in_doubt or await self.node_of(pod) != node_name:
                 raise
 
     async def node_of(self, pod: ObjectReference) -> str:
         """Where the server has a pod, "" if nowhere. Raises APIError when it refuses to say."""
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                current = await self._api.read_pod(pod)
-            except (APIError, Unreachable) as error:
-                if not _is_open(error) and not _is_busy(error):
-                    raise
-                _log.debug("pod %s/%s may be bound or not: %s", pod.namespace, pod.name, error)
-            else:
-                return "" if current is None else current.spec.node_name
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _is_open(error: APIError | Unreachable) -> bool:
-    """Whether what was asked may have been done all the same."""
-    return isinstance(error, Unreachable) or error.code >= 500
-
-
-def _is_busy(error: APIError | Unreachable) -> bool:
-    return isinstance(error, APIError) and error.code == 429
+        current = await until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
+        return "" if current is None else current.spec.node_name

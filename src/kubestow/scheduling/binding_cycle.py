@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -27,6 +28,9 @@ from kubestow.scheduling.rendezvous import Rendezvous
 __all__ = ["BindingCycle", "Reserved", "permit", "reserve", "unreserve"]
 
 _log = logging.getLogger(__name__)
+
+#: How long a plugin that was cancelled may take to end, in seconds.
+_LAST_WORDS = 1.0
 
 T = TypeVar("T")
 
@@ -105,6 +109,8 @@ class BindingCycle:
         self._reserved = reserved
         self._asking = reserved.profile.asking
         self._working: list[PreBindPlugin] = []
+        self._tasks: list[asyncio.Task[Status]] = []
+        self._taken_back = ""
 
     def pre_flight(self) -> Status:
         """Which PreBind plugins have work to do; a skip when none has."""
@@ -120,13 +126,48 @@ class BindingCycle:
             return over(SUCCESS if self._working else Status.skip())
 
     async def pre_bind(self) -> Status:
-        """Run the PreBind plugins that have work to do, in order."""
+        """Run the PreBind plugins that have work to do, in order; neighbours that allow it at the same time."""
+        alone = itertools.count()
         with _Passage(self._asking, "PreBind") as over:
-            for plugin in self._working:
-                status = await self._answer(plugin, "PreBind", plugin.pre_bind)
+            for _, group in itertools.groupby(self._working, lambda plugin: -1 if plugin.parallel else next(alone)):
+                status = await self._together(list(group))
                 if not status.ok:
-                    return over(_said(plugin, "PreBind", status))
+                    return over(status)
             return over(SUCCESS)
+
+    def take_back(self, why: str) -> bool:
+        """End PreBind with an error, so that the pod is tried again; False when there is nothing to end any more."""
+        if not self._tasks or self._taken_back:
+            return False
+        self._taken_back = why
+        for task in self._tasks:
+            task.cancel()
+        return True
+
+    async def _together(self, plugins: Sequence[PreBindPlugin]) -> Status:
+        """Run PreBind plugins at the same time; the first failure ends the others."""
+        self._tasks = [asyncio.create_task(self._prepared(plugin)) for plugin in plugins]
+        by_task = dict(zip(self._tasks, plugins, strict=True))
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                ended = [task for task in self._tasks if task.done()]
+                self._tasks = [task for task in self._tasks if not task.done()]
+                for task in ended:
+                    why = self._taken_back or ("cancelled" if task.cancelled() else "")
+                    status = Status.error(why) if why else task.result()
+                    if not status.ok:
+                        return _said(by_task[task], "PreBind", status)
+        finally:
+            left, self._tasks = self._tasks, []
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=_LAST_WORDS)
+        return SUCCESS
+
+    async def _prepared(self, plugin: PreBindPlugin) -> Status:
+        return await self._answer(plugin, "PreBind", plugin.pre_bind)
 
     async def bind(self) -> Status:
         """Ask the Bind plugins until one does not skip."""

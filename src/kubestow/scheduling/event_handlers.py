@@ -241,10 +241,12 @@ class EventHandlers:
             self._queue.move(UNSCHEDULABLE_POD_ADD, None, info)
 
     def _assigned(self, old: PodInfo | None, info: PodInfo) -> None:
+        promised = self._cluster.nomination(info.uid)
         self._cluster.put_pod(info)
         if old is None or not old.spec.node_name:
             self._queue.delete(info.uid)
             self._move(ASSIGNED_POD_ADD, None, info)
+            self.promise_over(info, promised)
             return
         for event in pod_events(old, info):
             self._move(event, old, info)
@@ -264,7 +266,8 @@ class EventHandlers:
             events = pod_events(old, info)
             self._meant += events
             self._queue.update(old, info, events)
-            self._lost_nomination(old, info.status.nominated_node_name)
+            if old.status.nominated_node_name != info.status.nominated_node_name:
+                self.promise_over(old, old.status.nominated_node_name)
 
     def _nominate(self, old: PodInfo | None, info: PodInfo) -> None:
         """The pod's own status decides; where it says nothing, a nomination in memory stays (reference 6.6)."""
@@ -274,11 +277,14 @@ class EventHandlers:
         elif old is not None and old.status.nominated_node_name:
             self._cluster.drop_nomination(info.uid)
 
-    def _lost_nomination(self, old: PodInfo, still: str) -> None:
-        """A promise that is over frees room for pods of no higher priority."""
-        node_name = old.status.nominated_node_name
-        if node_name and node_name != still:
-            self._move(ASSIGNED_POD_DELETE, old, None, among=lambda info: info.priority <= old.priority)
+    def promise_over(self, info: PodInfo, node_name: str | None) -> None:
+        """A pod is not promised a node any more: if it is not on it, there is room for others of no higher priority."""
+
+        def may_have_it(other: PodInfo) -> bool:
+            return other.priority <= info.priority and other.uid != info.uid
+
+        if node_name and node_name != info.spec.node_name:
+            self._move(ASSIGNED_POD_DELETE, info.on(node_name), None, among=may_have_it)
 
     def _pod_gone(self, key: Key) -> None:
         old = self._pods.pop(key, None)
@@ -292,8 +298,9 @@ class EventHandlers:
             return
         self._meant.append(UNSCHEDULABLE_POD_DELETE)
         self._queue.delete(old.uid)
+        promised = self._cluster.nomination(old.uid)
         self._cluster.drop_nomination(old.uid)
         if self._cluster.is_assumed(old.uid):
             self._on_pod_deleted(old.uid)
         else:
-            self._lost_nomination(old, "")
+            self.promise_over(old, promised)

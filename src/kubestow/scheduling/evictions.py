@@ -2,7 +2,7 @@
 
 While a pod's victims are being evicted the pod is gated at PreEnqueue; the deletion of the last victim is the event
 that brings it back. All victims but the last are evicted together and the last only if that went well, so that the room
-is complete when the pod returns. A victim that only waits for permission is not deleted: it is told to try again.
+is complete when the pod returns. A victim that is on its way to be bound is not deleted: it is taken back in memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from kubestow.errors import APIError
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
 from kubestow.scheduling.status_writer import StatusWriter
-from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Evictions"]
 
 _log = logging.getLogger(__name__)
 
-_PLUGIN = "DefaultPreemption"
 #: What stands for the node of a preemption on several (reference 9.7).
 _EVERYWHERE = "cluster"
 
@@ -53,8 +51,8 @@ class Evictions:
     """Evicts victims and clears the nominations of pods that were outranked.
 
     ``known`` gives a pod's last state as the API server told it, ``is_placed`` whether it takes room on a node, if only
-    by assumption; ``activate`` brings a preemptor back to the queue when
-    its evictions failed.
+    by assumption; ``take_back`` ends the binding cycle of a pod, by uid, if it is not too late; ``activate`` brings a
+    preemptor back to the queue when its evictions failed.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Evictions:
         api: ClusterAPI,
         *,
         statuses: StatusWriter,
-        waiting: WaitingPods,
+        take_back: Callable[[str], bool],
         clock: Clock,
         known: Callable[[str], PodInfo | None],
         is_placed: Callable[[str], bool],
@@ -71,7 +69,7 @@ class Evictions:
     ) -> None:
         self._api = api
         self._statuses = statuses
-        self._waiting = waiting
+        self._take_back = take_back
         self._clock = clock
         self._known = known
         self._is_placed = is_placed
@@ -113,10 +111,10 @@ class Evictions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def drain(self) -> None:
-        """Wait until everything begun has been carried out."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What has been begun and not carried out."""
+        return list(self._tasks)
 
     async def _make_room(self, attempt: _Attempt, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
         began = self._clock.monotonic()
@@ -151,8 +149,7 @@ class Evictions:
     async def _evict(self, victim: PodInfo, attempt: _Attempt) -> None:
         if not self._is_placed(victim.uid):
             return  # its binding failed, or it is gone
-        waiting = self._waiting.get(victim.uid)
-        if waiting is not None and waiting.preempt(_PLUGIN, "preempted"):
+        if self._take_back(victim.uid):
             self._record(victim, attempt, " (in kube-scheduler memory).")
             return
         named = reference(victim)

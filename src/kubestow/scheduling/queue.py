@@ -80,6 +80,8 @@ class QueuedPod:
     gated_by: str = ""
     #: Whether it has been tried again only because it had waited so long.
     was_flushed: bool = False
+    #: Whether something happened that is worth a try, and only a PreEnqueue plugin is in the way.
+    held_up: bool = False
     place: Place = Place.UNSCHEDULABLE
     #: Tells the newest entry in a heap from stale ones.
     ticket: int = 0
@@ -341,7 +343,8 @@ class SchedulingQueue:
             hints = concerned.get(queued.info.spec.scheduler_name, {})
             if queued.gated_by not in hints:
                 return False
-        decision = self._decide(queued, event, concerned, old, new)
+        # What helped while the gate was closed (the reference forgets it) must not need to happen again.
+        decision = Requeue.AFTER_BACKOFF if queued.held_up else self._decide(queued, event, concerned, old, new)
         if decision is Requeue.SKIP:
             return False
         self._settle(queued, decision, event.label)
@@ -413,6 +416,7 @@ class SchedulingQueue:
             self._back_off(queued, event)
         else:
             self._enter(queued, event)
+        queued.held_up = queued.place is Place.GATED
 
     def _back_off(self, queued: QueuedPod, event: str) -> None:
         if self._is_gated(queued, event):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, TypeVar
@@ -32,12 +32,14 @@ from kubestow.scheduling.binder import Binder
 from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, ask, permit, reserve, unreserve
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
+from kubestow.scheduling.doubt import until_answered
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs import Gangs, Refusal
 from kubestow.scheduling.hints import QueueingHints
+from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.news import News
 from kubestow.scheduling.observed_claims import ObservedClaims
 from kubestow.scheduling.observer import Observer, Result
@@ -56,8 +58,13 @@ _log = logging.getLogger(__name__)
 _TURN = 0.004
 #: How long binding cycles and other work may go on when the scheduler shuts down, in seconds.
 _LAST_WORK = 10.0
+#: How long work that was cancelled may take to end, in seconds.
+_LAST_WORDS = 1.0
 #: Binding cycles in flight at once; further placed pods wait for a slot.
 _BINDINGS = 512
+
+#: Who speaks when a pod on its way has to make room.
+_PREEMPTION = "DefaultPreemption"
 
 _RESOURCES = {resource.type: resource for resource in CATALOGUED}
 
@@ -119,6 +126,9 @@ class _Handle:
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
 
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await until_answered(subject, read)
+
     def now(self) -> datetime:
         return self._clock.now()
 
@@ -155,6 +165,7 @@ class Scheduler:
         observer: Observer | None = None,
         extenders: Sequence[Extender] = (),
         pod_max_in_unschedulable_pods: float = 300.0,
+        leadership: Leadership | None = None,
     ) -> None:
         gates = gates or config.FeatureGates()
         self._observer = observer = observer or Observer()
@@ -165,7 +176,7 @@ class Scheduler:
         self._evictions = Evictions(
             api,
             statuses=self._statuses,
-            waiting=self.waiting,
+            take_back=self._take_back,
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
             is_placed=lambda uid: self.cluster.placement(uid) is not None,
@@ -197,7 +208,10 @@ class Scheduler:
         self._api = api
         self._clock = clock
         self._wake = asyncio.Event()
-        self.synced = asyncio.Event()
+        self.leadership = leadership or Unopposed()
+        #: Set when the caches are full, and when we lead.
+        self.synced, self.leading = asyncio.Event(), asyncio.Event()
+        self._leads_before_it_watches = configuration.delay_cache_until_active
         self.queue = SchedulingQueue(
             sort=next(iter(self.profiles.values())).queue_sort,
             hints=QueueingHints(
@@ -233,6 +247,9 @@ class Scheduler:
         self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
         self._slots = asyncio.Semaphore(_BINDINGS)
         self._bindings: set[asyncio.Task[None]] = set()
+        #: The binding cycles that are at PreBind, by the uid of the pod.
+        self._in_pre_bind: dict[str, BindingCycle] = {}
+        self._nominates = gates.enabled("NominatedNodeNameForExpectation")
 
     @property
     def bindings_under_way(self) -> int:
@@ -242,30 +259,62 @@ class Scheduler:
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch and schedule until cancelled; binding cycles under way get a while to finish before this returns."""
-        watching = asyncio.create_task(self._api.subscribe(self._watched, self.handlers), name="watch")
+        """Watch, and schedule while leading, until cancelled; work under way then gets a while to finish.
+
+        Raises what ends the watch, and what ends the lead; then nothing that is under way is waited for.
+        """
+        watching = asyncio.create_task(self._watch(), name="watch")
+        leading = asyncio.create_task(self._lead(), name="lead")
         scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
         try:
-            await asyncio.wait((watching, scheduling), return_when=asyncio.FIRST_COMPLETED)
-            for task in (watching, scheduling):
+            await asyncio.wait((watching, leading, scheduling), return_when=asyncio.FIRST_COMPLETED)
+            for task in (leading, watching, scheduling):
                 if task.done():
                     task.result()
         finally:
             scheduling.cancel()
-            await self._drain()
-            watching.cancel()
+            self._gangs.close()
+            draining = asyncio.create_task(self._drain(), name="drain")
+            try:
+                await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _end([scheduling, draining, leading, watching, *self._under_way()])
+            await self.leadership.release()
+
+    async def begun(self) -> None:
+        """Return when scheduling begins: the caches are full, and we lead."""
+        await self.synced.wait()
+        await self.leading.wait()
+
+    async def _watch(self) -> None:
+        if self._leads_before_it_watches:
+            await self.leading.wait()
+        await self._api.subscribe(self._watched, self.handlers)
+
+    async def _lead(self) -> None:
+        if not self._leads_before_it_watches:
+            await self.synced.wait()
+        await self.leadership.acquire()
+        self.leading.set()
+        await self.leadership.hold()
 
     async def _drain(self) -> None:
+        """Let what is under way come to an end by itself, but not for ever."""
         for waiting in self.waiting.all():
             waiting.reject("", "the scheduler is shutting down")
-        self._gangs.close()
-        await _ended(self._bindings)
-        await _ended(self._handle.background)
-        await self._evictions.drain()
-        await self._statuses.drain()
+        try:
+            async with asyncio.timeout(_LAST_WORK):
+                while work := self._under_way():
+                    await asyncio.wait(work)
+        except TimeoutError:
+            _log.warning("shutting down before %d tasks have come to an end", len(self._under_way()))
+
+    def _under_way(self) -> list[asyncio.Task[None]]:
+        """What outlives a scheduling cycle."""
+        return [*self._bindings, *self._handle.background, *self._evictions.tasks, *self._statuses.tasks]
 
     async def _schedule_forever(self) -> None:
-        await self.synced.wait()
+        await self.begun()
         while True:
             self._wake.clear()
             self.queue.flush()
@@ -299,7 +348,7 @@ class Scheduler:
     def _gated_by(self, profile: Profile, info: PodInfo) -> tuple[str, Status] | None:
         for plugin in profile.pre_enqueue:
             status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
-            if status.code is Code.ERROR:
+            if status.code is Code.ERROR and self.leadership.is_leader:
                 message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
                 self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
                 self._report(info, "SchedulerError", message, None)
@@ -353,7 +402,10 @@ class Scheduler:
         if decision.node_name is None:
             self._failed(queued, decision)
             return
+        promised = self.cluster.nomination(info.uid)
         self.cluster.assume(info, decision.node_name)
+        if promised != decision.node_name:
+            self.handlers.promise_over(info, promised)
         profile = self.profiles[info.spec.scheduler_name]
         status = reserve(profile, decision.state, info, decision.node_name)
         waits: dict[str, float] = {}
@@ -386,9 +438,10 @@ class Scheduler:
         )
 
     def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is."""
-        self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
-        self._report(info, "Unschedulable", message, None)
+        """Tell a pod why it has to stay where it is; a standby keeps it to itself."""
+        if self.leadership.is_leader:
+            self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
+            self._report(info, "Unschedulable", message, None)
 
     async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
@@ -488,7 +541,9 @@ class Scheduler:
         if nomination:
             self.cluster.nominate(current, nomination)
         elif nomination == "":
+            promised = self.cluster.nomination(current.uid)
             self.cluster.drop_nomination(current.uid)
+            self.handlers.promise_over(current, promised)
         self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
         self._report(current, reason, message, nomination)
 
@@ -541,7 +596,7 @@ class Scheduler:
         flight = cycle.pre_flight()
         if not flight.ok and flight.code is not Code.SKIP:
             return flight
-        if flight.ok or reserved.waits:
+        if self._nominates and (flight.ok or reserved.waits):
             self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
         getting_ready = self._ready(reserved, cycle if flight.ok else None)
         meeting = reserved.meeting
@@ -574,7 +629,21 @@ class Scheduler:
         if not status.ok:
             return status
         self.queue.done(reserved.info.uid)
-        return SUCCESS if cycle is None else (await cycle.pre_bind()).by("")
+        if cycle is None:
+            return SUCCESS
+        self._in_pre_bind[reserved.info.uid] = cycle
+        try:
+            return (await cycle.pre_bind()).by("")
+        finally:
+            del self._in_pre_bind[reserved.info.uid]
+
+    def _take_back(self, uid: str) -> bool:
+        """A pod on its way to be bound has to make room for another: try it again (reference 9.6)."""
+        waiting = self.waiting.get(uid)
+        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
+            return True
+        cycle = self._in_pre_bind.get(uid)
+        return cycle is not None and cycle.take_back(f"preempted by {_PREEMPTION}")
 
     def _tell_bound(self, reserved: Reserved) -> None:
         queued, now = reserved.queued, self._clock.monotonic()
@@ -640,14 +709,14 @@ def _broken_decision(info: PodInfo, error: Exception) -> Decision:
     return Decision(info, CycleState(), status=Status.error(message), message=message)
 
 
-async def _ended(tasks: set[asyncio.Task[None]]) -> None:
-    """Give tasks a while to come to an end by themselves; those that do not are cancelled."""
-    if tasks:
-        _, hanging = await asyncio.wait(tasks, timeout=_LAST_WORK)
-        for task in hanging:
-            task.cancel()
-        if hanging:
-            await asyncio.wait(hanging, timeout=1.0)
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks and let go of how they end; those that do not mind are left behind after a moment."""
+    for task in tasks:
+        task.cancel()
+    ended, _ = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()
 
 
 def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:

@@ -26,6 +26,7 @@ class _Write:
     pod: ObjectReference
     next: PodStatusPatch | None
     task: asyncio.Task[None] | None = None
+    under_way: bool = False
 
 
 class StatusWriter:
@@ -48,18 +49,21 @@ class StatusWriter:
     async def settle(self, uid: str) -> None:
         """Drop what has not gone out for a pod, and wait for what has."""
         write = self._writes.get(uid)
-        if write is not None and write.task is not None:
-            write.next = None
+        if write is None or write.task is None:
+            return
+        write.next = None
+        if write.under_way:
             await asyncio.wait([write.task])
 
-    async def drain(self) -> None:
-        """Wait until everything has been written."""
-        while tasks := [write.task for write in self._writes.values() if write.task is not None]:
-            await asyncio.wait(tasks)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What has not been written yet."""
+        return [write.task for write in self._writes.values() if write.task is not None]
 
     async def _write_out(self, write: _Write) -> None:
         try:
             async with self._slots:
+                write.under_way = True
                 while (patch := write.next) is not None:
                     write.next = None
                     await self._send(write.pod, patch)

@@ -99,6 +99,9 @@ class _Handle:
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         raise NotImplementedError("a replay has no binding cycle")
 
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await read()
+
 
 def replay(case: Case, registry: Registry) -> list[Difference]:
     """Run one case; the figures that differ, none when it agrees."""

@@ -22,7 +22,7 @@ from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPat
 from kubestow.scheduling.resources import NODES, PODS, WATCHED
 from kubestow.simulator.resource_claims import ClaimsInMemory
 
-__all__ = ["MemoryCluster"]
+__all__ = ["ClaimsOf", "MemoryCluster", "merged_patch"]
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class MemoryCluster:
 
     def claim(self, name: str, namespace: str = "default") -> ResourceClaim:
         """A claim on devices as it is now."""
-        found = _Claims(self).get(namespace, name)
+        found = ClaimsOf(self).get(namespace, name)
         assert found is not None
         return found
 
@@ -152,7 +152,7 @@ class MemoryCluster:
             raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
         if current.metadata.resource_version != obj.resource_version:
             raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
-        self.put(convert(resource.type, _merged(msgspec.to_builtins(current), changes)))
+        self.put(convert(resource.type, merged_patch(msgspec.to_builtins(current), changes)))
         return str(self._version)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
@@ -165,7 +165,7 @@ class MemoryCluster:
     @cached_property
     def resource_claims(self) -> ClaimsInMemory:
         """Claims among the other objects."""
-        return ClaimsInMemory(_Claims(self))
+        return ClaimsInMemory(ClaimsOf(self))
 
     def record(self, event: EventRecord) -> None:
         """Keep an event."""
@@ -189,13 +189,13 @@ class MemoryCluster:
             subscriber.apply(resource, event_type, obj)
 
 
-def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+def merged_patch(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON merge patch (RFC 7386) applied to an object."""
     merged = dict(target)
     for name, value in patch.items():
         if isinstance(value, Mapping):
             known = merged.get(name)
-            merged[name] = _merged(known if isinstance(known, Mapping) else {}, value)
+            merged[name] = merged_patch(known if isinstance(known, Mapping) else {}, value)
         elif value is None:
             merged.pop(name, None)
         else:
@@ -204,7 +204,7 @@ def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
 
 
 @dataclass(frozen=True, slots=True)
-class _Claims:
+class ClaimsOf:
     """A memory cluster's claims as a store."""
 
     cluster: MemoryCluster

@@ -35,8 +35,9 @@ class Preparation:
     async def prepare(self, kept: PodClaims, pod: PodInfo, node_name: str) -> Status | None:
         """Write allocations and reservations, then wait for devices that have to be made ready. None is success."""
         try:
-            for index, claim in enumerate(kept.claims):
-                if not claim.is_reserved_for(pod.uid):
+            for index in range(len(kept.claims)):
+                kept.claims[index] = await self._changes.settled(kept.claims[index])
+                if not kept.claims[index].is_reserved_for(pod.uid):
                     await self._write(kept, index, pod)
         except NotWritten as error:
             return Status.error(str(error))

@@ -1,12 +1,14 @@
 """Writes what was decided into claims: allocations, reservations, and what takes them back (reference 8.16, PreBind).
 
 Every change is a small patch with a precondition. When somebody else was faster, the claim is read again and the change
-is tried on what it is now.
+is tried on what it is now; when an answer is lost, the claim is read until it is known what became of it. What takes a
+claim back runs in the background, and until it has ended the claim cannot be used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -35,6 +37,10 @@ class ClaimChanges:
     def __init__(self, handle: Handle, *, timestamps: bool) -> None:
         self._handle = handle
         self._timestamps = timestamps
+        #: How many writes are on their way that take a claim back, by its uid.
+        self._returning: Counter[str] = Counter()
+        #: Claims that may have been taken back or not.
+        self._doubtful: set[str] = set()
 
     @property
     def _ledger(self) -> ClaimLedger:
@@ -54,7 +60,13 @@ class ClaimChanges:
                 )
             change = _preconditions(current) | {"status": self._reservation(current, pod, allocation)}
             patching = self._handle.resource_claims.patch(current, change, subresource="status")
-            return await self._named(f"add {what} to claim {current.key}", patching)
+            try:
+                return await self._named(f"add {what} to claim {current.key}", patching)
+            except NotWritten as error:
+                found = await self._read(current) if _in_doubt(error.__cause__) else current
+                if not found.is_reserved_for(pod.uid) or found.status.allocation is None:
+                    raise
+                return found
 
         written = await self._until_no_conflict(claim, once)
         self._ledger.wrote(written)
@@ -89,9 +101,16 @@ class ClaimChanges:
             except NotWritten as error:
                 if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
                     raise
-            reading = self._handle.resource_claims.read(claim.metadata.namespace, claim.metadata.name)
-            claim = await self._named(f"get updated claim {claim.key} after conflict", reading)
+            claim = await self._read(claim)
         return await once(claim)
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim as the server has it. Raises NotWritten."""
+        reading = self._handle.resource_claims.read
+        asking = self._handle.until_answered(
+            f"claim {claim.key}", lambda: reading(claim.metadata.namespace, claim.metadata.name)
+        )
+        return await self._named(f"get updated claim {claim.key} after conflict", asking)
 
     @staticmethod
     async def _named(what: str, writing: Awaitable[ResourceClaim]) -> ResourceClaim:
@@ -102,17 +121,45 @@ class ClaimChanges:
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
-    async def release(self, claim: ResourceClaim, pod: PodInfo) -> None:
+    async def settled(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim as it is now. Raises NotWritten while it is being taken back, perhaps from the very pod."""
+        uid = claim.metadata.uid
+        if uid in self._returning:
+            raise NotWritten(f"claim {claim.key} is in the process of being given back")
+        if uid in self._doubtful:
+            self._ledger.wrote(await self._read(claim))
+            self._doubtful.discard(uid)
+        return self._ledger.get(claim.metadata.namespace, claim.metadata.name) or claim
+
+    def release(self, claim: ResourceClaim, pod: PodInfo) -> Coroutine[Any, Any, None]:
         """A pod no longer needs a claim. Raises APIError or Unreachable."""
         metadata = {"uid": claim.metadata.uid}
         change = {"metadata": metadata, "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
-        self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
+        return self._returned(claim, change)
 
-    async def deallocate(self, claim: ResourceClaim) -> None:
+    def deallocate(self, claim: ResourceClaim) -> Coroutine[Any, Any, None]:
         """Take a claim's devices back. Raises APIError or Unreachable."""
         status = {"allocation": None, "reservedFor": None, "devices": None}
-        change = _preconditions(claim) | {"status": status}
-        self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
+        return self._returned(claim, _preconditions(claim) | {"status": status})
+
+    def _returned(self, claim: ResourceClaim, change: dict[str, Any]) -> Coroutine[Any, Any, None]:
+        """A change that takes a claim back, to be carried out; from now on until then nobody uses the claim."""
+        uid = claim.metadata.uid
+        self._returning[uid] += 1
+
+        async def carried_out() -> None:
+            try:
+                self._ledger.wrote(await self._handle.resource_claims.patch(claim, change, subresource="status"))
+            except (APIError, Unreachable) as error:
+                if error.in_doubt:
+                    self._doubtful.add(uid)
+                raise
+            finally:
+                self._returning[uid] -= 1
+                if not self._returning[uid]:
+                    del self._returning[uid]
+
+        return carried_out()
 
     async def delete(self, claim: ResourceClaim) -> None:
         """Delete a claim that a scheduler made. Raises APIError or Unreachable."""
@@ -157,3 +204,7 @@ def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
     if claim.metadata.resource_version:
         metadata["resourceVersion"] = claim.metadata.resource_version
     return {"metadata": metadata}
+
+
+def _in_doubt(error: BaseException | None) -> bool:
+    return isinstance(error, (APIError, Unreachable)) and error.in_doubt

@@ -1,0 +1,74 @@
+"""Claims on devices while nobody knows for sure how they stand: slow writes, lost answers, a watch that lags behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from kubestow.api.resource import ResourceClaim
+from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.ports import Resource
+from kubestow.simulator.resource_claims import ClaimsInMemory
+from kubestow.testing import MemoryCluster, node
+from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.memory_cluster import ClaimsOf
+from tests.plugins.dra.devices import claim, device_class, pod_with, slice_of
+
+CLUSTER = (node("n"), device_class(), slice_of("d0", node="n"))
+
+
+class Slow(ClaimsInMemory):
+    """What takes a reservation back is slow, and of ``lost`` patches the answer never comes."""
+
+    lost = 0
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        reserved = patch.get("status", {}).get("reservedFor") or []
+        if any("$patch" in change for change in reserved):
+            await asyncio.sleep(3)
+        answer = await super().patch(claim, patch, subresource=subresource)
+        if self.lost and subresource:
+            self.lost -= 1
+            raise Unreachable("server", "no answer in time")
+        return answer
+
+
+class Lagging(MemoryCluster):
+    """News of claims come five seconds late."""
+
+    @cached_property
+    def resource_claims(self) -> Slow:
+        return Slow(ClaimsOf(self))
+
+    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+        late = 5.0 if resource.type is ResourceClaim and self._subscribers else 0.0
+        asyncio.get_running_loop().call_later(late, super()._tell, resource, event_type, obj)
+
+
+def test_a_claim_that_is_being_given_back_is_reserved_again_before_its_pod_is_bound() -> None:
+    cluster = Lagging(bind_failures=[APIError(409, "Conflict", "try again")])
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c"))
+        await world.passes(30)
+        assert world.node_of("p") == "n"
+        assert world.cluster.claim("c").is_reserved_for("uid-default-p")
+
+    in_virtual_time(story, *CLUSTER, claim(), cluster=cluster)
+
+
+def test_a_device_that_may_have_been_given_away_is_not_given_to_another() -> None:
+    cluster = Lagging()
+    cluster.resource_claims.lost = 1
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c"))
+        await world.passes(0.05)
+        world.cluster.put(pod_with("other", name="q"))
+        await world.passes(30)
+        assert world.node_of("p") == "n"
+        assert world.cluster.claim("other").status.allocation is None
+
+    in_virtual_time(story, *CLUSTER, claim(), claim("other"), cluster=cluster)

@@ -1,0 +1,181 @@
+"""What a scheduler does before it leads, while it leads, when it leads no more, and when it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.errors import KubestowError, Unreachable
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.virtual_time import VirtualClock, run
+
+
+class Lost(KubestowError):
+    """The lead has gone to another."""
+
+
+class Lead:
+    """A candidacy that is decided by the test."""
+
+    overdue = 0.0
+
+    def __init__(self) -> None:
+        self.won, self.lost = asyncio.Event(), asyncio.Event()
+        self.is_leader = self.released = False
+
+    async def acquire(self) -> None:
+        await self.won.wait()
+        self.is_leader = True
+
+    async def hold(self) -> None:
+        await self.lost.wait()
+        raise Lost
+
+    async def release(self) -> None:
+        self.released = True
+
+
+class DeadEnd(MemoryCluster):
+    """Nothing that is asked of this cluster is ever answered."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await asyncio.sleep(30)
+        raise Unreachable("server", "no answer in time")
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        raise Unreachable("server", "connection refused")
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: Any) -> None:
+        await asyncio.sleep(100_000)
+
+
+@asynccontextmanager
+async def candidate(
+    cluster: MemoryCluster, lead: Lead, **configured: Any
+) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
+    """A scheduler that stands by."""
+    document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
+    scheduler = Scheduler(
+        config.load(document, subject="test"),
+        registry=in_tree_registry(),
+        api=cluster,
+        clock=VirtualClock(asyncio.get_running_loop()),
+        random=Random(1),
+        leadership=lead,
+    )
+    running = asyncio.create_task(scheduler.run())
+    await asyncio.sleep(1)
+    yield scheduler, running
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def story(told: Callable[[MemoryCluster, Lead], Awaitable[None]], cluster: MemoryCluster | None = None) -> None:
+    async def tell() -> None:
+        there = cluster or MemoryCluster()
+        there.put(node("n"))
+        await told(there, Lead())
+
+    run(tell())
+
+
+def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        cluster.put(pod("a"))
+        cluster.put(pod("too-big", cpu="64"))
+        async with candidate(cluster, lead) as (scheduler, _):
+            await asyncio.sleep(1000)
+            assert len(scheduler.cluster.nodes) == 1
+            assert (cluster.bindings, cluster.events, cluster.condition("too-big")) == ([], [], None)
+
+    story(told)
+
+
+def test_scheduling_begins_with_the_lead() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        cluster.put(pod("a"))
+        async with candidate(cluster, lead):
+            lead.won.set()
+            await asyncio.sleep(0.01)
+            assert cluster.bindings == [("default/a", "n")]
+
+    story(told)
+
+
+def test_a_candidate_may_read_nothing_before_it_leads() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        async with candidate(cluster, lead, delayCacheUntilActive=True) as (scheduler, _):
+            assert not scheduler.synced.is_set()
+            lead.won.set()
+            await asyncio.sleep(0.01)
+            assert scheduler.synced.is_set()
+
+    story(told)
+
+
+def test_who_leads_no_more_stops_in_the_middle_of_everything() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        cluster.put(pod("a"))
+        cluster.put(pod("too-big", cpu="64"))
+        async with candidate(cluster, lead) as (_, running):
+            lead.won.set()
+            await asyncio.sleep(5)
+            lead.lost.set()
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(Lost):
+                await running
+            assert asyncio.get_running_loop().time() - began < 0.1
+            assert lead.released
+
+    story(told, DeadEnd())
+
+
+def test_a_bind_under_way_is_waited_for_at_the_end_while_the_lead_is_kept() -> None:
+    class Slow(MemoryCluster):
+        async def bind(self, pod: ObjectReference, node_name: str) -> None:
+            await asyncio.sleep(5)
+            assert not lead_of_all[0].released
+            await super().bind(pod, node_name)
+
+    lead_of_all: list[Lead] = []
+
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        lead_of_all.append(lead)
+        cluster.put(pod("a"))
+        async with candidate(cluster, lead) as (_, running):
+            lead.won.set()
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.wait([running])
+            assert cluster.bindings == [("default/a", "n")]
+            assert lead.released
+
+    story(told, Slow())
+
+
+def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        cluster.put(pod("a"))
+        cluster.put(pod("too-big", cpu="64"))
+        async with candidate(cluster, lead) as (_, running):
+            lead.won.set()
+            await asyncio.sleep(40)  # the binding is in doubt now
+            began = asyncio.get_running_loop().time()
+            running.cancel()
+            await asyncio.wait([running])
+            assert asyncio.get_running_loop().time() - began < 12
+
+    with caplog.at_level(logging.WARNING):
+        story(told, DeadEnd())
+    assert "shutting down before 2 tasks have come to an end" in caplog.text

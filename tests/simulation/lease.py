@@ -1,0 +1,40 @@
+"""The one Lease of the simulated server, as a real one keeps it: written only by who has read its last version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubestow.errors import APIError
+
+__all__ = ["Lease"]
+
+
+class Lease:
+    """``holder`` is who has it, "" when nobody does."""
+
+    def __init__(self) -> None:
+        self._object: dict[str, Any] | None = None
+        self._version = 0
+
+    @property
+    def holder(self) -> str:
+        """Who leads by what is written."""
+        return "" if self._object is None else str(self._object["spec"].get("holderIdentity", ""))
+
+    def answer(self, method: str, body: bytes | None) -> bytes:
+        """Answer a request. Raises APIError."""
+        if method != "POST" and self._object is None:
+            raise APIError(404, "NotFound", "lease not found")
+        if method == "POST" and self._object is not None:
+            raise APIError(409, "AlreadyExists", "lease already exists")
+        if body is not None:
+            self._write(msgspec.json.decode(body))
+        return msgspec.json.encode(self._object)
+
+    def _write(self, lease: dict[str, Any]) -> None:
+        if self._object is not None and lease["metadata"]["resourceVersion"] != str(self._version):
+            raise APIError(409, "Conflict", "the lease has been modified")
+        self._version += 1
+        self._object = lease | {"metadata": lease["metadata"] | {"resourceVersion": str(self._version)}}
