@@ -7,12 +7,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from kubestow.client.pacing import WallClock
+from kubestow.config import FeatureGates
+from kubestow.observability.observability import Observability
 from tests.deploy.manifests import DEPLOY
+from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
 
 MONITORING = DEPLOY / "monitoring"
 NEEDS_PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="there is no promtool on this machine")
@@ -68,9 +73,35 @@ def test_panels_do_not_overlap() -> None:
         taken |= cells
 
 
-def metrics_asked_for() -> set[str]:
-    """The names of metrics in all queries, without the suffixes of a histogram's series."""
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
-    text = " ".join([*panel_queries(), *(rule["expr"] for rule in rules)])
-    names = re.findall(r"\b(?:scheduler|rest_client|process|leader_election)_[a-z_]+", text)
-    return {name.removesuffix("_bucket") for name in names}
+def alerts() -> dict[str, str]:
+    """The expressions of the alert rules by name."""
+    (group,) = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for rule in group["rules"]}
+
+
+def test_every_metric_that_is_asked_for_is_served() -> None:
+    observability = Observability(WallClock(), FeatureGates())
+    served = {family.name for family in observability.metrics.registry.collect()}
+    served |= {f"{name}_total" for name in served}
+    queries = " ".join([*panel_queries(), *alerts().values()])
+    asked = re.findall(r"\b((?:scheduler|rest_client|process|leader_election)_[a-z_]+)", queries)
+    assert {name.removesuffix("_bucket") for name in asked} <= served
+
+
+@NEEDS_PROMETHEUS
+async def test_a_real_prometheus_answers_every_query(tmp_path: Path) -> None:
+    async with scraping(tmp_path) as prometheus:
+        await prometheus.until('scheduler_schedule_attempts_total{job="kubestow", result="scheduled"} >= 40')
+        await prometheus.until('rate(scheduler_schedule_attempts_total{job="kubestow"}[5m])')
+        for expression in panel_queries():
+            found = await prometheus.query(expression)
+            assert found or "error" in expression or "preemption" in expression, expression
+        assert [name for name, expression in alerts().items() if await prometheus.query(expression)] == []
+
+
+@NEEDS_PROMETHEUS
+async def test_an_alert_fires_when_the_scheduler_is_gone(tmp_path: Path) -> None:
+    async with scraping(tmp_path) as prometheus:
+        await prometheus.until('up{job="kubestow"} == 1')
+        prometheus.scheduler.kill()
+        await prometheus.until(alerts()["KubestowDown"])
