@@ -53,6 +53,9 @@ class Steps(Protocol):
     async def decide(self, info: PodInfo) -> Decision:
         """Find a node; nothing changes. There is no pause unless extenders take part."""
 
+    async def suppose(self, info: PodInfo) -> Decision:
+        """The same in a cluster that only looks as it does now, so that it is no attempt and nobody is told."""
+
     def is_wanted(self, info: PodInfo) -> bool:
         """Whether a pod still wants a node."""
 
@@ -175,8 +178,9 @@ class Gangs:
         return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
 
     async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
+        decide = self._steps.suppose if evicting else self._steps.decide
         siblings = attempt.gang.members.pods
-        trial = Trial(self._cluster, attempt.profile, self._steps.decide, siblings=siblings, evicting=evicting)
+        trial = Trial(self._cluster, attempt.profile, decide, siblings=siblings, evicting=evicting)
         await trial.run(pods)
         attempt.failures += trial.failures
         return trial

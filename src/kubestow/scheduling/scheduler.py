@@ -446,12 +446,15 @@ class Scheduler:
     async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         began = self._clock.monotonic()
-        if self.takes_time(info):
-            decision = await self._decide_with_extenders(info)
-        else:
-            decision = self._decide(info)
+        decision = await self.suppose(info)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         return decision
+
+    async def suppose(self, info: PodInfo) -> Decision:
+        """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
+        if self.takes_time(info):
+            return await self._decide_with_extenders(info)
+        return self._decide(info)
 
     def takes_time(self, info: PodInfo) -> bool:
         """Whether extenders take part in the decision about a pod."""
@@ -501,7 +504,6 @@ class Scheduler:
             return
         for outranked in result.outranked:
             self.cluster.drop_nomination(outranked.uid)
-        self._observer.preempted(info, result.nominated_node_name, len(result.victims))
         self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
 
     def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
