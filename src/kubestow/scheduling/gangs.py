@@ -75,7 +75,7 @@ class Steps(Protocol):
         """Give a pod back to the queue, and tell it why."""
 
     def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is."""
+        """Tell a pod why it has to stay where it is; no node's room is kept for it meanwhile."""
 
 
 @dataclass(slots=True)
@@ -305,7 +305,7 @@ class Gangs:
     # -- gangs that are not complete -------------------------------------------------------------------------------
 
     def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
-        """A pod waits for its group or for its siblings. If that takes long, it will be told."""
+        """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
         self._untold[info.uid] = plugin
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)

@@ -438,10 +438,17 @@ class Scheduler:
         )
 
     def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is; a standby keeps it to itself."""
+        """Tell a pod why it has to stay where it is, promised nothing; a standby keeps it to itself."""
         if self.leadership.is_leader:
+            self._break_promise(info)
             self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
-            self._report(info, "Unschedulable", message, None)
+            self._report(info, "Unschedulable", message, "")
+
+    def _break_promise(self, info: PodInfo) -> None:
+        """Keep no node's room for a pod any longer."""
+        promised = self.cluster.nomination(info.uid)
+        self.cluster.drop_nomination(info.uid)
+        self.handlers.promise_over(info, promised)
 
     async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
@@ -543,9 +550,7 @@ class Scheduler:
         if nomination:
             self.cluster.nominate(current, nomination)
         elif nomination == "":
-            promised = self.cluster.nomination(current.uid)
-            self.cluster.drop_nomination(current.uid)
-            self.handlers.promise_over(current, promised)
+            self._break_promise(current)
         self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
         self._report(current, reason, message, nomination)
 
