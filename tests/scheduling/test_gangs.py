@@ -107,6 +107,18 @@ def test_a_gang_waits_until_enough_of_its_pods_are_there() -> None:
     in_virtual_time(story, node("n"), group("train", 3), **BOTH)
 
 
+def test_a_pod_that_waits_for_its_siblings_is_promised_nothing() -> None:
+    waiting = member("train-0", "train", cpu="4", priority=100, nominated="n")
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("other", cpu="4"))
+        await world.passes(10)
+        assert world.node_of("other") == "n"
+        assert world.cluster.pod("train-0").status.nominated_node_name == ""
+
+    in_virtual_time(story, node("n", cpu="4"), group("train", 2), waiting, **BOTH)
+
+
 def test_pods_with_scheduling_gates_do_not_count() -> None:
     gang = [*members(2, "train", cpu="1"), member("gated", "train", cpu="1", gates=("quota",))]
 

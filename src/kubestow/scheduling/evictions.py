@@ -102,6 +102,7 @@ class Evictions:
         self._begin(_Attempt(preemptors, group, _EVERYWHERE, kind="podgroup"), victims, outranked)
 
     def _begin(self, attempt: _Attempt, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
+        self._observer.preempted(attempt.preemptors[0], attempt.node_name, len(victims))
         live = [victim for victim in victims if not victim.terminating]
         if not live:
             return

@@ -53,6 +53,9 @@ class Steps(Protocol):
     async def decide(self, info: PodInfo) -> Decision:
         """Find a node; nothing changes. There is no pause unless extenders take part."""
 
+    async def suppose(self, info: PodInfo) -> Decision:
+        """The same in a cluster that only looks as it does now, so that it is no attempt and nobody is told."""
+
     def is_wanted(self, info: PodInfo) -> bool:
         """Whether a pod still wants a node."""
 
@@ -72,7 +75,7 @@ class Steps(Protocol):
         """Give a pod back to the queue, and tell it why."""
 
     def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is."""
+        """Tell a pod why it has to stay where it is; no node's room is kept for it meanwhile."""
 
 
 @dataclass(slots=True)
@@ -175,8 +178,9 @@ class Gangs:
         return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
 
     async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
+        decide = self._steps.suppose if evicting else self._steps.decide
         siblings = attempt.gang.members.pods
-        trial = Trial(self._cluster, attempt.profile, self._steps.decide, siblings=siblings, evicting=evicting)
+        trial = Trial(self._cluster, attempt.profile, decide, siblings=siblings, evicting=evicting)
         await trial.run(pods)
         attempt.failures += trial.failures
         return trial
@@ -301,7 +305,7 @@ class Gangs:
     # -- gangs that are not complete -------------------------------------------------------------------------------
 
     def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
-        """A pod waits for its group or for its siblings. If that takes long, it will be told."""
+        """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
         self._untold[info.uid] = plugin
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)

@@ -38,7 +38,11 @@ class Observer:
     # -- one attempt to schedule a pod, in the order in which things happen --------------------------------------------
 
     def attempted(self, decision: Decision, seconds: float) -> None:
-        """A scheduling cycle has decided, PostFilter included."""
+        """It has been decided about a pod in the cluster as it is, PostFilter included.
+
+        The placement of a gang's pod may be taken back later in the same cycle, and be decided about a second time.
+        Supposing others gone, as is done before they are evicted for a gang, is no attempt and not told of.
+        """
 
     def waited(self, info: PodInfo, code: Code, seconds: float) -> None:
         """A pod that Permit plugins held back has been allowed or refused."""
@@ -52,7 +56,7 @@ class Observer:
     # -- preemption ----------------------------------------------------------------------------------------------------
 
     def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
-        """PostFilter has chosen a node and the pods that have to go from it."""
+        """A node has been chosen and the pods that have to go from it; for a gang it is the whole ``cluster``."""
 
     def evicted(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         """The victims have been evicted, or not all of them could be."""

@@ -438,20 +438,30 @@ class Scheduler:
         )
 
     def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is; a standby keeps it to itself."""
+        """Tell a pod why it has to stay where it is, promised nothing; a standby keeps it to itself."""
         if self.leadership.is_leader:
+            self._break_promise(info)
             self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
-            self._report(info, "Unschedulable", message, None)
+            self._report(info, "Unschedulable", message, "")
+
+    def _break_promise(self, info: PodInfo) -> None:
+        """Keep no node's room for a pod any longer."""
+        promised = self.cluster.nomination(info.uid)
+        self.cluster.drop_nomination(info.uid)
+        self.handlers.promise_over(info, promised)
 
     async def decide(self, info: PodInfo) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         began = self._clock.monotonic()
-        if self.takes_time(info):
-            decision = await self._decide_with_extenders(info)
-        else:
-            decision = self._decide(info)
+        decision = await self.suppose(info)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         return decision
+
+    async def suppose(self, info: PodInfo) -> Decision:
+        """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
+        if self.takes_time(info):
+            return await self._decide_with_extenders(info)
+        return self._decide(info)
 
     def takes_time(self, info: PodInfo) -> bool:
         """Whether extenders take part in the decision about a pod."""
@@ -501,7 +511,6 @@ class Scheduler:
             return
         for outranked in result.outranked:
             self.cluster.drop_nomination(outranked.uid)
-        self._observer.preempted(info, result.nominated_node_name, len(result.victims))
         self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
 
     def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
@@ -541,9 +550,7 @@ class Scheduler:
         if nomination:
             self.cluster.nominate(current, nomination)
         elif nomination == "":
-            promised = self.cluster.nomination(current.uid)
-            self.cluster.drop_nomination(current.uid)
-            self.handlers.promise_over(current, promised)
+            self._break_promise(current)
         self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
         self._report(current, reason, message, nomination)
 
