@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import APIError, PluginError, Unreachable
+from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
@@ -85,9 +86,11 @@ class _Handle:
         evictions: Evictions,
         waiting: WaitingPods,
         news: News,
+        queue: Callable[[], SchedulingQueue],
         observer: Observer,
     ) -> None:
         self.cluster = cluster
+        self._queue = queue
         self._waiting = waiting
         self.random = random
         self.resource_claims = ObservedClaims(api.resource_claims, observer)
@@ -107,6 +110,12 @@ class _Handle:
 
     def waiting_pods(self) -> Sequence[Waiting]:
         return self._waiting.all()
+
+    def pending_pods(self) -> Sequence[PodInfo]:
+        return [queued.info for queued in self._queue().waiting()]
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        self._queue().activate([pod.uid for pod in pods])
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self.binder.bind(reference(pod), node_name)
@@ -193,6 +202,7 @@ class Scheduler:
             evictions=self._evictions,
             waiting=self.waiting,
             news=news,
+            queue=lambda: self.queue,
             observer=observer,
         )
         self.profiles: dict[str, Profile] = {
@@ -425,6 +435,13 @@ class Scheduler:
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
         self._start(reserved)
+        self._activate_named(reserved)
+
+    def _activate_named(self, reserved: Reserved) -> None:
+        """Bring back the pods that plugins have named in this cycle (reference 4.8)."""
+        named = reserved.state.own(PodsToActivate)
+        if named is not None:
+            self._handle.activate(named.take())
 
     def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
         """Give a pod back to the queue, and tell it why."""
@@ -610,6 +627,7 @@ class Scheduler:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
             self._tell_bound(reserved)
             await cycle.post_bind()
+            self._activate_named(reserved)
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
 
