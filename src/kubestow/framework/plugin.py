@@ -168,12 +168,16 @@ class Plugin(ABC):
     time_limit: float | None = 15 * 60.0
     #: Events that can change this plugin's mind.
     interests: Sequence[Interest] = EVERYTHING
-    #: Kinds of objects that are watched only where some plugin names them here.
+    #: Kinds of objects that are watched only where some plugin names them, here or as an interest.
     kinds: Sequence[type[Any]] = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def watched_kinds(self) -> set[type[Any]]:
+        """:attr:`kinds`, and those of a plugin's own that it is interested in."""
+        return {*self.kinds, *(interest.kind for interest in self.interests if interest.kind is not None)}
 
     def concerns(self, pod: PodInfo) -> bool:
         """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score."""

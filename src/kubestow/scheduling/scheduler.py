@@ -47,7 +47,7 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
 from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.resources import CATALOGUED, watched
+from kubestow.scheduling.resources import resource_of, watched
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
@@ -66,8 +66,6 @@ _BINDINGS = 512
 
 #: Who speaks when a pod on its way has to make room.
 _PREEMPTION = "DefaultPreemption"
-
-_RESOURCES = {resource.type: resource for resource in CATALOGUED}
 
 T = TypeVar("T")
 
@@ -121,7 +119,7 @@ class _Handle:
         await self.binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        resource, metadata = _RESOURCES[type(obj)], obj.metadata
+        resource, metadata = resource_of(type(obj)), obj.metadata
         subject = ObjectReference(
             resource.kind,
             metadata.namespace,
@@ -239,7 +237,7 @@ class Scheduler:
             on_change=self._wake.set,
         )
         plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
-        self._watched = watched({kind for plugin in plugins for kind in plugin.kinds})
+        self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
         self.handlers = EventHandlers(
             self.cluster,
             self.queue,
