@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -180,3 +181,14 @@ async def test_an_optional_resource_that_is_not_served_is_empty_and_seldom_looke
         assert await subscriber.until_seen(2) == [("replace", []), ("replace", ["s1"])]
     assert len(clock.slept) == 2
     assert min(clock.slept) >= 600
+
+
+async def test_a_resource_that_may_be_defined_any_time_is_looked_for_more_often(
+    server: ScriptedServer, transport: Transport, clock: LeapingClock
+) -> None:
+    often = replace(SLICES, absent_seconds=30.0)
+    found = server.watch(event("ADDED", {"metadata": {"name": "s1", "resourceVersion": "3"}}), READY)
+    server.answers("GET", "/apis/resource.k8s.io/v1/resourceslices", failure(404, "NotFound"), found)
+    async with reflecting(transport, clock, often) as subscriber:
+        await subscriber.until_seen(2)
+    assert 30 <= clock.slept[0] <= 60

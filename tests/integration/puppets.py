@@ -136,6 +136,7 @@ def profile(*plugins: type[Plugin], **points: Any) -> dict[str, Any]:
     """A configuration that enables plugins wherever they extend something; ``points`` override single points."""
     enabled = [{"name": plugin.name} for plugin in plugins]
     # Binders stand in line: ours come before the default one.
-    binders = [*enabled, {"name": "DefaultBinder"}]
+    ours = [{"name": plugin.name} for plugin in plugins if issubclass(plugin, BindPlugin)]
+    binders = [*ours, {"name": "DefaultBinder"}]
     sets = {"multiPoint": {"enabled": enabled}, "bind": {"disabled": [{"name": "*"}], "enabled": binders}}
     return {"plugins": plugins, "profiles": [{"plugins": sets | points}]}

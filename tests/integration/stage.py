@@ -93,7 +93,9 @@ class Troupe:
             row = cluster.nodes.rows.get(metadata["name"])
             held = None if row is None else cluster.nodes.objects[row]
         else:
-            kind = next(r.type for r in CATALOGUED if (r.kind, r.api_version) == (obj["kind"], obj["apiVersion"]))
+            kind = next(
+                r.type for r in self.scheduler._watched if (r.kind, r.api_version) == (obj["kind"], obj["apiVersion"])
+            )
             held = cluster.catalog(kind).as_observed(metadata.get("namespace", ""), metadata["name"])
         return "" if held is None else str(held.metadata.resource_version)
 
@@ -291,7 +293,8 @@ def _collection(obj: Object) -> str:
     version, kind = obj["apiVersion"], obj["kind"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
-    scoped = next((r.namespaced for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), False)
+    known = next((r.namespaced for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), False)
+    scoped = known or "namespace" in obj["metadata"]
     namespace = f"/namespaces/{obj['metadata'].get('namespace') or 'default'}" if scoped else ""
     return f"{prefix}{namespace}/{plural}"
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import pytest
 
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.framework.activation import PodsToActivate
+from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
-from kubestow.framework.plugin import Permission
+from kubestow.framework.plugin import Permission, PostBindPlugin, PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
@@ -15,6 +21,34 @@ from tests.integration.stage import Stage
 from tests.integration.test_requeueing import Created
 
 SMALL = node("n", cpu="1")
+
+
+class DriverFirst(PreFilterPlugin, PostBindPlugin):
+    """Executors are refused until the driver is bound; nothing that happens in the cluster helps them."""
+
+    name = "DriverFirst"
+    interests = ()
+    is_bound = False
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        return SUCCESS if self.is_bound or pod.name == "driver" else REJECT
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[None] | None:
+        if pod.name == "driver":
+            self.is_bound = True
+            PodsToActivate.of(state).add(*self.handle.pending_pods())
+        return None
+
+
+async def test_the_pods_that_a_plugin_names_follow_the_one_that_is_bound(stage: Stage) -> None:
+    executors = [pod(f"executor-{number}") for number in range(3)]
+    await stage.create(node("n"), *executors)
+    names = [executor.metadata.name for executor in executors]
+    async with stage.scheduler(**profile(DriverFirst)) as troupe:
+        await stage.refused(*names)
+        await troupe.until(lambda: all(troupe.place(name) is Place.UNSCHEDULABLE for name in names))
+        await stage.create(pod("driver"))
+        assert await stage.bound("driver", *names) == ["n"] * 4
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])

@@ -49,8 +49,6 @@ _SHORTEST_WATCH = 1.0
 _SILENCE = 150.0
 #: A server that knows streaming lists does not pause for this long before the list is complete.
 _INITIAL_SILENCE = 10.0
-#: How often to look again for a resource that the server does not serve.
-_ABSENT_SECONDS = 600.0
 #: Objects a page, where lists are paged at all: from the server's cache they come whole.
 _PAGE = 5000
 #: Objects decoded before other tasks get a turn.
@@ -266,7 +264,7 @@ class Reflector:
             _log.debug("%s: not served here", self._resource.plural)
             self._complete("", [])
             self._is_absent = True
-        await self._clock.sleep(jittered(_ABSENT_SECONDS, 1.0, self._random))
+        await self._clock.sleep(jittered(self._resource.absent_seconds, 1.0, self._random))
 
     async def _back_off(self, problem: str, *, at_least: float = 0.0) -> None:
         level = logging.DEBUG if problem == self._problem else logging.WARNING

@@ -103,7 +103,7 @@ async def patch_object(
     """
     metadata = {**changes.get("metadata", {}), "uid": obj.uid, "resourceVersion": obj.resource_version}
     body = _encode({**changes, "metadata": {name: value for name, value in metadata.items() if value}})
-    namespace = f"/namespaces/{obj.namespace}" if resource.namespaced else ""
+    namespace = f"/namespaces/{obj.namespace}" if resource.namespaced and obj.namespace else ""
     path = f"{resource.prefix}{namespace}/{resource.plural}/{obj.name}"
     if subresource:
         path = f"{path}/{subresource}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from kubestow.api.meta import ObjectMeta
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Described)
 class Catalog(Generic[T]):
     """The objects of one kind; cluster-scoped ones have the namespace ``""``."""
 
-    def __init__(self, journal: Journal, resource: EventResource | None) -> None:
+    def __init__(self, journal: Journal, resource: str | None) -> None:
         self._journal = journal
         #: What a change of these objects is called among cluster events, None when nobody waits for them.
         self.resource = resource

@@ -36,6 +36,8 @@ class EventResource(StrEnum):
     NAMESPACE = "Namespace"
     NOMINATION = "Nomination"  # a node promised to a pending pod, or no longer
     WORKLOAD = "Workload"  # services, replication controllers, replica sets, stateful sets
+    #: Any kind that plugins bring along: its events have a name of their own, remembered answers share this one.
+    CUSTOM = "custom"
     WILDCARD = "*"
 
 
@@ -84,7 +86,7 @@ _LABELS = {
 _ACTION_BITS = 16
 _PODS = frozenset({EventResource.POD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
 #: Pods and nodes have a bit per action; every other resource has one bit for anything that happens to it.
-_SINGLE_BITS = {
+_SINGLE_BITS: dict[str, int] = {
     resource: 1 << (2 * _ACTION_BITS + number)
     for number, resource in enumerate(
         r for r in EventResource if r not in _PODS and r not in (EventResource.NODE, EventResource.WILDCARD)
@@ -97,9 +99,12 @@ _EVERY_BIT = (1 << (2 * _ACTION_BITS + len(_SINGLE_BITS))) - 1
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """Something that happened (one action), or that somebody wants to hear of (any of several actions)."""
+    """Something that happened (one action), or that somebody wants to hear of (any of several actions).
 
-    resource: EventResource
+    ``resource`` is an :class:`EventResource`, or the name of a resource that a plugin brings along.
+    """
+
+    resource: str
     action: Action
 
     @property
@@ -134,4 +139,4 @@ class ClusterEvent:
             return int(self.action)
         if self.resource is EventResource.NODE:
             return int(self.action) << _ACTION_BITS
-        return _SINGLE_BITS[self.resource]
+        return _SINGLE_BITS.get(self.resource, _SINGLE_BITS[EventResource.CUSTOM])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kubestow.api.core import Node
+from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.affinity import CarriedTerms
 from kubestow.cluster.catalog import Catalog, Described
@@ -134,7 +135,7 @@ class Cluster:
         """The objects of a kind that is neither a pod, a node nor a namespace."""
         found = self._catalogs.get(kind)
         if found is None:
-            found = self._catalogs[kind] = Catalog(self.journal, _EVENT_RESOURCES.get(kind.__name__))
+            found = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
         return found
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -297,6 +298,12 @@ class Cluster:
         if self.namespaces.pop(name, None) is not None:
             self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)
+
+
+def _event_resource(kind: type) -> str | None:
+    if issubclass(kind, CustomObject):
+        return kind.resource
+    return _EVENT_RESOURCES.get(kind.__name__)
 
 
 def _alike(old: PodInfo, new: PodInfo) -> bool:

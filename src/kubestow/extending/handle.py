@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, NoReturn, TypeVar
@@ -48,6 +48,14 @@ class ReadingHandle:
     def waiting_pods(self) -> Sequence[Waiting]:
         """Nor is anything known of pods that it holds back."""
         return ()
+
+    def pending_pods(self) -> Sequence[PodInfo]:
+        """Nor of its queue."""
+        return ()
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Not here."""
+        _refuse("activate pods")
 
     def now(self) -> datetime:
         """The present moment."""

@@ -41,6 +41,10 @@ class Mirror:
             on_news=lambda: None,
         )
 
+    def expect(self, resources: Iterable[Resource]) -> None:
+        """More will be watched than usual."""
+        self._handlers.expect(resources)
+
     def _complete(self) -> None:
         if not self.synced:
             self.synced = True

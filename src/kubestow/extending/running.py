@@ -26,7 +26,8 @@ from kubestow.extending.opinions import Opinions
 from kubestow.extending.service import Service
 from kubestow.extending.stanza import Offer
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.scheduling.resources import WATCHED
+from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.resources import WATCHED, watched
 
 __all__ = ["Extending", "alone", "server_tls"]
 
@@ -101,7 +102,14 @@ class Extending:
             service = Service(opinions, self.mirror, self.offer, Binding(cluster, self.mirror).bind)
             on_listening(await stack.enter_async_context(service.listening(host, port, tls)))
             self.mirror.on_synced = on_ready
-            await cluster.subscribe(WATCHED, self.mirror)
+            own = self._own_kinds()
+            self.mirror.expect(own)
+            await cluster.subscribe((*WATCHED, *own), self.mirror)
+
+    def _own_kinds(self) -> list[Resource]:
+        """What plugins want to read beside what is watched anyway. Raises KubestowError."""
+        kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
+        return [resource for resource in watched(kinds) if resource not in WATCHED]
 
 
 def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext | None:

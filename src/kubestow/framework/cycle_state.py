@@ -37,6 +37,10 @@ class CycleState:
             return next((found for other in self._shared if (found := other.get(kind)) is not None), None)
         return value  # type: ignore[return-value]  # stored under its own type
 
+    def own(self, kind: type[S]) -> S | None:
+        """The value of a type that this state itself keeps, None when there is none or only a shared one."""
+        return self._values.get(kind)  # type: ignore[return-value]  # stored under its own type
+
     def __getitem__(self, kind: type[S]) -> S:
         """The value of a type. Raises KeyError when nothing was kept."""
         value = self.get(kind)

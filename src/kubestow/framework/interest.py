@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kubestow.api.custom import CustomObject
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
 
@@ -38,18 +39,25 @@ class Interest:
     spoils: Spoils = Spoils.ROW
     hint: Hint | None = None
     wakes: bool = True
+    #: The struct of a kind that a plugin brings along.
+    kind: type[CustomObject] | None = None
 
 
 def on(
-    resource: EventResource,
+    resource: EventResource | type[CustomObject],
     action: Action,
     *,
     spoils: Spoils = Spoils.ROW,
     hint: Hint | None = None,
     wakes: bool = True,
 ) -> Interest:
-    """An interest in some actions on a resource. Without a hint every such event is worth a try."""
-    return Interest(ClusterEvent(resource, action), spoils, hint, wakes)
+    """An interest in some actions on a resource. Without a hint every such event is worth a try.
+
+    A kind of the plugin's own (:class:`kubestow.api.custom.CustomObject`) is watched because of it.
+    """
+    if isinstance(resource, EventResource):
+        return Interest(ClusterEvent(resource, action), spoils, hint, wakes)
+    return Interest(ClusterEvent(resource.resource, action), spoils, hint, wakes, resource)
 
 
 _WATCHED_WITHOUT_DECLARATION = (

@@ -17,7 +17,7 @@ cycle, which is always right.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import index
@@ -114,6 +114,17 @@ class Handle(Protocol):
     def waiting_pods(self) -> Sequence[Waiting]:
         """The pods that Permit plugins hold back, the longest waiting first."""
 
+    def pending_pods(self) -> Sequence[PodInfo]:
+        """The pods in the queue, wherever in it; the one that is being scheduled, and those on their way to be bound,
+        are not among them."""
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Have pods tried again at once, whatever refused them and however long their backoff.
+
+        PreEnqueue plugins are asked as always. A pod that is being scheduled comes back after its attempt if that
+        fails. To wait for the end of a cycle, see :class:`kubestow.framework.activation.PodsToActivate`.
+        """
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
 
@@ -157,12 +168,16 @@ class Plugin(ABC):
     time_limit: float | None = 15 * 60.0
     #: Events that can change this plugin's mind.
     interests: Sequence[Interest] = EVERYTHING
-    #: Kinds of objects that are watched only where some plugin names them here.
+    #: Kinds of objects that are watched only where some plugin names them, here or as an interest.
     kinds: Sequence[type[Any]] = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def watched_kinds(self) -> set[type[Any]]:
+        """:attr:`kinds`, and those of a plugin's own that it is interested in."""
+        return {*self.kinds, *(interest.kind for interest in self.interests if interest.kind is not None)}
 
     def concerns(self, pod: PodInfo) -> bool:
         """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score."""

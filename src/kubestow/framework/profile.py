@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow import config
+from kubestow.api.custom import CustomObject
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.config import ExtensionPoint
@@ -170,7 +171,17 @@ def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plu
     if strangers:
         problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.interest.on() gives"
         raise PluginError(kind.name, "construction", problem)
+    for watched in plugin.watched_kinds():
+        _check_address(kind, watched)
     return plugin
+
+
+def _check_address(plugin: type[Plugin], watched: type) -> None:
+    if issubclass(watched, CustomObject):
+        try:
+            watched.address()
+        except ValueError as error:
+            raise PluginError(plugin.name, "construction", str(error)) from None
 
 
 def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:

@@ -86,8 +86,13 @@ class EventHandlers:
         self._meant: list[ClusterEvent] = []
         self._pods: dict[Key, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
-        self._unsynced = {(resource.prefix, resource.plural) for resource in watched}
+        self._unsynced: set[tuple[str, str, type]] = set()
+        self.expect(watched)
         self._reported: set[str] = set()
+
+    def expect(self, resources: Iterable[Resource]) -> None:
+        """Everything is there only when these have been listed too."""
+        self._unsynced.update((resource.prefix, resource.plural, resource.type) for resource in resources)
 
     def known(self, uid: str) -> PodInfo | None:
         """The last state of a pod that the API server told, None when it is gone."""
@@ -110,7 +115,7 @@ class EventHandlers:
             self._handle(self._gone, resource, key)
         for obj in objects:
             self._handle(self._there, resource, obj)
-        self._unsynced.discard((resource.prefix, resource.plural))
+        self._unsynced.discard((resource.prefix, resource.plural, resource.type))
         if not self._unsynced:
             self._on_synced()
         self._on_news()

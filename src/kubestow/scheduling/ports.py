@@ -43,6 +43,8 @@ class Resource:
     field_selector: str = ""
     #: An API server that does not serve the resource is treated as having no such objects.
     optional: bool = False
+    #: How often to look for it where it is not served, in seconds.
+    absent_seconds: float = 600.0
 
     @property
     def api_version(self) -> str:

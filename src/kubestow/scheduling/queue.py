@@ -92,6 +92,8 @@ class _Happened:
     event: ClusterEvent
     old: Any
     new: Any
+    #: The uid of the only pod that it concerns, "" for anybody.
+    only: str = ""
 
 
 @dataclass(slots=True)
@@ -223,7 +225,7 @@ class SchedulingQueue:
         for uid in uids:
             queued = self._pods.get(uid)
             if queued is None and uid in self._in_flight:
-                self._happened.append(_Happened(UNSCHEDULABLE_TIMEOUT, None, None))
+                self._happened.append(_Happened(UNSCHEDULABLE_TIMEOUT, None, None, only=uid))
             elif queued is not None and queued.place is not Place.ACTIVE:
                 self._enter(queued, "ForceActivate")
 
@@ -298,6 +300,8 @@ class SchedulingQueue:
             return Requeue.AFTER_BACKOFF
         found = Requeue.SKIP
         for item in happened:
+            if item.only and item.only != queued.info.uid:
+                continue
             concerned = self._hints.concerned(item.event)
             decision = self._decide(queued, item.event, concerned, item.old, item.new)
             if decision is Requeue.IMMEDIATELY:

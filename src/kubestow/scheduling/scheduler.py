@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import APIError, PluginError, Unreachable
+from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
@@ -46,7 +47,7 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
 from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.resources import CATALOGUED, watched
+from kubestow.scheduling.resources import resource_of, watched
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
@@ -66,8 +67,6 @@ _BINDINGS = 512
 #: Who speaks when a pod on its way has to make room.
 _PREEMPTION = "DefaultPreemption"
 
-_RESOURCES = {resource.type: resource for resource in CATALOGUED}
-
 T = TypeVar("T")
 
 
@@ -85,9 +84,11 @@ class _Handle:
         evictions: Evictions,
         waiting: WaitingPods,
         news: News,
+        queue: Callable[[], SchedulingQueue],
         observer: Observer,
     ) -> None:
         self.cluster = cluster
+        self._queue = queue
         self._waiting = waiting
         self.random = random
         self.resource_claims = ObservedClaims(api.resource_claims, observer)
@@ -108,11 +109,17 @@ class _Handle:
     def waiting_pods(self) -> Sequence[Waiting]:
         return self._waiting.all()
 
+    def pending_pods(self) -> Sequence[PodInfo]:
+        return [queued.info for queued in self._queue().waiting()]
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        self._queue().activate([pod.uid for pod in pods])
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self.binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        resource, metadata = _RESOURCES[type(obj)], obj.metadata
+        resource, metadata = resource_of(type(obj)), obj.metadata
         subject = ObjectReference(
             resource.kind,
             metadata.namespace,
@@ -193,6 +200,7 @@ class Scheduler:
             evictions=self._evictions,
             waiting=self.waiting,
             news=news,
+            queue=lambda: self.queue,
             observer=observer,
         )
         self.profiles: dict[str, Profile] = {
@@ -229,7 +237,7 @@ class Scheduler:
             on_change=self._wake.set,
         )
         plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
-        self._watched = watched({kind for plugin in plugins for kind in plugin.kinds})
+        self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
         self.handlers = EventHandlers(
             self.cluster,
             self.queue,
@@ -425,6 +433,13 @@ class Scheduler:
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
         self._start(reserved)
+        self._activate_named(reserved)
+
+    def _activate_named(self, reserved: Reserved) -> None:
+        """Bring back the pods that plugins have named in this cycle (reference 4.8)."""
+        named = reserved.state.own(PodsToActivate)
+        if named is not None:
+            self._handle.activate(named.take())
 
     def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
         """Give a pod back to the queue, and tell it why."""
@@ -617,6 +632,7 @@ class Scheduler:
             self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
             self._tell_bound(reserved)
             await cycle.post_bind()
+            self._activate_named(reserved)
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
 

@@ -7,7 +7,7 @@ is a :class:`Difference`; a case agrees when there is none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -77,6 +77,12 @@ class _Handle:
 
     def waiting_pods(self) -> tuple[()]:
         return ()  # Permit is not asked
+
+    def pending_pods(self) -> tuple[()]:
+        return ()  # there is no queue
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Nobody waits."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")

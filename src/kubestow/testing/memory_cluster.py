@@ -19,7 +19,7 @@ from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.scheduling.resources import NODES, PODS, WATCHED
+from kubestow.scheduling.resources import NODES, PODS, WATCHED, resource_of
 from kubestow.simulator.resource_claims import ClaimsInMemory
 
 __all__ = ["ClaimsOf", "MemoryCluster", "merged_patch"]
@@ -48,20 +48,21 @@ class MemoryCluster:
 
     def put(self, obj: Any) -> None:
         """Create or replace an object of any watched kind."""
-        resource = next(resource for resource in self._objects if resource.type is type(obj))
+        resource = resource_of(type(obj))
+        objects = self._objects.setdefault(resource, {})
         key = (obj.metadata.namespace, obj.metadata.name)
         self._version += 1
         obj = msgspec.structs.replace(
             obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=str(self._version))
         )
-        known = key in self._objects[resource]
-        self._objects[resource][key] = obj
+        known = key in objects
+        objects[key] = obj
         self._tell(resource, "MODIFIED" if known else "ADDED", obj)
 
     def remove(self, obj: Any) -> None:
         """Delete an object."""
-        resource = next(resource for resource in self._objects if resource.type is type(obj))
-        last = self._objects[resource].pop((obj.metadata.namespace, obj.metadata.name), None)
+        resource = resource_of(type(obj))
+        last = self._objects.get(resource, {}).pop((obj.metadata.namespace, obj.metadata.name), None)
         if last is not None:
             self._tell(resource, "DELETED", last)
 
@@ -91,12 +92,12 @@ class MemoryCluster:
 
     def objects(self, kind: type[T]) -> dict[Key, T]:
         """All objects of a watched kind, by namespace and name."""
-        return next(objects for resource, objects in self._objects.items() if resource.type is kind)
+        return self._objects.get(resource_of(kind), {})
 
     def relist(self) -> None:
         """Give every subscriber complete lists again, as after a watch that could not be resumed."""
         for subscriber in self._subscribers:
-            self._list(WATCHED, subscriber)
+            self._list(list(self._objects), subscriber)
 
     # -- the port ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class MemoryCluster:
         await asyncio.sleep(0)
         if self.patch_failures:
             raise self.patch_failures.pop(0)
-        current = self._objects[resource].get((obj.namespace, obj.name))
+        current = self._objects.get(resource, {}).get((obj.namespace, obj.name))
         if current is None:
             raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
         if current.metadata.resource_version != obj.resource_version:
@@ -182,7 +183,7 @@ class MemoryCluster:
 
     def _list(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         for resource in resources:
-            subscriber.replace(resource, list(self._objects[resource].values()))
+            subscriber.replace(resource, list(self._objects.get(resource, {}).values()))
 
     def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
         for subscriber in self._subscribers:

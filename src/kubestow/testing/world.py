@@ -52,6 +52,9 @@ class World:
         self.events: list[tuple[str, str]] = []
         #: Pods that Permit plugins hold back.
         self.waiting: list[Waiting] = []
+        #: Pods in the queue, and those that plugins want tried again.
+        self.pending: list[PodInfo] = []
+        self.activated: list[PodInfo] = []
         self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         document = {
@@ -80,6 +83,14 @@ class World:
     def waiting_pods(self) -> Sequence[Waiting]:
         """The pods in :attr:`waiting`."""
         return self.waiting
+
+    def pending_pods(self) -> Sequence[PodInfo]:
+        """The pods in :attr:`pending`."""
+        return self.pending
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Keep them in :attr:`activated`."""
+        self.activated += pods
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Nothing is bound outside this world."""
