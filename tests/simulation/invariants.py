@@ -184,7 +184,7 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         "kept events": queue._happened,
         "waiting pods": scheduler.waiting.all(),
         "gangs about to be bound": scheduler._gangs._meetings,
-        "binding cycles": scheduler._bindings,
+        "binding cycles": scheduler._bindings.tasks,
         "evictions": scheduler._evictions._tasks,
         "preemptors": scheduler._evictions._preempting,
         "status writes": scheduler._statuses._writes,

@@ -10,44 +10,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
 
 from kubestow import config
-from kubestow.api.core import PodCondition
-from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
-from kubestow.errors import APIError, PluginError, Unreachable
+from kubestow.errors import PluginError
 from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.gangs import Gang, GangPlugin
-from kubestow.framework.plugin import Plugin, Waiting
+from kubestow.framework.plugin import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binder import Binder
-from kubestow.scheduling.binding_cycle import BindingCycle, Reserved, ask, permit, reserve, unreserve
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, unreserve
+from kubestow.scheduling.bindings import Bindings
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
-from kubestow.scheduling.doubt import until_answered
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs import Gangs, Refusal
+from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.news import News
-from kubestow.scheduling.observed_claims import ObservedClaims
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, ObjectReference, PodStatusPatch, reference
+from kubestow.scheduling.ports import Clock, ClusterAPI
 from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
 from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.resources import resource_of, watched
+from kubestow.scheduling.reports import Reports, reason_of
+from kubestow.scheduling.resources import watched
 from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
@@ -61,100 +57,6 @@ _TURN = 0.004
 _LAST_WORK = 10.0
 #: How long work that was cancelled may take to end, in seconds.
 _LAST_WORDS = 1.0
-#: Binding cycles in flight at once; further placed pods wait for a slot.
-_BINDINGS = 512
-
-#: Who speaks when a pod on its way has to make room.
-_PREEMPTION = "DefaultPreemption"
-
-T = TypeVar("T")
-
-
-class _Handle:
-    """What plugins see of the scheduler."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        gates: config.FeatureGates,
-        api: ClusterAPI,
-        *,
-        clock: Clock,
-        random: Random,
-        evictions: Evictions,
-        waiting: WaitingPods,
-        news: News,
-        queue: Callable[[], SchedulingQueue],
-        observer: Observer,
-    ) -> None:
-        self.cluster = cluster
-        self._queue = queue
-        self._waiting = waiting
-        self.random = random
-        self.resource_claims = ObservedClaims(api.resource_claims, observer)
-        self.background: set[asyncio.Task[None]] = set()
-        self._clock = clock
-        self._news = news
-        self._gates = gates
-        self._api = api
-        self.binder = Binder(api)
-        self._evictions = evictions
-
-    def feature_enabled(self, gate: str) -> bool:
-        return self._gates.enabled(gate)
-
-    def is_preempting(self, uid: str) -> bool:
-        return self._evictions.is_preempting(uid)
-
-    def waiting_pods(self) -> Sequence[Waiting]:
-        return self._waiting.all()
-
-    def pending_pods(self) -> Sequence[PodInfo]:
-        return [queued.info for queued in self._queue().waiting()]
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        self._queue().activate([pod.uid for pod in pods])
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self.binder.bind(reference(pod), node_name)
-
-    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        resource, metadata = resource_of(type(obj)), obj.metadata
-        subject = ObjectReference(
-            resource.kind,
-            metadata.namespace,
-            metadata.name,
-            metadata.uid,
-            resource.api_version,
-            metadata.resource_version,
-        )
-        return await self._api.patch(resource, subject, changes, subresource=subresource)
-
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        return await self._news.wait_for(answer, seconds)
-
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await until_answered(subject, read)
-
-    def now(self) -> datetime:
-        return self._clock.now()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(_logged(work))
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
-
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        self._api.record(_event(pod, reason, action, note))
-
-
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except (APIError, Unreachable) as error:
-        _log.warning("%s", error)
-    except Exception:
-        _log.exception("work of a plugin failed")
 
 
 class Scheduler:
@@ -180,10 +82,11 @@ class Scheduler:
         self.cluster = Cluster()
         self.waiting = WaitingPods()
         self._statuses = StatusWriter(api)
+        self._reports = Reports(api, self._statuses, clock)
         self._evictions = Evictions(
             api,
             statuses=self._statuses,
-            take_back=self._take_back,
+            take_back=lambda uid: self._bindings.take_back(uid),
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
             is_placed=lambda uid: self.cluster.placement(uid) is not None,
@@ -191,7 +94,7 @@ class Scheduler:
             observer=observer,
         )
         news = News()
-        self._handle = handle = _Handle(
+        self._handle = handle = Handle(
             self.cluster,
             gates,
             api,
@@ -253,16 +156,24 @@ class Scheduler:
         self._extenders = Extenders(self.cluster, extenders)
         self._extended_decider = ExtendedDecider(self._decider, self._extenders)
         self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
-        self._slots = asyncio.Semaphore(_BINDINGS)
-        self._bindings: set[asyncio.Task[None]] = set()
-        #: The binding cycles that are at PreBind, by the uid of the pod.
-        self._in_pre_bind: dict[str, BindingCycle] = {}
-        self._nominates = gates.enabled("NominatedNodeNameForExpectation")
+        self._bindings = Bindings(
+            queue=self.queue,
+            waiting=self.waiting,
+            extenders=self._extenders,
+            binder=handle.binder,
+            statuses=self._statuses,
+            reports=self._reports,
+            clock=clock,
+            observer=observer,
+            nominates=gates.enabled("NominatedNodeNameForExpectation"),
+            on_failed=self._binding_failed,
+            on_bound=self._activate_named,
+        )
 
     @property
     def bindings_under_way(self) -> int:
         """How many placed pods are on their way to be bound."""
-        return len(self._bindings)
+        return len(self._bindings.tasks)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -319,7 +230,7 @@ class Scheduler:
 
     def _under_way(self) -> list[asyncio.Task[None]]:
         """What outlives a scheduling cycle."""
-        return [*self._bindings, *self._handle.background, *self._evictions.tasks, *self._statuses.tasks]
+        return [*self._bindings.tasks, *self._handle.background, *self._evictions.tasks, *self._statuses.tasks]
 
     async def _schedule_forever(self) -> None:
         await self.begun()
@@ -358,8 +269,8 @@ class Scheduler:
             status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
             if status.code is Code.ERROR and self.leadership.is_leader:
                 message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
-                self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
-                self._report(info, "SchedulerError", message, None)
+                self._reports.failed(info, message)
+                self._reports.pending(info, "SchedulerError", message, None)
             if not status.ok:
                 if isinstance(plugin, GangPlugin):
                     self._gangs.kept_out(info, plugin)
@@ -432,7 +343,7 @@ class Scheduler:
         """Send a placed pod on its way to be bound."""
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
-        self._start(reserved)
+        self._bindings.start(reserved)
         self._activate_named(reserved)
 
     def _activate_named(self, reserved: Reserved) -> None:
@@ -456,8 +367,8 @@ class Scheduler:
         """Tell a pod why it has to stay where it is, promised nothing; a standby keeps it to itself."""
         if self.leadership.is_leader:
             self._break_promise(info)
-            self._record(info, "FailedScheduling", "Scheduling", message, "Warning")
-            self._report(info, "Unschedulable", message, "")
+            self._reports.failed(info, message)
+            self._reports.pending(info, "Unschedulable", message, "")
 
     def _break_promise(self, info: PodInfo) -> None:
         """Keep no node's room for a pod any longer."""
@@ -496,7 +407,7 @@ class Scheduler:
 
     def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
-            self._record(info, "FailedScheduling", "Scheduling", f"skip schedule deleting pod: {info.key}", "Warning")
+            self._reports.failed(info, f"skip schedule deleting pod: {info.key}")
             return True
         return self.cluster.placement(info.uid) is not None
 
@@ -511,7 +422,7 @@ class Scheduler:
             nomination = decision.nomination.nominated_node_name
         self._hand_back(
             queued,
-            reason=_reason(decision.status),
+            reason=reason_of(decision.status),
             message=decision.message,
             rejectors=decision.rejectors,
             pending=decision.pending,
@@ -537,7 +448,7 @@ class Scheduler:
         message = fit_error(1, [(status, 1)]) if refused else status.message
         self._hand_back(
             queued,
-            reason=_reason(status),
+            reason=reason_of(status),
             message=message,
             rejectors=frozenset({status.plugin}) if refused and status.code is not Code.PENDING else frozenset(),
             pending=frozenset({status.plugin}) if status.code is Code.PENDING else frozenset(),
@@ -566,125 +477,10 @@ class Scheduler:
             self.cluster.nominate(current, nomination)
         elif nomination == "":
             self._break_promise(current)
-        self._record(current, "FailedScheduling", "Scheduling", message, "Warning")
-        self._report(current, reason, message, nomination)
+        self._reports.failed(current, message)
+        self._reports.pending(current, reason, message, nomination)
 
-    def _report(self, info: PodInfo, reason: str, message: str, nomination: str | None) -> None:
-        """Put the PodScheduled condition and the nomination on the pod, as far as they change."""
-        condition = self._condition(info, reason, message)
-        if nomination == info.status.nominated_node_name:
-            nomination = None
-        if condition is not None or nomination is not None:
-            self._statuses.patch(reference(info), PodStatusPatch(condition, nomination))
-
-    def _condition(self, info: PodInfo, reason: str, message: str) -> PodCondition | None:
-        current = next((c for c in info.status.conditions if c.type == "PodScheduled"), None)
-        generation = info.metadata.generation
-        wanted = PodCondition(
-            type="PodScheduled", status="False", reason=reason, message=message, observed_generation=generation
-        )
-        if current is not None and current.status == "False":
-            since = current.last_transition_time
-            if (current.reason, current.message, current.observed_generation) == (reason, message, generation):
-                return None
-        else:
-            since = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return _dated(wanted, since)
-
-    def _record(self, info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> None:
-        self._api.record(_event(info, reason, action, note, kind))
-
-    # -- the binding cycle -----------------------------------------------------------------------------------------
-
-    def _start(self, reserved: Reserved) -> None:
-        task = asyncio.create_task(self._bind(reserved))
-        self._bindings.add(task)
-        task.add_done_callback(self._bindings.discard)
-
-    async def _bind(self, reserved: Reserved) -> None:
-        """One binding cycle (reference 4.7). Whatever goes wrong, the placement is undone and the pod given back."""
-        try:
-            status = await self._bound(reserved)
-        except Exception as error:
-            _log.exception("binding cycle of pod %s failed", reserved.info.key)
-            status = Status.error(f"{type(error).__name__}: {error}")
-        if not status.ok:
-            self._binding_failed(reserved, status)
-        if reserved.meeting is not None:
-            reserved.meeting.leave(reserved.info.uid, f"{reserved.info.key}: {status.message}")
-
-    async def _bound(self, reserved: Reserved) -> Status:
-        info, cycle = reserved.info, BindingCycle(reserved)
-        flight = cycle.pre_flight()
-        if not flight.ok and flight.code is not Code.SKIP:
-            return flight
-        if self._nominates and (flight.ok or reserved.waits):
-            self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
-        getting_ready = self._ready(reserved, cycle if flight.ok else None)
-        meeting = reserved.meeting
-        status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
-        if not status.ok:
-            return status
-        await self._statuses.settle(info.uid)
-        async with self._slots:
-            status = await self._bound_by_extender(reserved) or await cycle.bind()
-        if status.ok:
-            self._record(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {reserved.node_name}")
-            self._tell_bound(reserved)
-            await cycle.post_bind()
-            self._activate_named(reserved)
-        # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
-        return status.by("")
-
-    async def _bound_by_extender(self, reserved: Reserved) -> Status | None:
-        """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
-        info, node_name = reserved.info, reserved.node_name
-        status = await self._extenders.bind(info, node_name) if self._extenders else None
-        if status is None or status.ok:
-            return status
-        if await self._handle.binder.node_of(reference(info)) == node_name:
-            return SUCCESS
-        return None if status.code is Code.SKIP else status
-
-    async def _ready(self, reserved: Reserved, cycle: BindingCycle | None) -> Status:
-        """Wait for permission, then do what has to be done before the pod can be bound."""
-        status = await self._permitted(reserved)
-        if not status.ok:
-            return status
-        self.queue.done(reserved.info.uid)
-        if cycle is None:
-            return SUCCESS
-        self._in_pre_bind[reserved.info.uid] = cycle
-        try:
-            return (await cycle.pre_bind()).by("")
-        finally:
-            del self._in_pre_bind[reserved.info.uid]
-
-    def _take_back(self, uid: str) -> bool:
-        """A pod on its way to be bound has to make room for another: try it again (reference 9.6)."""
-        waiting = self.waiting.get(uid)
-        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
-            return True
-        cycle = self._in_pre_bind.get(uid)
-        return cycle is not None and cycle.take_back(f"preempted by {_PREEMPTION}")
-
-    def _tell_bound(self, reserved: Reserved) -> None:
-        queued, now = reserved.queued, self._clock.monotonic()
-        self._observer.ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
-        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
-        self._observer.bound(queued, reserved.node_name, now - first)
-
-    async def _permitted(self, reserved: Reserved) -> Status:
-        waiting = self.waiting.get(reserved.info.uid)
-        if waiting is None:
-            return SUCCESS
-        began = self._clock.monotonic()
-        try:
-            status = await waiting.decided()
-        finally:
-            self.waiting.remove(reserved.info.uid)
-        self._observer.waited(reserved.info, status.code, self._clock.monotonic() - began)
-        return status
+    # -- placements that come to nothing ---------------------------------------------------------------------------
 
     def _binding_failed(self, reserved: Reserved, status: Status) -> None:
         """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
@@ -745,30 +541,4 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
 def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:
     _log.warning(
         "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile", plugin.name, seconds, extension_point
-    )
-
-
-def _event(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:
-    return EventRecord(
-        regarding=reference(info),
-        reason=reason,
-        action=action,
-        note=note,
-        type=kind,
-        reporting_controller=info.spec.scheduler_name,
-    )
-
-
-def _reason(status: Status) -> str:
-    return "Unschedulable" if status.code.is_rejection else "SchedulerError"
-
-
-def _dated(condition: PodCondition, since: str | None) -> PodCondition:
-    return PodCondition(
-        type=condition.type,
-        status=condition.status,
-        reason=condition.reason,
-        message=condition.message,
-        observed_generation=condition.observed_generation,
-        last_transition_time=since,
     )

@@ -1,0 +1,154 @@
+"""The binding cycles under way: placed pods, each in a task of its own, on the way to their nodes (reference 4.7).
+
+What plugins are asked on this way is in :mod:`kubestow.scheduling.binding_cycle`; here is the order of things around
+it: who is waited for, which writes have to be out before, how many go at once, and how others can take a pod back. What
+follows from a failure is the scheduler's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.binder import Binder
+from kubestow.scheduling.binding_cycle import BindingCycle, Reserved
+from kubestow.scheduling.extenders import Extenders
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.ports import Clock, PodStatusPatch, reference
+from kubestow.scheduling.queue import SchedulingQueue
+from kubestow.scheduling.reports import Reports
+from kubestow.scheduling.status_writer import StatusWriter
+from kubestow.scheduling.waiting import WaitingPods
+
+__all__ = ["Bindings"]
+
+_log = logging.getLogger(__name__)
+
+#: Binding cycles at the API server at once; further pods wait for a slot.
+_AT_ONCE = 512
+#: Who speaks when a pod on its way has to make room.
+_PREEMPTION = "DefaultPreemption"
+
+
+class Bindings:
+    """Binds placed pods. ``on_failed`` is called with whom it did not work out for, ``on_bound`` after PostBind.
+
+    With ``nominates`` the node that a pod is about to get is written down as its nomination before it is waited for.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        extenders: Extenders,
+        binder: Binder,
+        statuses: StatusWriter,
+        reports: Reports,
+        clock: Clock,
+        observer: Observer,
+        nominates: bool,
+        on_failed: Callable[[Reserved, Status], None],
+        on_bound: Callable[[Reserved], None],
+    ) -> None:
+        self._queue, self._waiting, self._extenders, self._binder = queue, waiting, extenders, binder
+        self._statuses, self._reports, self._clock, self._observer = statuses, reports, clock, observer
+        self._nominates = nominates
+        self._on_failed, self._on_bound = on_failed, on_bound
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.tasks: set[asyncio.Task[None]] = set()
+        #: The binding cycles that are at PreBind, by the uid of the pod.
+        self._in_pre_bind: dict[str, BindingCycle] = {}
+
+    def start(self, reserved: Reserved) -> None:
+        """Begin a binding cycle; the placement has been reserved and permitted."""
+        task = asyncio.create_task(self._bind(reserved))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _bind(self, reserved: Reserved) -> None:
+        """One binding cycle (reference 4.7). Whatever goes wrong, the placement is undone and the pod given back."""
+        try:
+            status = await self._bound(reserved)
+        except Exception as error:
+            _log.exception("binding cycle of pod %s failed", reserved.info.key)
+            status = Status.error(f"{type(error).__name__}: {error}")
+        if not status.ok:
+            self._on_failed(reserved, status)
+        if reserved.meeting is not None:
+            reserved.meeting.leave(reserved.info.uid, f"{reserved.info.key}: {status.message}")
+
+    async def _bound(self, reserved: Reserved) -> Status:
+        info, cycle = reserved.info, BindingCycle(reserved)
+        flight = cycle.pre_flight()
+        if not flight.ok and flight.code is not Code.SKIP:
+            return flight
+        if self._nominates and (flight.ok or reserved.waits):
+            self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
+        getting_ready = self._ready(reserved, cycle if flight.ok else None)
+        meeting = reserved.meeting
+        status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
+        if not status.ok:
+            return status
+        await self._statuses.settle(info.uid)
+        async with self._slots:
+            status = await self._bound_by_extender(reserved) or await cycle.bind()
+        if status.ok:
+            self._reports.bound(info, reserved.node_name)
+            self._tell_bound(reserved)
+            await cycle.post_bind()
+            self._on_bound(reserved)
+        # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
+        return status.by("")
+
+    async def _bound_by_extender(self, reserved: Reserved) -> Status | None:
+        """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
+        info, node_name = reserved.info, reserved.node_name
+        status = await self._extenders.bind(info, node_name) if self._extenders else None
+        if status is None or status.ok:
+            return status
+        if await self._binder.node_of(reference(info)) == node_name:
+            return SUCCESS
+        return None if status.code is Code.SKIP else status
+
+    async def _ready(self, reserved: Reserved, cycle: BindingCycle | None) -> Status:
+        """Wait for permission, then do what has to be done before the pod can be bound."""
+        status = await self._permitted(reserved)
+        if not status.ok:
+            return status
+        self._queue.done(reserved.info.uid)
+        if cycle is None:
+            return SUCCESS
+        self._in_pre_bind[reserved.info.uid] = cycle
+        try:
+            return (await cycle.pre_bind()).by("")
+        finally:
+            del self._in_pre_bind[reserved.info.uid]
+
+    def take_back(self, uid: str) -> bool:
+        """A pod on its way to be bound has to make room for another: try it again (reference 9.6)."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
+            return True
+        cycle = self._in_pre_bind.get(uid)
+        return cycle is not None and cycle.take_back(f"preempted by {_PREEMPTION}")
+
+    def _tell_bound(self, reserved: Reserved) -> None:
+        queued, now = reserved.queued, self._clock.monotonic()
+        self._observer.ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
+        self._observer.bound(queued, reserved.node_name, now - first)
+
+    async def _permitted(self, reserved: Reserved) -> Status:
+        waiting = self._waiting.get(reserved.info.uid)
+        if waiting is None:
+            return SUCCESS
+        began = self._clock.monotonic()
+        try:
+            status = await waiting.decided()
+        finally:
+            self._waiting.remove(reserved.info.uid)
+        self._observer.waited(reserved.info, status.code, self._clock.monotonic() - began)
+        return status
