@@ -17,8 +17,8 @@ from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
 from tests.integration.puppets import FAIL, REJECT, profile, puppet
+from tests.integration.requeueing import Created
 from tests.integration.stage import Stage
-from tests.integration.test_requeueing import Created
 
 SMALL = node("n", cpu="1")
 
