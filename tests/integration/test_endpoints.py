@@ -1,7 +1,7 @@
 """What a scheduler at work answers on its secure port (reference 1.4; 11.1 TestEndpointHandlers, TestSchedulerZPages).
 
-The answers one by one, and who may ask, are in tests/serving; here a scheduler, its API server and its port are together.
-Not here: /flagz and /statusz as CBOR, which is refused like any other type that is not offered.
+The answers one by one, and who may ask, are in tests/serving; here a scheduler, its API server and its port are
+together. Not here: /flagz and /statusz as CBOR, which is refused like any other type that is not offered.
 """
 
 from __future__ import annotations

@@ -236,8 +236,10 @@ async def test_a_victim_on_its_way_to_be_bound_is_not_deleted_while_it_waits(sta
 
 
 async def test_a_victim_that_is_made_ready_is_tried_again_and_not_deleted(stage: Stage) -> None:
+    is_over = asyncio.Event()
+
     async def get_ready() -> Status:
-        await asyncio.Event().wait()
+        await is_over.wait()
         return SUCCESS
 
     def pre_bind(info: PodInfo) -> Any:
@@ -252,6 +254,8 @@ async def test_a_victim_that_is_made_ready_is_tried_again_and_not_deleted(stage:
         assert not stage.pod("low").metadata.deletion_timestamp
         await stage.create(node("m", cpu="1"))
         await stage.until(lambda: "m" in stage.nominations("low"))
+        is_over.set()
+        assert await stage.bound("low") == ["m"]
 
 
 class Hermit(NodeFilterPlugin):
