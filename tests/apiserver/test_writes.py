@@ -35,6 +35,13 @@ async def test_numbers_are_taken_as_quantities(client: Client) -> None:
     assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "1500m"}
 
 
+async def test_a_driver_that_takes_no_volumes_is_not_one_without_a_limit(client: Client) -> None:
+    driver = {"name": "example.com", "nodeID": "n", "topologyKeys": [], "allocatable": {"count": 0}}
+    new = {"metadata": {"name": "n"}, "spec": {"drivers": [driver]}}
+    created = (await client.post("/apis/storage.k8s.io/v1/csinodes", new)).json
+    assert created["spec"]["drivers"][0]["allocatable"] == {"count": 0}
+
+
 @pytest.mark.parametrize(
     ("spec", "place"),
     [

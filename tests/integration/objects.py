@@ -5,11 +5,18 @@ from __future__ import annotations
 from tests.integration.stage import Object
 
 __all__ = [
+    "BOUND",
     "DEVICE_CLASS",
+    "attachment",
+    "capacity",
     "claim",
+    "csi_driver",
     "csi_node",
     "device_claim",
+    "device_class",
     "devices",
+    "inline",
+    "reaching",
     "storage_class",
     "unbound",
     "using",
@@ -23,6 +30,17 @@ DEVICE_CLASS: Object = {
     "metadata": {"name": "gpus"},
     "spec": {},
 }
+
+#: What makes an unbound claim ``a`` a bound one.
+BOUND: Object = {
+    "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+    "spec": {"volumeName": "pv-a"},
+}
+
+
+def device_class(name: str, extended_resource: str | None = None) -> Object:
+    spec = {} if extended_resource is None else {"extendedResourceName": extended_resource}
+    return DEVICE_CLASS | {"metadata": {"name": name}, "spec": spec}
 
 
 def claim(name: str) -> Object:
@@ -106,11 +124,55 @@ def zoned(zone: str, name: str) -> Object:
     return {"metadata": {"name": f"pv-{name}", "labels": {"topology.kubernetes.io/zone": zone}}}
 
 
-def csi_node(name: str, count: int) -> Object:
-    driver = {"name": "example.com", "nodeID": name, "topologyKeys": [], "allocatable": {"count": count}}
+def csi_node(name: str, count: int, *, driver: str = "example.com", migrated: str = "") -> Object:
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated} if migrated else {}
+    limits = {"name": driver, "nodeID": name, "topologyKeys": [], "allocatable": {"count": count}}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"drivers": [limits]},
+    }
+
+
+def reaching(key: str, value: str, name: str) -> Object:
+    """A volume that is there for nodes with a label."""
+    made = volume(name)
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    made["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    return made
+
+
+def csi_driver(**spec: bool) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": "example.com"},
+        "spec": {"attachRequired": True, **spec},
+    }
+
+
+def inline(name: str) -> Object:
+    """The spec of a pod with a claim, and with a volume that a driver makes for it."""
+    volumes = using(name)["volumes"]
+    return {"volumes": [*volumes, {"name": "inline", "csi": {"driver": "example.com"}}]}
+
+
+def capacity(amount: str) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": "capacity"},
+        "storageClassName": "slow",
+        "nodeTopology": {"matchLabels": {}},
+        "capacity": amount,
+    }
+
+
+def attachment(name: str, driver: str) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
         "metadata": {"name": name},
-        "spec": {"drivers": [driver]},
+        "spec": {"attacher": driver, "nodeName": "n", "source": {"persistentVolumeName": f"pv-{name}"}},
     }

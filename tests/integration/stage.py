@@ -292,9 +292,9 @@ class Stage:
 def _collection(obj: Object) -> str:
     version, kind = obj["apiVersion"], obj["kind"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
-    known = next((r.namespaced for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), False)
-    scoped = known or "namespace" in obj["metadata"]
+    known = next((r for r in _RESOURCES.values() if (r.kind, r.api_version) == (kind, version)), None)
+    plural = known.plural if known is not None else kind.lower() + ("es" if kind.endswith("s") else "s")
+    scoped = "namespace" in obj["metadata"] if known is None else known.namespaced
     namespace = f"/namespaces/{obj['metadata'].get('namespace') or 'default'}" if scoped else ""
     return f"{prefix}{namespace}/{plural}"
 

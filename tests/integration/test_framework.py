@@ -1,4 +1,9 @@
-"""Plugins at every extension point (reference 11.2)."""
+"""Plugins at every extension point (reference 11.2).
+
+TestActivatePods is in test_retries, TestSchedulerExtender in tests/extenders, where the extenders are processes. Not
+here: TestBatchScenarios, because nothing is batched; that remembered answers are those of asking afresh is held by
+tests/framework.
+"""
 
 from __future__ import annotations
 

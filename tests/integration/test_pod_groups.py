@@ -1,4 +1,9 @@
-"""Pod groups (reference 11.6): gangs of all three APIs, from the server's objects to its conditions."""
+"""Pod groups (reference 11.6): gangs of all three APIs, from the server's objects to its conditions.
+
+Not here, because it is not offered: topology-aware scheduling and workload-aware preemption, with their variants of
+TestPodGroupScheduling and with TestPostFilterInvocationCount; and TestPodGroupAdmission, which is about Workloads, of
+which the embedded server has none. A gang preempts as a whole or not at all; tests/scheduling has that in detail.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +116,19 @@ async def test_nobody_is_evicted_for_half_a_gang(stage: Stage) -> None:
         await stage.refused("train-0", "train-1", "train-2")
         assert stage.node_of("low") == "n"
         assert not stage.events("Preempted")
+
+
+async def test_the_second_of_two_gangs_follows_when_the_first_has_left(stage: Stage) -> None:
+    first, second = (members(3, name, cpu="1") for name in "ab")
+    await stage.create(node("n", cpu="4"), group("a", 3), group("b", 3))
+    async with stage.scheduler(**ON):
+        await stage.create(*first)
+        await stage.bound("a-0", "a-1", "a-2")
+        await stage.create(*second)
+        await stage.refused("b-0", "b-1", "b-2")
+        for each in first:
+            await stage.delete(each)
+        await stage.bound("b-0", "b-1", "b-2")
 
 
 async def test_the_pods_of_a_basic_group_come_one_by_one(stage: Stage) -> None:

@@ -1,20 +1,28 @@
-"""Preemption (reference 11.4): whom it evicts, how, and who gets the room."""
+"""Preemption (reference 11.4): whom it evicts, how, and who gets the room.
+
+TestAsyncPreemption has a file of its own, test_async_preemption. Not here: TestPodGroupPreemption, whose workload-aware
+kind is not offered (gangs preempt as a whole: test_pod_groups, and tests/scheduling).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from kubestow.api.core import Pod
+from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods import PodInfo
-from kubestow.framework.plugin import Permission
+from kubestow.errors import APIError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.plugin import NodeFilterPlugin, Permission
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
 from tests.integration.objects import claim, using, volume
 from tests.integration.puppets import FAIL, profile, puppet
-from tests.integration.stage import Object, Stage, as_sent
+from tests.integration.stage import Object, Stage
 
 FULL = node("n", cpu="1")
 
@@ -189,12 +197,13 @@ async def test_a_promised_node_that_goes_is_replaced_by_another(stage: Stage) ->
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_pod_goes_to_the_promised_node_or_to_another_one_that_fits(stage: Stage, elsewhere: bool) -> None:
-    there = [node("n", cpu="1"), node("m", cpu="1")]
+    # The other node has more room, so it would be preferred.
+    there: list[Any] = [node("n", cpu="100"), node("m", cpu="1")]
     if elsewhere:
-        there.append(as_sent(pod("full", cpu="1", node="m", priority=1000)))  # type: ignore[arg-type]
+        there.append(pod("full", cpu="1", node="m", priority=1000))
     await stage.create(*there, pod("a", cpu="1", priority=10, nominated="m"))
     async with stage.scheduler():
-        assert (await stage.bound("a"))[0] in (["n"] if elsewhere else ["n", "m"])
+        assert await stage.bound("a") == ["n" if elsewhere else "m"]
 
 
 async def test_a_prebind_failure_after_preemption_leaves_the_order_as_it_was(live_stage: Stage) -> None:
@@ -224,6 +233,80 @@ async def test_a_victim_on_its_way_to_be_bound_is_not_deleted_while_it_waits(sta
         await stage.change(node("m"), {"spec": {"unschedulable": None}})
         await stage.until(lambda: "m" in stage.nominations("low"))
         assert [each.info.name for each in troupe.scheduler.waiting.all()] == ["low"]
+
+
+async def test_a_victim_that_is_made_ready_is_tried_again_and_not_deleted(stage: Stage) -> None:
+    is_over = asyncio.Event()
+
+    async def get_ready() -> Status:
+        await is_over.wait()
+        return SUCCESS
+
+    def pre_bind(info: PodInfo) -> Any:
+        return get_ready() if info.name == "low" else SUCCESS
+
+    await stage.create(FULL, pod("low", cpu="1", priority=1))
+    async with stage.scheduler(**profile(puppet(pre_bind=pre_bind))) as troupe:
+        await stage.until(lambda: stage.nomination("low") == "n")
+        await stage.create(high())
+        assert await stage.bound("high") == ["n"]
+        await troupe.until(lambda: troupe.place("low") is not None)
+        assert not stage.pod("low").metadata.deletion_timestamp
+        await stage.create(node("m", cpu="1"))
+        await stage.until(lambda: "m" in stage.nominations("low"))
+        is_over.set()
+        assert await stage.bound("low") == ["m"]
+
+
+class Hermit(NodeFilterPlugin):
+    """No pod shares its node."""
+
+    name = "Hermit"
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
+        return Status.unschedulable("somebody is there") if pods else None
+
+
+async def test_room_is_made_for_what_a_plugin_wants(live_stage: Stage) -> None:
+    await live_stage.create(node("n"), low(cpu="100m"))
+    async with live_stage.scheduler(**profile(Hermit)):
+        await live_stage.create(high(cpu="100m"))
+        assert await live_stage.bound("high") == ["n"]
+        await live_stage.gone("low")
+
+
+async def test_a_promise_is_replaced_by_what_preemption_finds(stage: Stage) -> None:
+    """The promised node would have to be cleared of a pod that is more important than the other's."""
+    await stage.create(FULL, low("dear", priority=50, metadata={"finalizers": ["example.org/keep"]}))
+    await stage.create(node("m", cpu="1"), low("cheap", node="m", metadata={"finalizers": ["example.org/keep"]}))
+    async with stage.scheduler():
+        await stage.create(high(nominated="n"))
+        await stage.until(lambda: stage.nomination("high") == "m")
+        await stage.until(lambda: stage.pod("cheap").metadata.deletion_timestamp)
+        assert not stage.pod("dear").metadata.deletion_timestamp
+
+
+CLASSES: dict[str, tuple[Object, int]] = {
+    "named": ({"priorityClassName": "important"}, 100),
+    "of the system": ({"priorityClassName": "system-node-critical"}, 2000001000),
+    "by default": ({}, 7),
+}
+
+
+@pytest.mark.parametrize(("spec", "priority"), CLASSES.values(), ids=CLASSES.keys())
+async def test_a_class_of_priority_becomes_a_number(stage: Stage, spec: Object, priority: int) -> None:
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    await stage.create(node("n"), head | {"metadata": {"name": "important"}, "value": 100})
+    await stage.create(head | {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
+    async with stage.scheduler():
+        await stage.create(pod("a", spec=spec))
+        await stage.bound("a")
+        assert stage.pod("a").spec.priority == priority
+
+
+async def test_a_class_of_priority_that_nobody_knows_is_refused(stage: Stage) -> None:
+    with pytest.raises(APIError, match="no PriorityClass with name unknown was found"):
+        await stage.create(pod("a", spec={"priorityClassName": "unknown"}))
 
 
 async def test_a_preemptor_is_gated_until_its_victims_are_gone_from_the_api(stage: Stage) -> None:

@@ -1,88 +1,19 @@
-"""What brings a refused pod back to the queue, and what does not (reference 6.10, 11.5).
+"""What nodes and other pods do that brings a refused pod back to the queue, and what does not (reference 6.10, 11.5).
 
-A case is a cluster, a pod that is refused in it, and something that happens then. Whether it was worth another try is
-known as soon as the scheduler has seen it happen.
+The rows of TestCoreResourceEnqueue are here and in the two files beside this one, each with what helps and what does
+not; those of GangScheduling are in test_pod_groups. Not here: a pod whose update takes a required feature away, because
+no feature that the plugin knows comes from a field that may change while a pod is pending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
-from kubestow.api.core import Pod
-from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
-from tests.integration.objects import (
-    DEVICE_CLASS,
-    claim,
-    csi_node,
-    device_claim,
-    devices,
-    storage_class,
-    unbound,
-    using,
-    volume,
-    zoned,
-)
-from tests.integration.stage import Object, Stage, Troupe
-from tests.integration.test_filters import affinity, anti, labels, node_affinity, spread, term
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-
-
-@dataclass(frozen=True)
-class Created:
-    """An object comes. A node has its taint of new nodes still, unless it is ``ready``: losing that would be another
-    event."""
-
-    obj: Any
-    ready: bool = False
-
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        await troupe.has_seen(await stage.create_one(self.obj, ready=self.ready))
-
-
-@dataclass(frozen=True)
-class Changed:
-    obj: Any
-    changes: Object
-    subresource: str = ""
-
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        await troupe.has_seen(await stage.change(self.obj, self.changes, subresource=self.subresource))
-
-
-@dataclass(frozen=True)
-class Deleted:
-    obj: Any
-
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        before = await stage.read(self.obj)
-        await stage.delete(self.obj)
-        await troupe.has_lost(before)
-
-
-@dataclass(frozen=True)
-class Case:
-    """``there`` is the cluster in which ``refused`` finds no node."""
-
-    there: Sequence[Any]
-    refused: Pod
-    event: Created | Changed | Deleted
-    helps: bool
-
-
-def labelled(**marks: str) -> Object:
-    return {"metadata": {"labels": marks}}
-
-
-def allocatable(**amounts: str) -> Object:
-    room = {"cpu": "1", "memory": "16Gi", "pods": "110", **amounts}
-    return {"status": {"allocatable": room, "capacity": room}}
-
+from tests.integration.objects import device_class
+from tests.integration.requeueing import Case, Changed, Created, Deleted, allocatable, labelled
+from tests.integration.stage import Object, Stage
+from tests.integration.test_filters import node_affinity
 
 TAINT: Object = {"key": "k", "value": "v", "effect": "NoSchedule"}
 #: What the server adds to every pod.
@@ -94,23 +25,34 @@ SMALL = node("n", cpu="1")
 BIG = pod("new", cpu="2")
 FULL = pod("there", cpu="1", node="n")
 TAINTED = node("n", taints=["k=v:NoSchedule"])
-APP = {"app": "x"}
-LONELY = pod("new", affinity=affinity(term(labels(app="x"), key=HOST)))
-SHY = pod("new", affinity=anti(term(labels(app="x"), key=HOST)))
-FRIEND = pod("friend", node="n", labels=APP)
-SPREAD = pod("new", labels=APP, spread=[spread(HOST)])
-UNEVEN = [node("a"), node("b", unschedulable=True), pod("one", node="a", labels=APP)]
 PICKY = pod("new", node_selector={"disk": "ssd"})
+PICKY_BIG = pod("new", cpu="4", node_selector={"disk": "ssd"})
+TWO_SIZES = [node("n"), node("m", cpu="2", labels={"disk": "ssd"})]
+NAMED: Object = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+TOLERATES_L: Object = {"key": "l", "operator": "Exists"}
 PORTED = pod("new", host_ports=[80])
-USER = pod("new", spec=using("a"))
 HOLDER = pod("holder", node="n", host_ports=[80])
+GPU = "example.com/gpu"
+FIT_AND_DEVICES = ["NodeResourcesFit", "DynamicResources"]
+FEATURE = "RestartAllContainersOnContainerExits"
+RESTARTING: Object = {
+    "name": "main",
+    "image": "app",
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}],
+}
+FUTURISTIC: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "new"},
+    "spec": {"containers": [RESTARTING]},
+}
 
-DEVICE_USER = pod("new", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
 
-LIMITED = [
-    *(SMALL, csi_node("n", 1), volume("b"), claim("b"), volume("a"), claim("a")),
-    pod("user", node="n", spec=using("b")),
-]
+def resized(**requests: str) -> Object:
+    """A pod's only container with other requests."""
+    return {"spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]}}
+
 
 CASES = {
     # NodeResourcesFit
@@ -178,54 +120,6 @@ CASES = {
         [SMALL, HOLDER, pod("other", node="n")], PORTED, Deleted(pod("other")), False
     ),
     "NodePorts: a node": Case([SMALL, HOLDER], PORTED, Created(node("m")), True),
-    # InterPodAffinity
-    "InterPodAffinity: company comes": Case([SMALL], LONELY, Created(FRIEND), True),
-    "InterPodAffinity: a stranger comes": Case([SMALL], LONELY, Created(pod("stranger", node="n")), False),
-    "InterPodAffinity: a stranger becomes company": Case(
-        [SMALL, pod("stranger", node="n")], LONELY, Changed(pod("stranger"), labelled(app="x")), True
-    ),
-    "InterPodAffinity: a stranger changes": Case(
-        [SMALL, pod("stranger", node="n")], LONELY, Changed(pod("stranger"), labelled(app="y")), False
-    ),
-    "InterPodAffinity: who is avoided leaves": Case([SMALL, FRIEND], SHY, Deleted(FRIEND), True),
-    "InterPodAffinity: another one leaves": Case([SMALL, FRIEND, FULL], SHY, Deleted(FULL), False),
-    "InterPodAffinity: who is avoided changes": Case(
-        [SMALL, FRIEND], SHY, Changed(FRIEND, {"metadata": {"labels": {"app": "y"}}}), True
-    ),
-    "InterPodAffinity: who avoids it leaves": Case(
-        [SMALL, pod("shy", node="n", affinity=anti(term(labels(app="x"), key=HOST)))],
-        pod("new", labels=APP),
-        Deleted(pod("shy")),
-        True,
-    ),
-    "InterPodAffinity: a node with the topology": Case([SMALL, FRIEND], SHY, Created(node("m")), True),
-    "InterPodAffinity: a taint goes": Case(
-        [node("n", taints=["k=v:PreferNoSchedule"]), FRIEND],
-        SHY,
-        Changed(SMALL, allocatable(memory="17Gi"), "status"),
-        False,
-    ),
-    # PodTopologySpread
-    "PodTopologySpread: a matching pod leaves": Case(UNEVEN, SPREAD, Deleted(pod("one")), True),
-    "PodTopologySpread: another pod leaves": Case(
-        [*UNEVEN, pod("other", node="a")], SPREAD, Deleted(pod("other")), False
-    ),
-    "PodTopologySpread: a matching pod comes": Case(UNEVEN, SPREAD, Created(pod("two", node="b", labels=APP)), True),
-    "PodTopologySpread: another pod comes": Case(UNEVEN, SPREAD, Created(pod("two", node="b")), False),
-    "PodTopologySpread: a pod matches no longer": Case(
-        UNEVEN, SPREAD, Changed(pod("one"), {"metadata": {"labels": {"app": "y"}}}), True
-    ),
-    "PodTopologySpread: the labels of another change": Case(
-        [*UNEVEN, pod("other", node="a")], SPREAD, Changed(pod("other"), labelled(app="y")), False
-    ),
-    "PodTopologySpread: a node with the key": Case(UNEVEN, SPREAD, Created(node("c")), True),
-    "PodTopologySpread: a node with the key goes": Case(UNEVEN, SPREAD, Deleted(node("b")), True),
-    "PodTopologySpread: a node without the key": Case(
-        [node("a", zone="1"), node("b", zone="2", unschedulable=True), pod("one", node="a", labels=APP)],
-        pod("new", labels=APP, spread=[spread(ZONE)]),
-        Changed(node("a"), allocatable(memory="17Gi"), "status"),
-        False,
-    ),
     # SchedulingGates
     "SchedulingGates: all go": Case(
         [SMALL], pod("new", gates=["a", "b"]), Changed(pod("new"), {"spec": {"schedulingGates": []}}), True
@@ -239,99 +133,109 @@ CASES = {
     "SchedulingGates: a label changes": Case(
         [SMALL], pod("new", gates=["a"]), Changed(pod("new"), labelled(x="y")), False
     ),
-    # volumes
-    "VolumeRestrictions: the other user of the claim leaves": Case(
-        [SMALL, volume("a"), claim("a"), pod("user", node="n", spec=using("a"))],
-        pod("new", spec=using("a")),
-        Deleted(pod("user")),
+    # more of NodeResourcesFit
+    "Fit: the pod asks for less": Case([SMALL], BIG, Changed(BIG, resized(cpu="1"), "resize"), True),
+    "Fit: a node that is out of reach grows in what the pod asks for": Case(
+        TWO_SIZES, PICKY_BIG, Changed(node("n"), allocatable(cpu="5"), "status"), True
+    ),
+    "Fit: a node that is out of reach grows in another way": Case(
+        TWO_SIZES, PICKY_BIG, Changed(node("n"), allocatable(cpu="4", memory="32Gi"), "status"), False
+    ),
+    "Fit: a node that is out of reach takes more pods": Case(
+        [node("n", max_pods=2), node("m", max_pods=1, labels={"disk": "ssd"}), pod("there", node="m")],
+        PICKY,
+        Changed(node("n"), allocatable(cpu="4", pods="3"), "status"),
         True,
     ),
-    "VolumeRestrictions: somebody else leaves": Case(
-        [SMALL, volume("a"), claim("a"), pod("user", node="n", spec=using("a")), pod("other", node="n")],
-        pod("new", spec=using("a")),
-        Deleted(pod("other")),
-        False,
-    ),
-    "VolumeBinding: its claim appears": Case(
-        [SMALL, volume("a")], pod("new", spec=using("a")), Created(claim("a")), True
-    ),
-    "VolumeBinding: another claim appears": Case([SMALL], pod("new", spec=using("a")), Created(claim("b")), False),
-    "VolumeBinding: a class appears": Case(
-        [SMALL, unbound("a", of="slow")], USER, Created(storage_class("slow")), True
-    ),
-    "VolumeBinding: a class changes in a way that does not matter": Case(
-        [SMALL, storage_class("slow"), unbound("a", of="slow")],
-        USER,
-        Changed(storage_class("slow"), labelled(x="y")),
-        False,
-    ),
-    "VolumeZone: the node moves to the volume's zone": Case(
-        [node("n", zone="1"), volume("a") | zoned("2", "a"), claim("a")],
-        USER,
-        Changed(node("n"), labelled(**{ZONE: "2"})),
+    "Fit: the one node that the pod names grows": Case(
+        [SMALL, node("m", cpu="1")],
+        pod("new", cpu="4", affinity=node_affinity({"matchFields": [NAMED]})),
+        Changed(SMALL, allocatable(cpu="4"), "status"),
         True,
     ),
-    "NodeVolumeLimits: a node takes more volumes": Case(
-        [
-            SMALL,
-            csi_node("n", 1),
-            volume("b"),
-            claim("b"),
-            volume("a"),
-            claim("a"),
-            pod("user", node="n", spec=using("b")),
-        ],
-        USER,
-        Changed(csi_node("n", 1), {"spec": csi_node("n", 2)["spec"]}),
+    # extended resources, which devices may stand in for
+    "Fit: another resource grows on a node that has the extended one": Case(
+        [node("n", cpu="1", allocatable={GPU: "1"})],
+        pod("new", cpu="2", requests={GPU: "1"}),
+        Changed(node("n"), allocatable(memory="32Gi", **{GPU: "1"}), "status"),
+        False,
+        only=FIT_AND_DEVICES,
+    ),
+    "Fit: another resource grows on a node without the extended one, and devices are off": Case(
+        [SMALL],
+        pod("new", requests={GPU: "1"}),
+        Changed(SMALL, allocatable(memory="32Gi"), "status"),
+        False,
+        only=FIT_AND_DEVICES,
+        gates={"DRAExtendedResource": False},
+    ),
+    "Fit: another resource grows on a node that devices may help": Case(
+        [node("n"), node("m", cpu="2", labels={"disk": "ssd"}), device_class("gpus", GPU)],
+        pod("new", cpu="4", requests={GPU: "1"}, node_selector={"disk": "ssd"}),
+        Changed(node("n"), allocatable(cpu="4", memory="32Gi"), "status"),
+        True,
+        only=[*FIT_AND_DEVICES, "NodeAffinity"],
+    ),
+    "Fit: a class of devices for the resource appears": Case(
+        [SMALL], pod("new", requests={GPU: "1"}), Created(device_class("gpus", GPU)), True, only=["NodeResourcesFit"]
+    ),
+    "Fit: a class of devices for another resource appears": Case(
+        [SMALL],
+        pod("new", requests={GPU: "1"}),
+        Created(device_class("gpus", "example.com/other")),
+        False,
+        only=["NodeResourcesFit"],
+    ),
+    "Fit: a class of devices is for the resource now": Case(
+        [SMALL, device_class("gpus")],
+        pod("new", requests={GPU: "1"}),
+        Changed(device_class("gpus"), device_class("gpus", GPU)),
+        True,
+        only=["NodeResourcesFit"],
+    ),
+    "Fit: a class of devices is for another resource now": Case(
+        [SMALL, device_class("gpus")],
+        pod("new", requests={GPU: "1"}),
+        Changed(device_class("gpus"), device_class("gpus", "example.com/other")),
+        False,
+        only=["NodeResourcesFit"],
+    ),
+    # more of NodeAffinity and TaintToleration
+    "NodeAffinity: a node that matched all along": Case(
+        [node("n", cpu="1", labels={"disk": "ssd"}), node("m")], PICKY_BIG, Changed(SMALL, labelled(x="y")), False
+    ),
+    "TaintToleration: another taint, which the pod tolerates": Case(
+        [TAINTED],
+        pod("new", tolerations=[TOLERATES_L]),
+        Changed(TAINTED, {"spec": {"taints": [{"key": "l", "effect": "NoSchedule"}]}}),
         True,
     ),
-    "NodeVolumeLimits: a label changes": Case(
-        [
-            SMALL,
-            csi_node("n", 1),
-            volume("b"),
-            claim("b"),
-            volume("a"),
-            claim("a"),
-            pod("user", node="n", spec=using("b")),
-        ],
-        USER,
-        Changed(csi_node("n", 1), labelled(x="y")),
-        False,
+    "TaintToleration: a node with a taint that the pod tolerates": Case(
+        [TAINTED],
+        pod("new", tolerations=[TOLERATES_L]),
+        Created(node("m", taints=["l=:NoSchedule"]), ready=True),
+        True,
     ),
-    # DynamicResources
-    "DynamicResources: its claim appears": Case([SMALL], DEVICE_USER, Created(device_claim("gpu")), True),
-    "DynamicResources: another claim appears": Case([SMALL], DEVICE_USER, Created(device_claim("other")), False),
-    "DynamicResources: devices appear": Case(
-        [SMALL, DEVICE_CLASS, device_claim("gpu")], DEVICE_USER, Created(devices("n")), True
+    "TaintToleration: the node grows": Case([TAINTED], BIG, Changed(TAINTED, allocatable(cpu="8"), "status"), False),
+    # NodeDeclaredFeatures
+    "NodeDeclaredFeatures: a node declares the feature": Case(
+        [SMALL], FUTURISTIC, Changed(SMALL, {"status": {"declaredFeatures": [FEATURE]}}, "status"), True
     ),
-    "DynamicResources: the class appears": Case(
-        [SMALL, device_claim("gpu"), devices("n")], DEVICE_USER, Created(DEVICE_CLASS), True
+    "NodeDeclaredFeatures: a node declares another feature": Case(
+        [SMALL], FUTURISTIC, Changed(SMALL, {"status": {"declaredFeatures": ["Another"]}}, "status"), False
     ),
-    "DynamicResources: a pod leaves": Case(
-        [SMALL, DEVICE_CLASS, device_claim("gpu"), FULL], DEVICE_USER, Deleted(FULL), False
+    "NodeDeclaredFeatures: a node that declares it": Case(
+        [SMALL], FUTURISTIC, Created(node("m", status={"declaredFeatures": [FEATURE]})), True
     ),
-    "VolumeBinding: a volume appears": Case(
-        [SMALL, claim("a")], pod("new", spec=using("a")), Created(volume("a")), True
+    "NodeDeclaredFeatures: a label of the node changes": Case(
+        [SMALL], FUTURISTIC, Changed(SMALL, labelled(x="y")), False
+    ),
+    "NodeDeclaredFeatures: a label of the pod changes": Case(
+        [SMALL], FUTURISTIC, Changed(pod("new"), labelled(x="y")), False
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_what_brings_a_pod_back(stage: Stage, case: Case) -> None:
-    await stage.create(*case.there)
-    # Preemption would make room for some, and bring them back in its own way.
-    off = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
-    async with stage.scheduler(profiles=[off]) as troupe:
-        await stage.create(case.refused)
-        await troupe.until(lambda: troupe.place("new") in (Place.UNSCHEDULABLE, Place.GATED))
-        if troupe.place("new") is Place.UNSCHEDULABLE:
-            await stage.refused("new")
-            await troupe.has_seen(await stage.read(case.refused))
-        before = troupe.queued("new")
-        assert before is not None
-        attempts, place = before.attempts, before.place
-        await case.event.happen(stage, troupe)
-        after = troupe.queued("new")
-        came_back = after is None or (after.attempts, after.place) != (attempts, place)
-        assert came_back is case.helps
+    await case.happens(stage)

@@ -17,8 +17,8 @@ from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queue import Place
 from kubestow.testing import node, pod
 from tests.integration.puppets import FAIL, REJECT, profile, puppet
+from tests.integration.requeueing import Created, Deleted
 from tests.integration.stage import Stage
-from tests.integration.test_requeueing import Created
 
 SMALL = node("n", cpu="1")
 
@@ -96,6 +96,32 @@ async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: S
         await Created(node("m")).happen(stage, troupe)
         troupe.scheduler.waiting.all()[0].reject("Puppet", "no")
         await stage.bound("new")
+
+
+async def test_a_gated_pod_is_not_tried_when_what_stood_in_its_way_goes(stage: Stage) -> None:
+    blocker = pod("blocker", cpu="1", node="n")
+    gated = pod("gated", cpu="1", gates=["wait"])
+    asked = puppet()
+    await stage.create(SMALL, blocker, gated)
+    async with stage.scheduler(**profile(asked)) as troupe:
+        await troupe.until(lambda: troupe.place("gated") is Place.GATED)
+        await Deleted(blocker).happen(stage, troupe)
+        assert troupe.place("gated") is Place.GATED
+        assert ("filter", "gated") not in asked.asked
+        await stage.change(gated, {"spec": {"schedulingGates": []}})
+        assert await stage.bound("gated") == ["n"]
+
+
+async def test_a_pod_whose_gates_go_while_something_stands_in_its_way_waits_for_that(stage: Stage) -> None:
+    blocker = pod("blocker", cpu="1", node="n")
+    gated = pod("gated", cpu="1", gates=["wait"])
+    await stage.create(SMALL, blocker, gated)
+    async with stage.scheduler() as troupe:
+        await troupe.until(lambda: troupe.place("gated") is Place.GATED)
+        await stage.change(gated, {"spec": {"schedulingGates": []}})
+        await stage.refused("gated")
+        await stage.delete(blocker)
+        assert await stage.bound("gated") == ["n"]
 
 
 async def test_a_backoff_is_cut_short_when_nothing_else_is_to_be_done(stage: Stage) -> None:

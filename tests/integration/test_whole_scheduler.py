@@ -1,4 +1,9 @@
-"""The scheduler as a whole (reference 11.1)."""
+"""The scheduler as a whole (reference 11.1).
+
+TestReScheduling is in test_retries, TestEndpointHandlers and TestSchedulerZPages are in test_endpoints. Of
+TestTaintNodeByCondition the scheduler's half is here; the controller that makes taints of conditions has its own tests
+in tests/apiserver.
+"""
 
 from __future__ import annotations
 
@@ -208,3 +213,19 @@ async def test_who_waits_behind_a_nomination_is_scheduled_when_it_is_cleared(sta
         await stage.refused("behind")
         await stage.change(promised, {"status": {"nominatedNodeName": None}}, subresource="status")
         assert await stage.bound("behind") == ["n"]
+
+
+async def test_who_waits_behind_a_nomination_is_scheduled_when_a_higher_priority_takes_its_place(stage: Stage) -> None:
+    leaving = pod("leaving", cpu="1", priority=1, node="n", metadata={"finalizers": ["example.org/keep"]})
+    await stage.create(node("n", cpu="2"), leaving)
+    async with stage.scheduler():
+        await stage.create(pod("promised", cpu="2", priority=50))
+        await stage.until(lambda: stage.nomination("promised") == "n")
+        await stage.create(pod("behind", cpu="1", priority=10))
+        await stage.refused("behind")
+        await stage.create(pod("highest", cpu="1", priority=100))
+        await stage.bound("highest")
+        await stage.delete(leaving)
+        await stage.change(leaving, {"metadata": {"finalizers": None}})
+        assert await stage.bound("behind") == ["n"]
+        assert not stage.node_of("promised")

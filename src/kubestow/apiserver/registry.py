@@ -214,8 +214,10 @@ class Registry:
     def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         identity = new["metadata"]
         causes = metadata.validate(identity, name_problem="") + metadata.validate_update(identity, old["metadata"])
-        if subresource != "status":
+        if not subresource:
             causes += kind.strategy.validate_update(new, old)
+        elif subresource != "status":
+            causes += kind.strategy.validate_subresource(new, old, subresource)
         if causes:
             raise statuses.invalid(kind.name, identity["name"], causes, group=kind.group)
 

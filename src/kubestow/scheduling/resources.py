@@ -79,7 +79,7 @@ def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
     Raises KubestowError for a kind of which nobody knows where it is, and for one that is read in two ways.
     """
     asked = {resource_of(kind) for kind in kinds}
-    own = sorted(asked - set(WATCHED), key=lambda resource: (resource.prefix, resource.plural))
+    own = sorted(asked - set(WATCHED), key=lambda resource: (resource.prefix, resource.plural, resource.kind))
     for one, other in itertools.pairwise(own):
         if one.type.resource == other.type.resource:
             names = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (one.type, other.type))

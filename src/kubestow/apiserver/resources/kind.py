@@ -67,6 +67,10 @@ class Strategy:
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return []
 
+    def validate_subresource(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        """What is wrong with an update through a subresource other than ``status``; most are like any other."""
+        return self.validate_update(new, old)
+
     def validate_name(self, name: str) -> str:
         """What is wrong with this name, or the empty string."""
         return metadata.subdomain_problem(name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubestow.apiserver.resources import pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value
+from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value
 
 __all__ = ["PodStrategy", "PodTemplateStrategy", "set_condition"]
 
@@ -15,6 +15,9 @@ _IMMUTABLE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+
+_NOT_RESOURCES = "only cpu and memory resources are mutable"
+_OTHER_CLASS = "Pod QOS Class may not change as a result of resizing"
 
 
 def set_condition(status: Object, condition: Object, now: str) -> bool:
@@ -71,6 +74,9 @@ class PodStrategy(Strategy):
             return [forbidden_value("spec", _IMMUTABLE)]
         return pod_spec.validate_spec(new["spec"], "spec")
 
+    def validate_subresource(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return _validate_resize(new["spec"], old["spec"]) if subresource == "resize" else self.validate_update(new, old)
+
     def grace_period(self, old: Object, asked: int | None) -> int | None:
         spec, phase = old["spec"], old.get("status", {}).get("phase")
         period = int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked
@@ -84,6 +90,35 @@ class PodTemplateStrategy(Strategy):
 
     def default(self, new: Object) -> None:
         pod_spec.default_template(new.setdefault("template", {}))
+
+
+def _validate_resize(new: Object, old: Object) -> list[Cause]:
+    """Requests and limits of containers and sidecars may be others, as long as the class of service stays."""
+    if _without_sizes(new) != _without_sizes(old):
+        return [forbidden_value("spec", _NOT_RESOURCES)]
+    if pod_spec.qos_class(new) != pod_spec.qos_class(old):
+        return [invalid_value("spec", pod_spec.qos_class(new), _OTHER_CLASS)]
+    return pod_spec.validate_spec(new, "spec")
+
+
+def _without_sizes(spec: Object) -> Object:
+    """The spec less how much CPU and memory its containers and sidecars get."""
+    rest = dict(spec)
+    rest["containers"] = [_without_size(one) for one in spec["containers"]]
+    if "initContainers" in spec:
+        rest["initContainers"] = [
+            _without_size(one) if one.get("restartPolicy") == "Always" else one for one in spec["initContainers"]
+        ]
+    return rest
+
+
+def _without_size(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    others = {
+        part: {name: amount for name, amount in (resources.get(part) or {}).items() if name not in ("cpu", "memory")}
+        for part in ("limits", "requests")
+    }
+    return container | {"resources": {**resources, **others}}
 
 
 def _without_mutable(spec: Object, old: Object) -> Object:

@@ -319,3 +319,5 @@ OMITTED_ZERO = frozenset(
         "timeoutSeconds",
     ]
 )
+#: Pointers all the same, in spite of their name: a driver that takes no volumes at all says 0.
+POINTER_NUMBERS = frozenset({"VolumeNodeResources.count"})

@@ -296,7 +296,7 @@ def _field(model: str, described: ModelField) -> Field:
         description=described.description,
         merge=conventions.MERGES.get(place),
         scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
-        omit_empty=_omits_empty(described, type_),
+        omit_empty=place not in conventions.POINTER_NUMBERS and _omits_empty(described, type_),
         atomic=type_.atomic and place not in conventions.GRANULAR,
         present=described.required
         or place in conventions.ALWAYS_THERE
