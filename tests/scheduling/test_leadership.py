@@ -13,12 +13,14 @@ import pytest
 
 from kubestow import config
 from kubestow.api.core import Pod
+from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
+from tests.scheduling.gangs import gang_scheduling, group, member
 
 
 class Lost(KubestowError):
@@ -98,6 +100,22 @@ def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
             await asyncio.sleep(1000)
             assert len(scheduler.cluster.nodes) == 1
             assert (cluster.bindings, cluster.events, cluster.condition("too-big")) == ([], [], None)
+
+    story(told)
+
+
+def test_a_new_leader_tells_those_that_wait_for_their_gang() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        api = PodGroupAPI.COSCHEDULING
+        cluster.put(group("train", 2, api=api))
+        cluster.put(member("train-0", "train", api=api, nominated="n"))
+        async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]):
+            await asyncio.sleep(100)
+            assert cluster.condition("train-0") is None
+            lead.won.set()
+            await asyncio.sleep(10)
+            assert cluster.condition("train-0") is not None
+            assert cluster.pod("train-0").status.nominated_node_name == ""
 
     story(told)
 

@@ -13,7 +13,7 @@ cluster in which the victims of each preemption are gone; only if the whole gang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -108,6 +108,15 @@ class Gangs:
         #: Pods that wait for the rest of their gang and have not been told so yet.
         self._untold: dict[str, GangPlugin] = {}
         self._telling: asyncio.TimerHandle | None = None
+        self._leads = False
+
+    def begin(self, profiles: Mapping[str, Profile]) -> None:
+        """Scheduling begins: from now on pods are told, those too that waited before."""
+        self._leads = True
+        for queued in self._queue.waiting():
+            plugin = profiles[queued.info.spec.scheduler_name].gangs
+            if plugin is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
+                self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
         """Let nobody wait any longer: the scheduler is shutting down."""
@@ -306,6 +315,8 @@ class Gangs:
 
     def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
         """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
+        if not self._leads:
+            return
         self._untold[info.uid] = plugin
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)

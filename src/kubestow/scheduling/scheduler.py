@@ -234,6 +234,7 @@ class Scheduler:
 
     async def _schedule_forever(self) -> None:
         await self.begun()
+        self._gangs.begin(self.profiles)
         while True:
             self._wake.clear()
             self.queue.flush()
