@@ -86,6 +86,8 @@ class _Attempt:
     profile: Profile
     pods: list[QueuedPod]
     began: float
+    #: When the last trial was over; None while nothing has been tried.
+    decided: float | None = None
     failures: list[Failure] = field(default_factory=list)
 
     def is_enough(self) -> bool:
@@ -94,7 +96,7 @@ class _Attempt:
 
     def conclude(self, outcome: Outcome, message: str) -> None:
         """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.concluded(outcome.value, self.began)
+        self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
         if self.profile.gangs is not None:
             self.profile.gangs.concluded(self.gang, outcome, message)
 
@@ -192,6 +194,7 @@ class Gangs:
         trial = Trial(self._cluster, attempt.profile, decide, siblings=siblings, evicting=evicting)
         await trial.run(pods)
         attempt.failures += trial.failures
+        attempt.decided = attempt.profile.asking.now()
         return trial
 
     # -- enough pods have nodes ------------------------------------------------------------------------------------

@@ -175,6 +175,11 @@ class Scheduler:
         """How many placed pods are on their way to be bound."""
         return len(self._bindings.tasks)
 
+    @property
+    def extenders_prioritizing(self) -> int:
+        """How many extenders are being asked for scores."""
+        return self._extenders.prioritizing
+
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
