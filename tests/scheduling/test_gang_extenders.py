@@ -37,8 +37,11 @@ def test_a_gang_is_placed_as_a_whole_where_extenders_allow_it(cpu: str, expected
         (lambda world: world.cluster.remove(node("a")), 0),
         (lambda world: world.cluster.put(pod("somebody", node="a", cpu="3")), 0),
         (lambda world: world.cluster.put(member("late", "train", cpu="1")), 4),
+        (lambda world: world.cluster.put(member("train-0", "train", cpu="1", node="a")), 3),
+        (lambda world: world.cluster.put(member("train-1", "train", cpu="1", node="a")), 3),
+        (lambda world: world.cluster.put(member("train-2", "train", cpu="1", node="a")), 3),
     ],
-    ids=["a pod goes", "the node goes", "the node fills up", "a pod comes"],
+    ids=["a pod goes", "the node goes", "the node fills up", "a pod comes", *(f"{n} is bound" for n in range(3))],
 )
 def test_what_happens_meanwhile_is_not_overlooked(happens: Callable[[Living], None], expected: int) -> None:
     async def story(world: Living) -> None:
@@ -56,6 +59,7 @@ def test_what_happens_meanwhile_is_not_overlooked(happens: Callable[[Living], No
         await world.passes(30)
         ours = [each for each in world.cluster.pods() if each.spec.scheduling_group is not None]
         assert sum(bool(each.spec.node_name) for each in ours) == expected
+        assert not world.scheduler.queue.unfinished_events()
 
     extender = ScriptedExtender("filter")
     in_virtual_time(story, node("a", cpu="4"), group("train", 3), extenders=[extender], **ON)

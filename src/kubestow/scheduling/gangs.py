@@ -191,8 +191,18 @@ class Gangs:
     async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
         decide = self._steps.suppose if evicting else self._steps.decide
         siblings = attempt.gang.members.pods
-        trial = Trial(self._cluster, attempt.profile, decide, siblings=siblings, evicting=evicting)
+        trial = Trial(
+            self._cluster,
+            attempt.profile,
+            decide,
+            is_wanted=self._steps.is_wanted,
+            siblings=siblings,
+            evicting=evicting,
+        )
         await trial.run(pods)
+        for queued in trial.gone:
+            attempt.pods.remove(queued)
+            self._queue.done(queued.info.uid)
         attempt.failures += trial.failures
         attempt.decided = attempt.profile.asking.now()
         return trial
