@@ -67,7 +67,7 @@ class Observer:
         """A claim on devices has been made for a pod's extended resources, or could not be."""
 
     def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Before it was bound a pod waited for devices of a driver: ``success``, ``failure``, ``timeout``, ``error``."""
+        """A pod waited for devices of a driver: with ``success``, ``failure``, ``timeout`` or ``error``."""
 
     # -- the queue and the watch ---------------------------------------------------------------------------------------
 
