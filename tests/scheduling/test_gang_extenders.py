@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -63,3 +65,28 @@ def test_what_happens_meanwhile_is_not_overlooked(happens: Callable[[Living], No
 
     extender = ScriptedExtender("filter")
     in_virtual_time(story, node("a", cpu="4"), group("train", 3), extenders=[extender], **ON)
+
+
+def test_who_is_decided_about_for_longer_than_its_siblings_take_to_be_bound_is_bound_too() -> None:
+    unhandled: list[object] = []
+
+    async def story(world: Living) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+
+        async def meanwhile(verb: str) -> None:
+            asked = [name for _, name, _ in extender.asked].count("train-2")
+            extender.passes = set() if asked == 1 else {"a"}
+            if asked == 2:
+                await world.passes(5)
+                assert bound(world) == 2
+
+        extender.meanwhile = meanwhile
+        for each in members(3, "train", cpu="1"):
+            world.cluster.put(each)
+        await world.passes(30)
+        assert bound(world) == 3
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(story, node("a", cpu="4"), group("train", 2), extenders=[extender], **ON)
+    gc.collect()
+    assert unhandled == []

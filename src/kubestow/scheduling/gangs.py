@@ -219,15 +219,23 @@ class Gangs:
             attempt.failures = [*refused, *trial.failures]
             self._refuse(attempt, could)
             return
-        meeting = self._meeting(attempt.gang, permitted)
+        left_over = [failure.queued for failure in trial.failures]
+        meeting = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
         for failure in refused:
             self._steps.refuse(failure.queued, _refusal(failure))
-        for failure in trial.failures:
-            await self._steps.schedule_alone(failure.queued, meeting)
+        for queued in left_over:
+            await self._schedule_left_over(queued, meeting)
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
+
+    async def _schedule_left_over(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+        """Schedule by itself who is not needed; the meeting that expects it goes on for as long as that takes."""
+        await self._steps.schedule_alone(queued, meeting)
+        info = queued.info
+        if meeting is not None and not self._cluster.is_assumed(info.uid):
+            meeting.leave(info.uid, f"{info.key}: found no node")
 
     def _is_there(self, reserved: Reserved) -> bool:
         """Whether a pod still is what it was when it was placed; extenders may have taken their time since."""
@@ -249,8 +257,11 @@ class Gangs:
                 refused.append(Failure.of_status(reserved.queued, status))
         return permitted, refused
 
-    def _meeting(self, gang: Gang, coming: Sequence[Reserved]) -> Rendezvous | None:
-        """Where pods meet before they are bound: with those on their way already, if that is not over."""
+    def _meeting(self, gang: Gang, coming: Sequence[Reserved], left_over: Sequence[QueuedPod]) -> Rendezvous | None:
+        """Where pods meet before they are bound: with those on their way already, if that is not over.
+
+        Who is left over may come too; deciding about it may take longer than the others need to be bound.
+        """
         bound = len(gang.members.placed) - len(coming)
         needed = gang.quorum - bound
         meeting = self._meetings.get(gang.name)
@@ -263,8 +274,8 @@ class Gangs:
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )
         if meeting is not None:
-            for reserved in coming:
-                meeting.expect(reserved.info.uid)
+            for queued in (*(reserved.queued for reserved in coming), *left_over):
+                meeting.expect(queued.info.uid)
         return meeting
 
     # -- too few have ----------------------------------------------------------------------------------------------

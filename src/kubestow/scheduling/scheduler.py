@@ -338,8 +338,6 @@ class Scheduler:
             status, waits = permit(profile, decision.state, info, decision.node_name)
         reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits, meeting)
         if status.ok:
-            if meeting is not None:
-                meeting.expect(info.uid)
             self.begin(reserved)
         else:
             self.undo(reserved)
