@@ -197,3 +197,20 @@ def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         story(told, DeadEnd())
     assert "shutting down before 2 tasks have come to an end" in caplog.text
+
+
+def test_a_scheduler_that_ends_tells_nobody_any_more_what_to_wait_for() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        api = PodGroupAPI.COSCHEDULING
+        cluster.put(group("train", 2, api=api))
+        async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]) as (_, running):
+            lead.won.set()
+            cluster.put(pod("a"))
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.sleep(0.1)
+            cluster.put(member("train-0", "train", api=api))
+            await asyncio.wait([running])
+            assert [event for event in cluster.events if event.regarding.name == "train-0"] == []
+
+    story(told, DeadEnd())

@@ -110,18 +110,19 @@ class Gangs:
         #: Pods that wait for the rest of their gang and have not been told so yet.
         self._untold: dict[str, GangPlugin] = {}
         self._telling: asyncio.TimerHandle | None = None
-        self._leads = False
+        self._speaks = False
 
     def begin(self, profiles: Mapping[str, Profile]) -> None:
         """Scheduling begins: from now on pods are told, those too that waited before."""
-        self._leads = True
+        self._speaks = True
         for queued in self._queue.waiting():
             plugin = profiles[queued.info.spec.scheduler_name].gangs
             if plugin is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
                 self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
-        """Let nobody wait any longer: the scheduler is shutting down."""
+        """Let nobody wait any longer, and tell nobody to: the scheduler is shutting down."""
+        self._speaks = False
         for meeting in list(self._meetings.values()):
             meeting.fail("the scheduler is shutting down")
         if self._telling is not None:
@@ -339,7 +340,7 @@ class Gangs:
 
     def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
         """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
-        if not self._leads:
+        if not self._speaks:
             return
         self._untold[info.uid] = plugin
         if self._telling is None:
