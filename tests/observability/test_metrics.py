@@ -309,11 +309,3 @@ def test_failures_of_volume_binding_are_counted_by_stage() -> None:
     watcher.asked("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
     errors = recorder.metrics.volume_stage_errors
     assert [errors.at(stage).value for stage in ("predicate", "assume", "bind")] == [0, 1, 1]
-
-
-def test_attempts_to_schedule_a_pod_group_are_counted_by_outcome() -> None:
-    recorder = Recorder(Observability(WallClock(), FeatureGates()).metrics)
-    recorder.of_profile("default-scheduler").concluded("waiting_on_preemption", 2.0)
-    labels = ("waiting_on_preemption", "default-scheduler")
-    assert recorder.metrics.gang_attempts.at(*labels).value == 1
-    assert recorder.metrics.gang_attempt_duration.at(*labels).sum == 2.0

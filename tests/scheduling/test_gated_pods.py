@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import pytest
 
-from kubestow.testing import node, pod
+from kubestow.errors import APIError
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.living import Living, in_virtual_time
+from tests.scheduling.scripted_extender import ScriptedExtender
 
 
 @pytest.mark.parametrize("first", ["port", "big"])
@@ -24,3 +30,36 @@ def test_what_helped_a_preemptor_while_its_evictions_went_on_is_not_forgotten(fi
         pod("port", node="n", host_ports=[80], priority=priorities["port"]),
         pod("big", node="n", cpu="3", priority=priorities["big"]),
     )
+
+
+class LeavingSlowly(MemoryCluster):
+    """It takes a while until a pod is told to go, and until it is gone."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        await asyncio.sleep(20)
+        current = self.pod(pod.name)
+        metadata = msgspec.structs.replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        self.put(msgspec.structs.replace(current, metadata=metadata))
+        asyncio.get_running_loop().call_later(10, self.remove, current)
+
+
+def test_a_preemptor_whose_binding_elsewhere_fails_comes_back_when_its_victim_has_gone() -> None:
+    """It goes elsewhere because a node comes while an extender thinks, before its evictions begin."""
+
+    async def story(world: Living) -> None:
+        async def meanwhile(verb: str) -> None:
+            if len(extender.asked) == 1:
+                world.cluster.put(node("b", cpu="4"))
+                await world.passes(1)
+
+        extender.meanwhile = meanwhile
+        world.cluster.bind_failures.append(APIError(500, "InternalError", "no"))
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.passes(60)
+        assert world.cluster.bind_failures == []
+        assert world.node_of("high")
+
+    extender = ScriptedExtender("filter", passes={"a", "b"})
+    nodes = (node("a", cpu="4"), node("small", cpu="4"))
+    low = pod("low", node="a", cpu="3", priority=0)
+    in_virtual_time(story, *nodes, low, extenders=[extender], cluster=LeavingSlowly())

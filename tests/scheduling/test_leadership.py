@@ -13,12 +13,14 @@ import pytest
 
 from kubestow import config
 from kubestow.api.core import Pod
+from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
+from tests.scheduling.gangs import gang_scheduling, group, member
 
 
 class Lost(KubestowError):
@@ -102,6 +104,22 @@ def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
     story(told)
 
 
+def test_a_new_leader_tells_those_that_wait_for_their_gang() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        api = PodGroupAPI.COSCHEDULING
+        cluster.put(group("train", 2, api=api))
+        cluster.put(member("train-0", "train", api=api, nominated="n"))
+        async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]):
+            await asyncio.sleep(100)
+            assert cluster.condition("train-0") is None
+            lead.won.set()
+            await asyncio.sleep(10)
+            assert cluster.condition("train-0") is not None
+            assert cluster.pod("train-0").status.nominated_node_name == ""
+
+    story(told)
+
+
 def test_scheduling_begins_with_the_lead() -> None:
     async def told(cluster: MemoryCluster, lead: Lead) -> None:
         cluster.put(pod("a"))
@@ -179,3 +197,20 @@ def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         story(told, DeadEnd())
     assert "shutting down before 2 tasks have come to an end" in caplog.text
+
+
+def test_a_scheduler_that_ends_tells_nobody_any_more_what_to_wait_for() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        api = PodGroupAPI.COSCHEDULING
+        cluster.put(group("train", 2, api=api))
+        async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]) as (_, running):
+            lead.won.set()
+            cluster.put(pod("a"))
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.sleep(0.1)
+            cluster.put(member("train-0", "train", api=api))
+            await asyncio.wait([running])
+            assert [event for event in cluster.events if event.regarding.name == "train-0"] == []
+
+    story(told, DeadEnd())

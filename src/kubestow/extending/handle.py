@@ -71,6 +71,9 @@ class ReadingHandle:
         """Events are the other scheduler's; this one goes to the log."""
         _log.info("pod %s: %s: %s", pod.key, reason, note)
 
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        """Nobody waits for devices here."""
+
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Nobody waits for news here."""
         return answer()

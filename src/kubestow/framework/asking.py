@@ -106,10 +106,11 @@ class Asking:
         if self._observer is not None:
             self._observer.passed(extension_point, code, self._monotonic() - began)
 
-    def concluded(self, outcome: str, began: float) -> None:
-        """An attempt to schedule a gang has ended that began at some time."""
+    def concluded(self, outcome: str, began: float, *, decided: float | None) -> None:
+        """An attempt to schedule a gang has ended that began at some time, and was ``decided`` at another if at all."""
         if self._observer is not None:
-            self._observer.concluded(outcome, self._monotonic() - began)
+            deciding = None if decided is None else decided - began
+            self._observer.concluded(outcome, self._monotonic() - began, deciding=deciding)
 
     # -- once per shape of pod -----------------------------------------------------------------------------------
 

@@ -153,6 +153,12 @@ class Handle(Protocol):
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Write a Normal event about a pod some time soon."""
 
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        """Tell whoever watches that a pod has waited for devices of a driver to be made ready.
+
+        The outcome is ``success``, ``failure``, ``timeout`` or ``error``.
+        """
+
 
 class Plugin(ABC):
     """The base of all plugins. Made once per profile, with its args and a handle.

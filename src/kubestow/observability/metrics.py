@@ -100,6 +100,12 @@ class Metrics:
             "profile",
             bounds=_ATTEMPT,
         )
+        self.gang_algorithm_duration = self._histogram(
+            "podgroup_scheduling_algorithm_duration_seconds",
+            "Deciding about one pod group, whatever has to be tried for it.",
+            _ALPHA,
+            bounds=_ATTEMPT,
+        )
         self.scheduled_after_flush = self._counter(
             "pod_scheduled_after_flush_total",
             "Pods scheduled only after they were tried again because they had waited so long: events that were missed.",
@@ -174,6 +180,23 @@ class Metrics:
 
         self.claim_creations = self._counter(
             "resourceclaim_creates_total", "Claims made for pods' extended resources.", _ALPHA, "status"
+        )
+        self.devices_awaited = self._counter(
+            "dra_bindingconditions_allocations_total",
+            "Attempts that had to wait for devices of a driver to be made ready, by how that ended.",
+            _ALPHA,
+            "profile",
+            "driver",
+            "status",
+        )
+        self.device_wait_duration = self._histogram(
+            "dra_bindingconditions_wait_duration_seconds",
+            "Waiting for devices of a driver to be made ready.",
+            _ALPHA,
+            "profile",
+            "driver",
+            "status",
+            bounds=exponential(0.1, 2, 14),
         )
 
     def _preemption(self) -> None:

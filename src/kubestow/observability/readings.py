@@ -123,8 +123,9 @@ def _in_flight(scheduler: Scheduler) -> Reading:
     return [((event,), count) for event, count in scheduler.queue.unfinished_events().items()]
 
 
-def _tasks(scheduler: Scheduler) -> Reading:
-    return [(("binding",), scheduler.bindings_under_way)]
+def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield ("binding",), scheduler.bindings_under_way
+    yield ("prioritizing_extender",), scheduler.extenders_prioritizing
 
 
 def _cached(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -22,6 +22,7 @@ _TOLD = (
     "preempted",
     "evicted",
     "claim_created",
+    "devices_awaited",
     "enqueued",
     "hinted",
     "handled",

@@ -106,6 +106,8 @@ class Extenders:
             for extender in extenders
         }
         self._complaints: dict[tuple[str, str], str] = {}
+        #: How many are being asked for scores.
+        self.prioritizing = 0
 
     def __bool__(self) -> bool:
         return bool(self._extenders)
@@ -163,11 +165,14 @@ class Extenders:
         return totals
 
     async def _scores(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
+        self.prioritizing += 1
         try:
             scores = await extender.prioritize(pod, names)
         except ExtenderError as error:
             self._complain(error)
             return ()
+        finally:
+            self.prioritizing -= 1
         self._works(extender, "prioritize", about=map(itemgetter(0), scores), asked=names)
         return scores
 

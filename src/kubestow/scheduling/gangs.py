@@ -13,7 +13,7 @@ cluster in which the victims of each preemption are gone; only if the whole gang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -86,6 +86,8 @@ class _Attempt:
     profile: Profile
     pods: list[QueuedPod]
     began: float
+    #: When the last trial was over; None while nothing has been tried.
+    decided: float | None = None
     failures: list[Failure] = field(default_factory=list)
 
     def is_enough(self) -> bool:
@@ -94,7 +96,7 @@ class _Attempt:
 
     def conclude(self, outcome: Outcome, message: str) -> None:
         """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.concluded(outcome.value, self.began)
+        self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
         if self.profile.gangs is not None:
             self.profile.gangs.concluded(self.gang, outcome, message)
 
@@ -108,9 +110,19 @@ class Gangs:
         #: Pods that wait for the rest of their gang and have not been told so yet.
         self._untold: dict[str, GangPlugin] = {}
         self._telling: asyncio.TimerHandle | None = None
+        self._speaks = False
+
+    def begin(self, profiles: Mapping[str, Profile]) -> None:
+        """Scheduling begins: from now on pods are told, those too that waited before."""
+        self._speaks = True
+        for queued in self._queue.waiting():
+            plugin = profiles[queued.info.spec.scheduler_name].gangs
+            if plugin is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
+                self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
-        """Let nobody wait any longer: the scheduler is shutting down."""
+        """Let nobody wait any longer, and tell nobody to: the scheduler is shutting down."""
+        self._speaks = False
         for meeting in list(self._meetings.values()):
             meeting.fail("the scheduler is shutting down")
         if self._telling is not None:
@@ -180,9 +192,20 @@ class Gangs:
     async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
         decide = self._steps.suppose if evicting else self._steps.decide
         siblings = attempt.gang.members.pods
-        trial = Trial(self._cluster, attempt.profile, decide, siblings=siblings, evicting=evicting)
+        trial = Trial(
+            self._cluster,
+            attempt.profile,
+            decide,
+            is_wanted=self._steps.is_wanted,
+            siblings=siblings,
+            evicting=evicting,
+        )
         await trial.run(pods)
+        for queued in trial.gone:
+            attempt.pods.remove(queued)
+            self._queue.done(queued.info.uid)
         attempt.failures += trial.failures
+        attempt.decided = attempt.profile.asking.now()
         return trial
 
     # -- enough pods have nodes ------------------------------------------------------------------------------------
@@ -197,15 +220,23 @@ class Gangs:
             attempt.failures = [*refused, *trial.failures]
             self._refuse(attempt, could)
             return
-        meeting = self._meeting(attempt.gang, permitted)
+        left_over = [failure.queued for failure in trial.failures]
+        meeting = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
         for failure in refused:
             self._steps.refuse(failure.queued, _refusal(failure))
-        for failure in trial.failures:
-            await self._steps.schedule_alone(failure.queued, meeting)
+        for queued in left_over:
+            await self._schedule_left_over(queued, meeting)
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
+
+    async def _schedule_left_over(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+        """Schedule by itself who is not needed; the meeting that expects it goes on for as long as that takes."""
+        await self._steps.schedule_alone(queued, meeting)
+        info = queued.info
+        if meeting is not None and not self._cluster.is_assumed(info.uid):
+            meeting.leave(info.uid, f"{info.key}: found no node")
 
     def _is_there(self, reserved: Reserved) -> bool:
         """Whether a pod still is what it was when it was placed; extenders may have taken their time since."""
@@ -227,8 +258,11 @@ class Gangs:
                 refused.append(Failure.of_status(reserved.queued, status))
         return permitted, refused
 
-    def _meeting(self, gang: Gang, coming: Sequence[Reserved]) -> Rendezvous | None:
-        """Where pods meet before they are bound: with those on their way already, if that is not over."""
+    def _meeting(self, gang: Gang, coming: Sequence[Reserved], left_over: Sequence[QueuedPod]) -> Rendezvous | None:
+        """Where pods meet before they are bound: with those on their way already, if that is not over.
+
+        Who is left over may come too; deciding about it may take longer than the others need to be bound.
+        """
         bound = len(gang.members.placed) - len(coming)
         needed = gang.quorum - bound
         meeting = self._meetings.get(gang.name)
@@ -241,8 +275,8 @@ class Gangs:
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )
         if meeting is not None:
-            for reserved in coming:
-                meeting.expect(reserved.info.uid)
+            for queued in (*(reserved.queued for reserved in coming), *left_over):
+                meeting.expect(queued.info.uid)
         return meeting
 
     # -- too few have ----------------------------------------------------------------------------------------------
@@ -306,6 +340,8 @@ class Gangs:
 
     def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
         """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
+        if not self._speaks:
+            return
         self._untold[info.uid] = plugin
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)

@@ -65,6 +65,7 @@ class Handle:
         self._news = news
         self._gates = gates
         self._api = api
+        self._observer = observer
         self.binder = Binder(api)
         self._evictions = evictions
 
@@ -114,6 +115,9 @@ class Handle:
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         self._api.record(event_of(pod, reason, action, note))
+
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        self._observer.devices_awaited(pod, driver, outcome, seconds)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

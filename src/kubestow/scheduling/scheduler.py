@@ -175,6 +175,11 @@ class Scheduler:
         """How many placed pods are on their way to be bound."""
         return len(self._bindings.tasks)
 
+    @property
+    def extenders_prioritizing(self) -> int:
+        """How many extenders are being asked for scores."""
+        return self._extenders.prioritizing
+
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -234,6 +239,7 @@ class Scheduler:
 
     async def _schedule_forever(self) -> None:
         await self.begun()
+        self._gangs.begin(self.profiles)
         while True:
             self._wake.clear()
             self.queue.flush()
@@ -332,8 +338,6 @@ class Scheduler:
             status, waits = permit(profile, decision.state, info, decision.node_name)
         reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits, meeting)
         if status.ok:
-            if meeting is not None:
-                meeting.expect(info.uid)
             self.begin(reserved)
         else:
             self.undo(reserved)

@@ -67,7 +67,10 @@ class Failure:
 
 
 class Trial:
-    """One attempt to place pods. ``decide`` finds a pod's node; ``siblings`` are never anybody's victims."""
+    """One attempt to place pods. ``decide`` finds a pod's node; ``siblings`` are never anybody's victims.
+
+    While extenders are waited for the world moves on: ``is_wanted`` says whether a pod still wants a node.
+    """
 
     def __init__(
         self,
@@ -75,10 +78,11 @@ class Trial:
         profile: Profile,
         decide: Callable[[PodInfo], Awaitable[Decision]],
         *,
+        is_wanted: Callable[[PodInfo], bool],
         siblings: Iterable[str] = (),
         evicting: bool = False,
     ) -> None:
-        self._cluster, self._profile, self._decide = cluster, profile, decide
+        self._cluster, self._profile, self._decide, self._is_wanted = cluster, profile, decide, is_wanted
         self._siblings, self._evicting = frozenset(siblings), evicting
         self._undoing: list[Callable[[], None]] = []
         #: What is known of pods like one that has failed, as long as nobody else has been placed.
@@ -87,6 +91,8 @@ class Trial:
         #: Pods that need others to be evicted, with whom and where.
         self.promised: list[tuple[QueuedPod, PostFilterResult]] = []
         self.failures: list[Failure] = []
+        #: Pods that wanted no node any more when it was their turn.
+        self.gone: list[QueuedPod] = []
 
     async def run(self, pods: Sequence[QueuedPod]) -> None:
         """Try to place some pods, one after the other."""
@@ -100,16 +106,26 @@ class Trial:
         self._undoing.clear()
 
     async def _place(self, queued: QueuedPod) -> None:
+        if self._is_gone(queued):
+            return
         known = self._hopeless.get(queued.info.shape)
         if known is not None and self._is_like_its_copies(queued.info):
             self.failures.append(replace(known, queued=queued))
             return
         decision = await self._decide(queued.info)
+        if self._is_gone(queued):
+            return
         if decision.node_name is not None:
             self._reserve(queued, decision, decision.node_name)
         elif not (self._evicting and self._promise(queued, decision.nomination)):
             is_promised = self._cluster.nomination(queued.info.uid) is not None
             self._fail(Failure.of_decision(queued, decision, is_promised=is_promised))
+
+    def _is_gone(self, queued: QueuedPod) -> bool:
+        if self._is_wanted(queued.info):
+            return False
+        self.gone.append(queued)
+        return True
 
     def _is_like_its_copies(self, info: PodInfo) -> bool:
         """Whether nothing but its shape decides about a pod: claims may be its own, and so is a promise."""
@@ -155,7 +171,7 @@ class Trial:
 
     def _forget(self, info: PodInfo, promise: str | None) -> None:
         self._cluster.forget(info.uid)
-        if promise is not None:
+        if promise is not None and self._is_wanted(info):
             self._cluster.nominate(info, promise)
 
     def _remove(self, uid: str) -> None:

@@ -99,6 +99,9 @@ class _Handle:
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Nobody reads events here."""
 
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        """Nobody watches here."""
+
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         raise NotImplementedError("a replay binds volumes itself")
 

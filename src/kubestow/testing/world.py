@@ -50,6 +50,8 @@ class World:
         self.resource_claims = ClaimsInMemory(self.cluster.catalog(ResourceClaim))
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.events: list[tuple[str, str]] = []
+        #: Drivers whose devices were waited for, and how that ended.
+        self.awaited: list[tuple[str, str]] = []
         #: Pods that Permit plugins hold back.
         self.waiting: list[Waiting] = []
         #: Pods in the queue, and those that plugins want tried again.
@@ -106,6 +108,10 @@ class World:
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Keep an event, as (pod, reason)."""
         self.events.append((pod.key, reason))
+
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        """Keep it, as (driver, outcome)."""
+        self.awaited.append((driver, outcome))
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Nothing is written outside this world."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -52,6 +53,7 @@ def test_a_pod_waits_until_its_devices_are_ready() -> None:
     after_a_while(cluster, condition("Attached"))
     assert cluster.prepare(cluster.place(pod_with("c"))).ok
     assert cluster.events == [("default/p", "BindingConditionsPending")]
+    assert cluster.awaited == [(DRIVER, "success")]
 
 
 def test_a_device_that_fails_fails_the_pod() -> None:
@@ -59,12 +61,26 @@ def test_a_device_that_fails_fails_the_pod() -> None:
     after_a_while(cluster, condition("Broken", reason="Fire"))
     status = cluster.prepare(cluster.place(pod_with("c")))
     assert status == Status.error('device binding failed: claim=c, reason=Fire, message="see log"')
+    assert cluster.awaited == [(DRIVER, "failure")]
 
 
 def test_a_device_that_is_never_ready_fails_the_pod() -> None:
     cluster = world(SLOW, claim())
     status = cluster.prepare(cluster.place(pod_with("c")))
     assert status.message.startswith("device binding timeout")
+    assert cluster.awaited == [(DRIVER, "timeout")]
+
+
+def test_waiting_that_is_broken_off_is_told_of_as_an_error() -> None:
+    cluster = world(SLOW, claim())
+
+    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
+        raise asyncio.CancelledError
+
+    cluster.wait_for = wait_for  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        cluster.prepare(cluster.place(pod_with("c")))
+    assert cluster.awaited == [(DRIVER, "error")]
 
 
 HELD: dict[str, Any] = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}

@@ -11,7 +11,7 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dra.extended_resources import IN_MEMORY
 from kubestow.plugins.dra.features import Features
 from kubestow.plugins.dra.pod_claims import PodClaims
-from kubestow.plugins.dra.readiness import BindingFailed, has_binding_conditions, is_ready, overdue_at
+from kubestow.plugins.dra.readiness import BindingFailed, drivers_awaited, has_binding_conditions, is_ready, overdue_at
 from kubestow.plugins.dra.writing import ClaimChanges, NotWritten
 
 __all__ = ["Preparation"]
@@ -44,7 +44,7 @@ class Preparation:
         if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
             note = f"waiting for binding conditions for device on node {node_name}"
             self._handle.record(pod, reason="BindingConditionsPending", action="Scheduling", note=note)
-            return await self._wait_until_ready(kept)
+            return await self._wait_watched(kept, pod)
         return None
 
     async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
@@ -65,9 +65,16 @@ class Preparation:
         if is_extended and kept.needed is not None:
             await self._changes.report_extended(pod, kept.claims[index], kept.needed)
 
-    async def _wait_until_ready(self, kept: PodClaims) -> Status:
-        """Success once all claims are ready."""
-        status = await self._handle.wait_for(lambda: self._readiness(kept), self._patience(kept))
+    async def _wait_watched(self, kept: PodClaims, pod: PodInfo) -> Status:
+        """Wait until all claims are ready, and tell whoever watches how that ended for each of the drivers."""
+        drivers, began, outcome = drivers_awaited(kept.claims), self._handle.now(), "error"
+        try:
+            status = await self._handle.wait_for(lambda: self._readiness(kept), self._patience(kept))
+            outcome = "timeout" if status is None else "success" if status.ok else "failure"
+        finally:
+            seconds = max(0.0, (self._handle.now() - began).total_seconds())
+            for driver in drivers:
+                self._handle.devices_awaited(pod, driver, outcome, seconds)
         return Status.error("device binding timeout") if status is None else status
 
     def _readiness(self, kept: PodClaims) -> Status | None:

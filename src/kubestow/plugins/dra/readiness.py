@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from kubestow.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 
-__all__ = ["BindingFailed", "has_binding_conditions", "is_ready", "overdue_at"]
+__all__ = ["BindingFailed", "drivers_awaited", "has_binding_conditions", "is_ready", "overdue_at"]
 
 
 class BindingFailed(Exception):
@@ -17,6 +18,13 @@ def has_binding_conditions(claim: ResourceClaim) -> bool:
     """Whether some allocated device has to become ready first."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+
+
+def drivers_awaited(claims: Iterable[ResourceClaim]) -> list[str]:
+    """The drivers that have to make devices of some claims ready, each once."""
+    allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
+    results = [result for allocation in allocations for result in allocation.devices.results]
+    return sorted({result.driver for result in results if result.binding_conditions})
 
 
 def is_ready(claim: ResourceClaim) -> bool:
