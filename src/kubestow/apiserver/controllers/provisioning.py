@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import zlib
 
+from kubestow.api.duration import Duration
 from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from kubestow.apiserver.controllers.claims import STORAGE_PROVISIONER
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.volumes import PROVISIONED_BY
-from kubestow.apiserver.kubelets import parse_duration
 from kubestow.apiserver.resources import Object
 
 __all__ = ["PROVISIONING", "Provisioner"]
@@ -78,7 +78,7 @@ class Provisioner(Controller):
         asked = (class_["metadata"].get("annotations") or {}).get(PROVISIONING, "")
         if asked == "never":
             return False
-        left = self._begun[uid] + (parse_duration(asked) or 0.0) - now
+        left = self._begun[uid] + _seconds(asked) - now
         if left > 0:
             self.reconcile_after(key, left)
             return False
@@ -158,6 +158,14 @@ class Provisioner(Controller):
     def _get(self, resource: str, name: str) -> Object | None:
         stored = self.registry.store.collection(resource).get(name) if name else None
         return None if stored is None else self.registry.catalog[resource].decode(stored)
+
+
+def _seconds(asked: str) -> float:
+    """The time that a class asks for; none where that cannot be read."""
+    try:
+        return Duration.parse(asked).seconds
+    except ValueError:
+        return 0.0
 
 
 def _is(key: str, value: str) -> Object:
