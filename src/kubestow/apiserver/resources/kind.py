@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.names import Faults, subdomain_faults
 from kubestow.apiserver.columns.layout import Layout
-from kubestow.apiserver.resources import metadata
 from kubestow.apiserver.schema import Struct, struct_of
 from kubestow.apiserver.schema.structural import CustomStruct
 from kubestow.apiserver.statuses import Cause
@@ -67,9 +67,9 @@ class Strategy:
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return []
 
-    def validate_name(self, name: str) -> str:
-        """What is wrong with this name, or the empty string."""
-        return metadata.subdomain_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        """What is wrong with this name."""
+        return subdomain_faults(name)
 
     def deletion_problem(self, name: str) -> str:
         """Why an object of this name may never be deleted, or the empty string."""

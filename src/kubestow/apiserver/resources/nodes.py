@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from kubestow.apiserver.resources import metadata
+from kubestow.api.names import Faults, label_faults, label_value_faults, qualified_name_faults
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, required_value, unsupported_value
+from kubestow.apiserver.statuses import (
+    Cause,
+    duplicate_value,
+    invalid_value,
+    invalid_values,
+    required_value,
+    unsupported_value,
+)
 
 __all__ = ["NOT_READY", "NamespaceStrategy", "NodeStrategy"]
 
@@ -32,11 +39,9 @@ class NodeStrategy(Strategy):
         seen: set[tuple[str, str]] = set()
         for index, taint in enumerate(new["spec"].get("taints") or ()):
             path = f"spec.taints[{index}]"
-            key, effect = taint.get("key", ""), taint.get("effect", "")
-            if problem := metadata.qualified_name_problem(key):
-                causes.append(invalid_value(f"{path}.key", key, problem))
-            if problem := metadata.label_value_problem(taint.get("value", "")):
-                causes.append(invalid_value(f"{path}.value", taint["value"], problem))
+            key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
+            causes += invalid_values(f"{path}.key", key, qualified_name_faults(key))
+            causes += invalid_values(f"{path}.value", value, label_value_faults(value))
             if not effect:
                 causes.append(required_value(f"{path}.effect"))
             elif effect not in _EFFECTS:
@@ -68,8 +73,8 @@ class NamespaceStrategy(Strategy):
         new["spec"]["finalizers"] = ["kubernetes"]
         new["status"] = {"phase": "Active"}
 
-    def validate_name(self, name: str) -> str:
-        return metadata.label_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        return label_faults(name)
 
     def deletion_problem(self, name: str) -> str:
         return "this namespace may not be deleted" if name in _IMMORTAL else ""
