@@ -20,7 +20,7 @@ from kubestow.apiserver.schema.structural import CustomStruct
 from kubestow.apiserver.statuses import Cause
 from kubestow.apiserver.storage import Stored
 
-__all__ = ["REPLICAS", "Kind", "Object", "Strategy"]
+__all__ = ["REPLICAS", "Kind", "Object", "Strategy", "value_at"]
 
 Object = dict[str, Any]
 
@@ -173,6 +173,14 @@ class Kind:
     @cached_property
     def _readers(self) -> list[Callable[[Object], str]]:
         return [_reader(_ELSEWHERE.get(path, path).split(".")) for path in self.selectable]
+
+
+def value_at(whole: Object, path: str) -> Any:
+    """What stands at a path such as ``spec.replicas``; None where there is nothing."""
+    value: Any = whole if path else None
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 #: A selectable field that is not where its name says.
