@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
 
 import msgspec
 
+from kubestow.api.timestamps import timestamp
 from kubestow.apiserver import ownership, statuses
 from kubestow.apiserver.admission import Admission
 from kubestow.apiserver.definitions import DEFINITIONS, Definitions
@@ -72,7 +73,7 @@ class Registry:
         moment = self._clock()
         second = int(moment.timestamp())
         if self._stamp[0] != second:
-            self._stamp = (second, moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._stamp = (second, timestamp(moment))
         return self._stamp[1]
 
     def moment(self) -> datetime:
@@ -268,13 +269,13 @@ class Registry:
             if asked is None or asked >= left:
                 return bool(left)
             begun = datetime.fromisoformat(identity["deletionTimestamp"]) - timedelta(seconds=left)
-            identity["deletionTimestamp"] = _written(begun + timedelta(seconds=asked))
+            identity["deletionTimestamp"] = timestamp(begun + timedelta(seconds=asked))
             identity["deletionGracePeriodSeconds"] = asked
             return asked > 0
         period = kind.strategy.grace_period(new, deletion.grace_period)
         if period is None and not identity.get("finalizers") and kind.storage != "namespaces":
             return False
-        identity["deletionTimestamp"] = _written(self._clock() + timedelta(seconds=period or 0))
+        identity["deletionTimestamp"] = timestamp(self._clock() + timedelta(seconds=period or 0))
         if period is not None or identity.get("finalizers"):
             identity["deletionGracePeriodSeconds"] = period or 0
         if "generation" in identity:
@@ -376,7 +377,3 @@ def _check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:
             f" ({identity['resourceVersion']}). The object might have been modified"
         )
         raise statuses.Failure(409, "Conflict", message, details=about)
-
-
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
