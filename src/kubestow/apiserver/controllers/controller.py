@@ -17,8 +17,9 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.owners import Owner, controller_among, owner_reference
 from kubestow.apiserver.controllers.pods import Pod, Pods
 from kubestow.apiserver.controllers.work import Work
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.event_recorder import Recorder
-from kubestow.apiserver.registry import Deletion, Registry
+from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Event
 

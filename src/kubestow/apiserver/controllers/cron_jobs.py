@@ -15,7 +15,7 @@ from kubestow.apiserver import cron, statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World, key_of
 from kubestow.apiserver.controllers.jobs import end_of
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Kind, Object
 
 __all__ = ["CronJobController"]

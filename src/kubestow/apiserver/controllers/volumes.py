@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubestow.api.storage import BOUND_BY_CONTROLLER
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.storage import Stored
 
