@@ -100,9 +100,11 @@ class Controller:
         if pods > FEW:
             self._work.rest((self, key), pods * REST)
 
-    def find(self, key: str) -> Object | None:
-        stored = self.registry.store.collection(self.resource).get(key)
-        return None if stored is None else self.kind.decode(stored)
+    def find(self, key: str, kind: Kind | None = None) -> Object | None:
+        """The object of this key, of the controller's own kind or another; None when there is none."""
+        kind = kind or self.kind
+        stored = self.registry.store.collection(kind.storage).get(key)
+        return None if stored is None else kind.decode(stored)
 
     def set_status(self, current: Object, status: Object) -> None:
         """Write the status if it says anything new."""
