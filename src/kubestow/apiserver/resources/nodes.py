@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubestow.api.names import Faults, label_faults, label_value_faults, qualified_name_faults
 from kubestow.apiserver.resources.kind import Object, Strategy
+from kubestow.apiserver.resources.pod_spec import TAINT_EFFECTS
 from kubestow.apiserver.statuses import (
     Cause,
     duplicate_value,
@@ -17,8 +18,6 @@ __all__ = ["NOT_READY", "NamespaceStrategy", "NodeStrategy"]
 
 #: Admission puts this on every new node; it goes when the node reports Ready.
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class NodeStrategy(Strategy):
@@ -44,8 +43,8 @@ class NodeStrategy(Strategy):
             causes += invalid_values(f"{path}.value", value, label_value_faults(value))
             if not effect:
                 causes.append(required_value(f"{path}.effect"))
-            elif effect not in _EFFECTS:
-                causes.append(unsupported_value(f"{path}.effect", effect, _EFFECTS))
+            elif effect not in TAINT_EFFECTS:
+                causes.append(unsupported_value(f"{path}.effect", effect, TAINT_EFFECTS))
             if (key, effect) in seen:
                 causes.append(duplicate_value(path, taint))
             seen.add((key, effect))

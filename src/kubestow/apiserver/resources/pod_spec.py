@@ -17,13 +17,13 @@ from kubestow.apiserver.statuses import (
     unsupported_value,
 )
 
-__all__ = ["containers_of", "default_spec", "default_template", "qos_class", "validate_spec"]
+__all__ = ["TAINT_EFFECTS", "containers_of", "default_spec", "default_template", "qos_class", "validate_spec"]
 
 Object = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MODE_SOURCES = ("secret", "configMap", "downwardAPI", "projected")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -242,8 +242,8 @@ def _validate_toleration(toleration: Object, path: str, causes: list[Cause]) -> 
         )
     if operator not in ("", "Equal", "Exists", "Lt", "Gt"):
         causes.append(unsupported_value(f"{path}.operator", operator, ("Equal", "Exists", "Gt", "Lt")))
-    if effect and effect not in _EFFECTS:
-        causes.append(unsupported_value(f"{path}.effect", effect, _EFFECTS))
+    if effect and effect not in TAINT_EFFECTS:
+        causes.append(unsupported_value(f"{path}.effect", effect, TAINT_EFFECTS))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         problem = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         causes.append(invalid_value(f"{path}.effect", effect, problem))
