@@ -201,7 +201,7 @@ class ClaimController(Controller):
     def _bind(self, claim: Object, volume: Object) -> None:
         """Write into volume and claim that they belong together, where it is not written yet."""
         now = self.registry.now()
-        if _bind_volume(volume, claim, now):
+        if _bind_volume(volume, self.kind.reference_to(claim), now):
             self.registry.commit(self._volume_kind, volume)
         if _bind_claim(claim, volume):
             self.registry.commit(self.kind, claim)
@@ -226,22 +226,15 @@ def _refers(volume: Object, claim: Object) -> bool:
     return named and reference.get("uid") in (None, "", identity["uid"])
 
 
-def _bind_volume(volume: Object, claim: Object, now: str) -> bool:
-    identity, spec = claim["metadata"], volume["spec"]
+def _bind_volume(volume: Object, reference_to_claim: Object, now: str) -> bool:
+    spec = volume["spec"]
     reference = spec.get("claimRef")
     changed = False
     if not reference:
         annotations = volume["metadata"].get("annotations") or {}
         volume["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
-    if not reference or reference.get("uid") != identity["uid"]:
-        spec["claimRef"] = {
-            "kind": "PersistentVolumeClaim",
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": "v1",
-            "resourceVersion": identity["resourceVersion"],
-        }
+    if not reference or reference.get("uid") != reference_to_claim["uid"]:
+        spec["claimRef"] = reference_to_claim
         changed = True
     if volume["status"].get("phase") != "Bound":
         volume["status"] = {"phase": "Bound", "lastPhaseTransitionTime": now}

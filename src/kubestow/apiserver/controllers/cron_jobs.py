@@ -190,18 +190,7 @@ class CronJobController(Controller):
             self.tell(cron_job, "SuccessfulCreate", f"Created job {name}")
         status["lastScheduleTime"] = _written(due)
         if end_of(made) is None:
-            status["active"].append(self._reference(made))
-
-    def _reference(self, job: Object) -> Object:
-        identity = job["metadata"]
-        return {
-            "kind": self._jobs.name,
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": self._jobs.api_version,
-            "resourceVersion": identity["resourceVersion"],
-        }
+            status["active"].append(self._jobs.reference_to(made))
 
 
 def _zone(spec: Object) -> tzinfo:

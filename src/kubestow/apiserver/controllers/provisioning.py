@@ -86,20 +86,12 @@ class Provisioner(Controller):
         return True
 
     def _provide(self, claim: Object, class_: Object, selected: str) -> None:
-        identity, spec = claim["metadata"], claim["spec"]
-        name = f"pvc-{identity['uid']}"
-        reference = {
-            "kind": "PersistentVolumeClaim",
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": "v1",
-            "resourceVersion": identity["resourceVersion"],
-        }
+        spec = claim["spec"]
+        name = f"pvc-{claim['metadata']['uid']}"
         made: Object = {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "accessModes": spec["accessModes"],
-            "claimRef": reference,
+            "claimRef": self.kind.reference_to(claim),
             "persistentVolumeReclaimPolicy": class_["reclaimPolicy"],
             "storageClassName": class_["metadata"]["name"],
             "volumeMode": spec["volumeMode"],

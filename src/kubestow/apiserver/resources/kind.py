@@ -162,6 +162,18 @@ class Kind:
     def key(self, namespace: str, name: str) -> str:
         return f"{namespace}/{name}" if self.namespaced else name
 
+    def reference_to(self, whole: Object) -> Object:
+        """An ObjectReference to this state of an object of the kind."""
+        identity = whole["metadata"]
+        return {
+            "kind": self.name,
+            "namespace": identity.get("namespace", "default"),
+            "name": identity["name"],
+            "uid": identity["uid"],
+            "apiVersion": self.api_version,
+            "resourceVersion": identity["resourceVersion"],
+        }
+
     def fields(self, new: Object) -> tuple[str, ...]:
         """The values of the selectable fields."""
         return tuple([read(new) for read in self._readers])
