@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kubestow.api.meta import LabelSelector, convert
+from kubestow.cluster.events import EventResource
 from kubestow.plugins.volume_finding import PodClaims, find
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
@@ -276,7 +277,8 @@ def test_a_pod_without_claims_is_nobodys_business() -> None:
 def test_hints() -> None:
     there = zones()
     plugin = next(p for p in there.profiles["default-scheduler"].plugins if p.name == NAME)
-    hints: dict[str, Any] = {interest.event.resource.name: interest.hint for interest in plugin.interests}
+    heard = [(interest.event.resource, interest.hint) for interest in plugin.interests]
+    hints: dict[str, Any] = {resource.name: hint for resource, hint in heard if isinstance(resource, EventResource)}
     waiting = there.info(pod("p", spec=mounting("data", inline=[{"csi": {"driver": DRIVER}}])))
     assert hints["STORAGE_CLASS"](waiting, None, storage_class())
     assert hints["STORAGE_CLASS"](waiting, storage_class(), storage_class(zones=["a"]))

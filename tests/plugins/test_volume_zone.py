@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubestow.cluster.events import EventResource
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
 from tests.plugins.volumes import put, world
@@ -102,7 +103,8 @@ def test_the_filter_finds_out_for_itself_when_its_pre_filter_is_disabled() -> No
 def test_hints() -> None:
     there = zoned()
     plugin = next(p for p in there.profiles["default-scheduler"].plugins if p.name == NAME)
-    hints: dict[str, Any] = {interest.event.resource.name: interest.hint for interest in plugin.interests}
+    heard = [(interest.event.resource, interest.hint) for interest in plugin.interests]
+    hints: dict[str, Any] = {resource.name: hint for resource, hint in heard if isinstance(resource, EventResource)}
     wanting = there.info(PROBE)
     assert hints["STORAGE_CLASS"](wanting, None, storage_class())
     assert not hints["STORAGE_CLASS"](wanting, None, storage_class(waits=False))

@@ -1,8 +1,9 @@
 """Kinds that plugins bring along: whatever an API server serves, read into a struct of the plugin's own.
 
-A plugin derives a struct from :class:`CustomObject`, with the fields it reads and the name of the resource; its interest
-in the kind is enough for the scheduler to watch it. Fields may be structs, or plain data (``spec: dict[str, Any]``).
-The struct is called like the kind is in the API. An API server that does not serve the resource has no such objects.
+A plugin derives a struct from :class:`CustomObject`, with the fields it reads and the name of the resource; its
+interest in the kind is enough for the scheduler to watch it. Fields may be structs, or plain data
+(``spec: dict[str, Any]``). The struct is called like the kind is in the API. An API server that does not serve the
+resource has no such objects.
 """
 
 from __future__ import annotations
