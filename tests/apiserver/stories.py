@@ -14,10 +14,11 @@ from kubestow.testing.virtual_time import VirtualClock
 
 from .client import NODES, PODS, Client, node
 
-__all__ = ["DEPLOYMENTS", "JOBS", "REPLICA_SETS", "Cluster", "told", "workload"]
+__all__ = ["DEPLOYMENTS", "JOBS", "REPLICATION_CONTROLLERS", "REPLICA_SETS", "Cluster", "told", "workload"]
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
+REPLICATION_CONTROLLERS = "/api/v1/namespaces/default/replicationcontrollers"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 

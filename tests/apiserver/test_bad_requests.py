@@ -210,3 +210,11 @@ async def exchanged(server: Server, sent: bytes) -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
+
+
+async def test_each_fault_of_a_name_is_a_cause_of_its_own(client: Client) -> None:
+    refused = (await client.post(PODS, pod(name="a", labels={"A/" + "b" * 64: "ok"}))).json
+    prefix, length = refused["details"]["causes"]
+    assert prefix["field"] == length["field"] == "metadata.labels"
+    assert ": prefix part a lowercase RFC 1123 subdomain" in prefix["message"]
+    assert length["message"].endswith(": name part must be no more than 63 bytes")

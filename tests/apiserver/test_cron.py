@@ -84,6 +84,7 @@ def test_a_day_that_no_calendar_has_never_comes() -> None:
         ),
         ("@every 9999999h", 'failed to parse duration @every 9999999h: time: invalid duration "9999999h"'),
         ("@never", "unrecognized descriptor: @never"),
+        ("@every 1d", 'failed to parse duration @every 1d: time: unknown unit "d" in duration "1d"'),
         ("@every day", 'failed to parse duration @every day: time: invalid duration "day"'),
     ],
 )

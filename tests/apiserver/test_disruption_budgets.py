@@ -11,6 +11,7 @@ from .stories import DEPLOYMENTS, JOBS, Cluster, told, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
+TRAINS = "/apis/rail.example.com/v1/namespaces/default/trains"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
@@ -120,6 +121,61 @@ def test_pods_without_a_controller_count_for_a_number_and_not_for_a_share() -> N
         await cluster.patch(f"{BUDGETS}/guard", {"spec": {"minAvailable": "50%"}})
         await cluster.pass_time(1)
         assert await counts(cluster) == (0, 0, 2, 0)
+
+    told(story)
+
+
+async def define_trains(cluster: Cluster) -> None:
+    """A kind of other people's making, with a scale."""
+    scale = {"specReplicasPath": ".spec.cars", "statusReplicasPath": ".status.cars"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"scale": scale},
+    }
+    names = {"plural": "trains", "kind": "Train"}
+    spec = {"group": "rail.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "trains.rail.example.com"}, "spec": spec}
+    await cluster.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+
+
+async def train_with_cars(cluster: Cluster, **spec: Any) -> None:
+    """A train and its two pods."""
+    head = {"apiVersion": "rail.example.com/v1", "kind": "Train"}
+    train = (await cluster.post(TRAINS, {**head, "metadata": {"name": "t"}, "spec": spec})).json
+    owner = {**head, "name": "t", "uid": train["metadata"]["uid"], "controller": True}
+    for name in ("a", "b"):
+        car = pod(name, labels={"app": "web"})
+        car["metadata"]["ownerReferences"] = [owner]
+        await cluster.post(PODS, car)
+
+
+def test_kinds_that_were_defined_later_are_counted_by_their_own_scale() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.pass_time(1)
+        await define_trains(cluster)
+        await train_with_cars(cluster, cars=4)
+        await cluster.post(BUDGETS, budget(maxUnavailable="50%"))
+        await cluster.pass_time(2)
+        assert await counts(cluster) == (4, 2, 2, 0)
+        await cluster.patch(f"{TRAINS}/t/scale", {"spec": {"replicas": 2}})
+        await cluster.pass_time(1)
+        assert await counts(cluster) == (2, 1, 2, 1)
+
+    told(story)
+
+
+def test_a_scale_that_is_not_there_leaves_a_share_uncountable() -> None:
+    async def story(cluster: Cluster) -> None:
+        await define_trains(cluster)
+        await train_with_cars(cluster)
+        await cluster.post(BUDGETS, budget(maxUnavailable=1))
+        await cluster.pass_time(2)
+        condition = (await status(cluster))["conditions"][0]
+        assert condition["message"] == 'the spec replicas field ".spec.cars" does not exist'
 
     told(story)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from kubestow.apiserver.kubelets import DURATION, SHUTDOWN, parse_duration
+from kubestow.apiserver.kubelets import DURATION, SHUTDOWN
+from kubestow.apiserver.kubelets.behaviour import Behaviour
 
 from .client import NODES, PODS, Client, node, pod
 from .nodes import bound, phase, simulated
@@ -99,9 +99,14 @@ def test_a_pod_made_again_under_the_same_name_is_another_pod() -> None:
     simulated(story)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30s", 30.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("250ms", 0.25), ("30", None), ("", None), ("x", None)],
-)
-def test_durations_are_gos(text: str, seconds: Any) -> None:
-    assert parse_duration(text) == seconds
+@pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400.0), ("250ms", 0.25), ("0", 0.0)])
+def test_durations_are_gos(text: str, seconds: float) -> None:
+    behaviour = Behaviour.of({"metadata": {"annotations": {DURATION: text}}})
+    assert (behaviour.duration, behaviour.problems) == (seconds, ())
+
+
+@pytest.mark.parametrize("text", ["30", "", "-1s", "x"])
+def test_what_is_no_duration_is_told_and_ignored(text: str) -> None:
+    behaviour = Behaviour.of({"metadata": {"annotations": {DURATION: text}}})
+    assert behaviour.duration is None
+    assert behaviour.problems == (f"{DURATION}: {text!r} is not a duration such as 30s; it is ignored",)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .client import PODS, pod
-from .stories import REPLICA_SETS, Cluster, told, workload
+from .stories import REPLICA_SETS, REPLICATION_CONTROLLERS, Cluster, told, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
@@ -56,10 +56,16 @@ def test_of_too_many_pods_those_without_a_node_go_first() -> None:
     told(story)
 
 
-def test_pods_that_match_are_adopted_and_those_that_cease_to_are_released() -> None:
+@pytest.mark.parametrize(
+    ("path", "selector"),
+    [(REPLICA_SETS, {"matchLabels": {"app": "web"}}), (REPLICATION_CONTROLLERS, {"app": "web"})],
+)
+def test_pods_that_match_are_adopted_and_those_that_cease_to_are_released(path: str, selector: dict[str, Any]) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.post(PODS, pod("mine", labels={"app": "web"}))
-        await cluster.post(REPLICA_SETS, workload(replicas=1))
+        owner = workload(replicas=1)
+        owner["spec"]["selector"] = selector
+        await cluster.post(path, owner)
         await cluster.pass_time(1)
         assert [one["metadata"]["name"] for one in await cluster.pods()] == ["mine"]
         await cluster.patch(f"{PODS}/mine", {"metadata": {"labels": {"app": "other"}}})

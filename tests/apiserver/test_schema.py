@@ -6,7 +6,7 @@ import pytest
 from kubernetes_asyncio.client import models
 
 from kubestow.apiserver.resources import KINDS
-from kubestow.apiserver.schema import ListOf, MapOf, Struct, struct_of
+from kubestow.apiserver.schema import ListOf, MapOf, Mismatch, Struct, struct_of
 from kubestow.apiserver.schema.conventions import ATOMIC_TYPES, EMITTED, MERGES, MICRO_TIMES, QUANTITIES
 from kubestow.apiserver.schema.models import fields_of
 from kubestow.apiserver.schema.quantities import canonical
@@ -100,3 +100,5 @@ def test_times_are_kept_in_utc_to_the_second_or_microsecond() -> None:
     assert lease["spec"]["renewTime"] == "2026-01-01T00:00:00.500000Z"
     pod = struct_of("V1Pod").read({"status": {"startTime": "2026-01-01T00:00:00.9Z"}}, [])
     assert pod["status"]["startTime"] == "2026-01-01T00:00:00Z"
+    with pytest.raises(Mismatch):
+        struct_of("V1Pod").read({"status": {"startTime": "0001-01-01T00:00:00+14:00"}}, [])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 from kubestow.apiserver.admission import DEFAULT_CLASS
-from kubestow.apiserver.registry import SYSTEM, Deletion, Registry, Write
+from kubestow.apiserver.deletion import Deletion
+from kubestow.apiserver.registry import SYSTEM, Registry, Write
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from kubestow.apiserver.durations import parse_duration
+from kubestow.api.duration import Duration
 from kubestow.errors import KubestowError
 
 __all__ = ["Cron", "Every", "InvalidSchedule", "Schedule", "parse"]
@@ -18,8 +18,8 @@ __all__ = ["Cron", "Every", "InvalidSchedule", "Schedule", "parse"]
 _MINUTE = timedelta(minutes=1)
 #: A schedule that does not occur within so many years never does.
 _YEARS = 5
-#: The longest number that a field may hold, and the longest duration there is, in seconds: 64 bits of nanoseconds.
-_DIGITS, _LONGEST = 18, 9.2e9
+#: The longest number that a field may hold.
+_DIGITS = 18
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _DESCRIPTORS = {
@@ -140,12 +140,11 @@ def parse(text: str) -> Schedule:
 
 
 def _every(text: str) -> Every:
-    duration = text.removeprefix("@every ")
-    seconds = parse_duration(duration.lstrip("+-"))
-    if seconds is None or seconds > _LONGEST:
-        raise InvalidSchedule(f'failed to parse duration {text}: time: invalid duration "{duration}"')
-    positive = 0 if duration.startswith("-") else int(seconds)
-    return Every(timedelta(seconds=max(1, positive)))
+    try:
+        delay = Duration.parse(text.removeprefix("@every "))
+    except ValueError as error:
+        raise InvalidSchedule(f"failed to parse duration {text}: {error}") from None
+    return Every(timedelta(seconds=max(1, int(delay.seconds))))
 
 
 def _field(text: str, low: int, high: int, *, names: tuple[str, ...] = ()) -> _Field:

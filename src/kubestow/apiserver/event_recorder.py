@@ -38,15 +38,7 @@ class Recorder:
         told[component] += 1
         if told[component] > BURST:
             return
-        namespace = identity.get("namespace", "default")
-        regarding = {
-            "kind": kind.name,
-            "namespace": namespace,
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": kind.api_version,
-            "resourceVersion": identity["resourceVersion"],
-        }
+        regarding = kind.reference_to(about)
         event = {
             # The version that it will be stored at: no other event has it, whoever wrote that.
             "metadata": {"name": f"{identity['name']}.{self._registry.store.upcoming:016x}"},
@@ -61,7 +53,7 @@ class Recorder:
             "type": type_,
         }
         try:
-            self._registry.create(self._events, namespace, self._events.struct.read(event, []))
+            self._registry.create(self._events, regarding["namespace"], self._events.struct.read(event, []))
         except statuses.Failure as refused:
             # A namespace that is going away takes no more events.
             if refused.code != 403:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubestow.api.timestamps import micro_timestamp
 from kubestow.apiserver.schema import ListOf, MapOf, QuantityText, Scalar, Struct, Time, Type, struct_of
 from kubestow.apiserver.schema.field_numbers import numbers_of
 
@@ -185,7 +186,7 @@ def _time(data: memoryview) -> str | None:
         moment = _EPOCH + timedelta(seconds=parts.get(1, 0), microseconds=parts.get(2, 0) // 1000)
     except OverflowError:
         raise _Broken("proto: time out of range") from None
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return micro_timestamp(moment)
 
 
 def _raw_json(piece: _Piece) -> Any:

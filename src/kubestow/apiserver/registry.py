@@ -10,19 +10,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from random import Random
 from uuid import UUID
 
 import msgspec
 
+from kubestow.api.timestamps import timestamp
 from kubestow.apiserver import ownership, statuses
 from kubestow.apiserver.admission import Admission
 from kubestow.apiserver.definitions import DEFINITIONS, Definitions
+from kubestow.apiserver.deletion import Deletion, begin_deletion, check_preconditions, is_released
 from kubestow.apiserver.resources import Catalog, Kind, Object, metadata
 from kubestow.apiserver.storage import Store, Stored
 
-__all__ = ["PROPAGATION_FINALIZERS", "SYSTEM", "Deletion", "Registry", "Write"]
+__all__ = ["SYSTEM", "Registry", "Write"]
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED = 63 - 5
@@ -40,23 +42,6 @@ class Write:
 SYSTEM = Write(manager="")
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """DeleteOptions: seconds of grace (None: the kind's default) and what must hold of the object.
-
-    ``propagation`` says what becomes of its dependents: Background, Foreground or Orphan; empty: as its finalizers say.
-    """
-
-    grace_period: int | None = None
-    uid: str = ""
-    resource_version: str = ""
-    propagation: str = ""
-
-
-#: Propagation policy -> the finalizer by which the garbage collector learns of it.
-PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
-
-
 class Registry:
     """``clock`` gives the present moment, ``random`` the uids and name suffixes."""
 
@@ -72,7 +57,7 @@ class Registry:
         moment = self._clock()
         second = int(moment.timestamp())
         if self._stamp[0] != second:
-            self._stamp = (second, moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._stamp = (second, timestamp(moment))
         return self._stamp[1]
 
     def moment(self) -> datetime:
@@ -126,7 +111,7 @@ class Registry:
             identity["generation"] = 1
         strategy.prepare_create(new, now)
         name = identity.get("name", "")
-        causes = metadata.validate(identity, name_problem=strategy.validate_name(name)) + strategy.validate(new)
+        causes = metadata.validate(identity, name_faults=strategy.name_faults(name)) + strategy.validate(new)
         if causes:
             raise statuses.invalid(kind.name, name, causes, group=kind.group if not strategy.converts else "")
         key = kind.key(identity.get("namespace", ""), name)
@@ -167,7 +152,7 @@ class Registry:
         if not owned:
             self._own(kind, old, new, write, subresource)
         self._validate_update(kind, new, old, subresource)
-        if _is_finished(kind, new):
+        if is_released(kind, new):
             self.commit_deletion(kind, new, dry_run=write.dry_run)
             new["metadata"]["resourceVersion"] = str(stored.version)
             return self._encoded(kind, new, stored.version)
@@ -213,7 +198,7 @@ class Registry:
 
     def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         identity = new["metadata"]
-        causes = metadata.validate(identity, name_problem="") + metadata.validate_update(identity, old["metadata"])
+        causes = metadata.validate(identity, name_faults=()) + metadata.validate_update(identity, old["metadata"])
         if not subresource:
             causes += kind.strategy.validate_update(new, old)
         elif subresource != "status":
@@ -243,45 +228,20 @@ class Registry:
         """Delete an object, or begin to. Returns its state and whether it is gone."""
         stored = self.get(kind, namespace, name)
         old = kind.decode(stored)
-        _check_preconditions(kind, old, deletion)
+        check_preconditions(kind, old, deletion)
         if problem := kind.strategy.deletion_problem(name):
             raise statuses.forbidden(kind, name, problem)
-        new = {**old, "metadata": dict(old["metadata"])}
-        _keep_for_dependents(new["metadata"], deletion.propagation)
-        pending = self._mark(kind, new, deletion)
-        if kind.storage == "namespaces" and new["status"].get("phase") != "Terminating":
-            new["status"] = {**new["status"], "phase": "Terminating"}
+        new, stays = begin_deletion(kind, old, deletion, self._clock())
         if new != old:
             stored = self.commit(kind, new, dry_run=write.dry_run)
             new = kind.decode(stored)
-        if pending or new["metadata"].get("finalizers") or kind.storage == "namespaces":
+        if stays:
             return stored, False
         return self.commit_deletion(kind, new, dry_run=write.dry_run), True
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object for the server's own reasons."""
         self.delete(kind, namespace, name, Deletion())
-
-    def _mark(self, kind: Kind, new: Object, deletion: Deletion) -> bool:
-        """Set the deletion timestamp where this kind of deletion needs one; whether the object lingers."""
-        identity = new["metadata"]
-        if "deletionTimestamp" in identity:
-            left, asked = identity.get("deletionGracePeriodSeconds", 0), deletion.grace_period
-            if asked is None or asked >= left:
-                return bool(left)
-            begun = datetime.fromisoformat(identity["deletionTimestamp"]) - timedelta(seconds=left)
-            identity["deletionTimestamp"] = _written(begun + timedelta(seconds=asked))
-            identity["deletionGracePeriodSeconds"] = asked
-            return asked > 0
-        period = kind.strategy.grace_period(new, deletion.grace_period)
-        if period is None and not identity.get("finalizers") and kind.storage != "namespaces":
-            return False
-        identity["deletionTimestamp"] = _written(self._clock() + timedelta(seconds=period or 0))
-        if period is not None or identity.get("finalizers"):
-            identity["deletionGracePeriodSeconds"] = period or 0
-        if "generation" in identity:
-            identity["generation"] += 1
-        return bool(period)
 
     # Commit
 
@@ -337,48 +297,3 @@ def _interned(labels: dict[str, str] | None) -> dict[str, str]:
     if not labels:
         return _NO_LABELS
     return {sys.intern(key): sys.intern(value) for key, value in labels.items()}
-
-
-def _is_finished(kind: Kind, new: Object) -> bool:
-    """Deleted before, waiting for finalizers, and now without any."""
-    identity = new["metadata"]
-    return (
-        "deletionTimestamp" in identity
-        and not identity.get("finalizers")
-        and not identity.get("deletionGracePeriodSeconds")
-        and not (kind.storage == "namespaces" and new["spec"].get("finalizers"))
-    )
-
-
-def _keep_for_dependents(identity: Object, propagation: str) -> None:
-    """The finalizer that the propagation policy asks for, and none that it does not."""
-    if not propagation:
-        return
-    wanted = PROPAGATION_FINALIZERS[propagation]
-    kept = [one for one in identity.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
-    identity["finalizers"] = [*kept, wanted] if wanted else kept
-    if not identity["finalizers"]:
-        del identity["finalizers"]
-
-
-def _check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:
-    identity = old["metadata"]
-    name = identity["name"]
-    about = {"name": name, "kind": kind.name}
-    if deletion.uid and deletion.uid != identity["uid"]:
-        message = (
-            f'Operation cannot be fulfilled on {kind.name} "{name}": the UID in the precondition ({deletion.uid}) does'
-            f" not match the UID in record ({identity['uid']}). The object might have been deleted and then recreated"
-        )
-        raise statuses.Failure(409, "Conflict", message, details=about)
-    if deletion.resource_version and deletion.resource_version != identity["resourceVersion"]:
-        message = (
-            f'Operation cannot be fulfilled on {kind.name} "{name}": the ResourceVersion in the precondition'
-            f" ({deletion.resource_version}) does not match the ResourceVersion in record"
-            f" ({identity['resourceVersion']}). The object might have been modified"
-        )
-        raise statuses.Failure(409, "Conflict", message, details=about)
-
-
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -217,6 +217,11 @@ def invalid_value(field: str, value: object, problem: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {problem}", field)
 
 
+def invalid_values(field: str, value: object, faults: Sequence[str]) -> list[Cause]:
+    """A cause for each fault of one value."""
+    return [invalid_value(field, value, fault) for fault in faults]
+
+
 def required_value(field: str, problem: str = "") -> Cause:
     return Cause("FieldValueRequired", f"Required value: {problem}" if problem else "Required value", field)
 

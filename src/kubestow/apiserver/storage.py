@@ -218,7 +218,6 @@ class Store:
         self._history, self._history_bytes = history, history_bytes
         self._began = version
         self._collections: dict[str, Collection] = {}
-        self._wakers: dict[Callable[[], None], None] = {}
         #: Told of every write, as it happens: the resource and the event.
         self.recorder: Callable[[str, Event], None] | None = None
         #: The version of the last write anywhere.
@@ -252,10 +251,6 @@ class Store:
         collection = self.collection(resource)
         return self._commit(resource, collection, Event("DELETED", final, collection._objects[final.key]))
 
-    def wake(self, waker: Callable[[], None]) -> None:
-        """Call ``waker`` once, at the next change of any resource."""
-        self._wakers[waker] = None
-
     def _commit(self, resource: str, collection: Collection, event: Event) -> Event:
         if event.version != self.upcoming:
             raise ValueError(f"write at version {event.version}, expected {self.upcoming}")
@@ -263,8 +258,4 @@ class Store:
         if self.recorder is not None:
             self.recorder(resource, event)
         collection._apply(event)
-        if self._wakers:
-            wakers, self._wakers = self._wakers, {}
-            for waker in wakers:
-                waker()
         return event

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
+from kubestow.api.duration import Duration
 from kubestow.cli.serving import Access, ServerOptions, listening, server_options, write_kubeconfig
 from kubestow.errors import InputError
 
@@ -102,12 +103,13 @@ def _at_home(live: Live) -> Live:
 
 
 def _seconds(grace_period: str) -> float:
-    from kubestow.apiserver.kubelets import parse_duration
-
-    seconds = parse_duration(grace_period)
-    if not seconds:
+    try:
+        length = Duration.parse(grace_period)
+    except ValueError:
+        length = Duration()
+    if length <= Duration():
         raise InputError("--node-monitor-grace-period", f"{grace_period!r} is not a duration such as 50s")
-    return seconds
+    return length.seconds
 
 
 async def _run(

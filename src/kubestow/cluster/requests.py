@@ -26,7 +26,6 @@ __all__ = [
     "Amounts",
     "allocatable_amounts",
     "is_counted",
-    "is_extended",
     "is_scalar",
     "limits_by_spec",
     "occupied",
@@ -48,11 +47,6 @@ _Exact = dict[str, int]  # in nano units, before anything is rounded
 def is_scalar(name: str) -> bool:
     """Whether a resource is counted by name alone: extended, huge pages, ``kubernetes.io/…``, attachable volumes."""
     return name.startswith(("hugepages-", "attachable-volumes-")) or ("/" in name and not name.startswith("requests."))
-
-
-def is_extended(name: str) -> bool:
-    """Whether a resource is an extended one: named by a vendor's domain."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def is_counted(name: str) -> bool:

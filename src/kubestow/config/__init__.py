@@ -11,6 +11,7 @@ A text goes in, a complete configuration comes out (:func:`load`), or every mist
 class; plugins import the types of their arguments from :mod:`kubestow.config.plugin_args`.
 """
 
+from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
     API_VERSION,
     KIND,
@@ -28,7 +29,6 @@ from kubestow.config.configuration import (
     SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
-from kubestow.config.duration import Duration
 from kubestow.config.expansion import (
     EnabledPlugin,
     Implements,

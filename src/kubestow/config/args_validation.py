@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kubestow.config.duration import Duration
+from kubestow.api.duration import Duration
+from kubestow.api.names import qualified_name_faults
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.config.kubernetes_names import qualified_name_faults
 from kubestow.config.node_affinity import preferred_term_problems, selector_problems
 from kubestow.config.plugin_args import (
     DefaultPreemptionArgs,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from kubestow.config.duration import Duration
+from kubestow.api.duration import Duration
 from kubestow.config.problems import Problem, child
 
 __all__ = ["Decoder", "described"]

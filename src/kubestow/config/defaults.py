@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
     ClientConnection,
     LeaderElection,
@@ -21,7 +22,6 @@ from kubestow.config.configuration import (
     SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
-from kubestow.config.duration import Duration
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.plugin_args import (
     ARGS_TYPES,

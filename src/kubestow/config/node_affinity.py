@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
-from kubestow.config.kubernetes_names import label_value_faults, qualified_name_faults
+from kubestow.api.names import label_value_faults, qualified_name_faults
 from kubestow.config.problems import Problem, invalid, unsupported
 
 __all__ = ["preferred_term_problems", "selector_problems"]

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from kubestow.api.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, PluginConfig, SchedulerConfiguration
-from kubestow.config.duration import Duration
 from kubestow.config.plugin_args import PluginArgs
 
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "render", "rendered"]

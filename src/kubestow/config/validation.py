@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from kubestow.api.duration import Duration
+from kubestow.api.names import is_extended_resource, qualified_name_faults
 from kubestow.config.args_validation import args_problems
 from kubestow.config.configuration import (
     API_VERSION,
@@ -20,9 +22,7 @@ from kubestow.config.configuration import (
     Profile,
     SchedulerConfiguration,
 )
-from kubestow.config.duration import Duration
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.config.kubernetes_names import is_extended_resource, qualified_name_faults
 from kubestow.config.plugin_args import PluginArgs
 from kubestow.config.problems import Problem, child, duplicate, invalid, required
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
+from kubestow.api.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods import PodInfo
@@ -18,7 +19,6 @@ from kubestow.cluster.requests import (
     MEMORY,
     PODS,
     allocatable_amounts,
-    is_extended,
 )
 from kubestow.cluster.views import Nodes
 from kubestow.config.plugin_args import NodeResourcesFitArgs
@@ -97,7 +97,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return first + [(name, requests[name]) for name in scalars if not self._leaves_to_others(name)]
 
     def _leaves_to_others(self, name: str) -> bool:
-        return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
+        return is_extended_resource(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     # -- score ---------------------------------------------------------------------------------------------------
 

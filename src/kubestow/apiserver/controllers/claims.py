@@ -79,7 +79,7 @@ class ClaimController(Controller):
         reference = volume.spec.claim_ref
         if reference is not None:
             self.reconcile_soon(f"{reference.namespace}/{reference.name}")
-        elif volume.status.phase == "Available" and not _waits(self._class_named(volume.storage_class)):
+        elif volume.status.phase == "Available" and not _waits(self.find(volume.storage_class, self._class_kind)):
             for key in self._unbound.get(volume.storage_class, ()):
                 self.reconcile_soon(key)
 
@@ -103,7 +103,7 @@ class ClaimController(Controller):
 
     def _check(self, claim: Object) -> None:
         """A bound claim keeps its volume, or is lost with it."""
-        volume = self._find_volume(claim["spec"].get("volumeName", ""))
+        volume = self.find(claim["spec"].get("volumeName", ""), self._volume_kind)
         if volume is None:
             self._lose(claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
         elif not _refers(volume, claim):
@@ -118,7 +118,7 @@ class ClaimController(Controller):
         asked = claim["spec"]["resources"]["requests"]["storage"]
         if nanos(asked) <= nanos(volume["spec"]["capacity"]["storage"]):
             return
-        class_ = self._class_named(claim["spec"].get("storageClassName", "")) or {}
+        class_ = self.find(claim["spec"].get("storageClassName", ""), self._class_kind) or {}
         if class_.get("allowVolumeExpansion") and PROVISIONED_BY in (volume["metadata"].get("annotations") or {}):
             volume["spec"]["capacity"] = {**volume["spec"]["capacity"], "storage": asked}
             self.registry.commit(self._volume_kind, volume)
@@ -133,7 +133,7 @@ class ClaimController(Controller):
 
     def _bind_named(self, claim: Object, known: PersistentVolumeClaim) -> None:
         name = known.spec.volume_name
-        volume, offered = self._find_volume(name), self._volumes.get(name)
+        volume, offered = self.find(name, self._volume_kind), self._volumes.get(name)
         if volume is None or offered is None:
             return
         if volume["spec"].get("claimRef") and not _refers(volume, claim):
@@ -149,10 +149,10 @@ class ClaimController(Controller):
     def _bind_any(self, claim: Object, known: PersistentVolumeClaim) -> None:
         if "storageClassName" not in claim["spec"] and self._adopt_default_class(claim):
             return
-        found = self._class_named(known.storage_class)
+        found = self.find(known.storage_class, self._class_kind)
         delayed = _waits(found) and SELECTED_NODE not in known.metadata.annotations
         offered = self._volumes.find(known, want_of(known), reserved_only=delayed)
-        volume = None if offered is None else self._find_volume(offered.metadata.name)
+        volume = None if offered is None else self.find(offered.metadata.name, self._volume_kind)
         if volume is not None:
             self._bind(claim, volume)
         elif delayed:
@@ -201,19 +201,11 @@ class ClaimController(Controller):
     def _bind(self, claim: Object, volume: Object) -> None:
         """Write into volume and claim that they belong together, where it is not written yet."""
         now = self.registry.now()
-        if _bind_volume(volume, claim, now):
+        if _bind_volume(volume, self.kind.reference_to(claim), now):
             self.registry.commit(self._volume_kind, volume)
         if _bind_claim(claim, volume):
             self.registry.commit(self.kind, claim)
         self._told.pop(self.kind.key(claim["metadata"]["namespace"], claim["metadata"]["name"]), None)
-
-    def _find_volume(self, name: str) -> Object | None:
-        stored = self.registry.store.collection("persistentvolumes").get(name)
-        return None if stored is None else self._volume_kind.decode(stored)
-
-    def _class_named(self, name: str) -> Object | None:
-        stored = self.registry.store.collection(_CLASSES).get(name) if name else None
-        return None if stored is None else self._class_kind.decode(stored)
 
     def _say(self, claim: Object, reason: str, message: str, *, warning: bool = False) -> None:
         key = self.kind.key(claim["metadata"]["namespace"], claim["metadata"]["name"])
@@ -234,22 +226,15 @@ def _refers(volume: Object, claim: Object) -> bool:
     return named and reference.get("uid") in (None, "", identity["uid"])
 
 
-def _bind_volume(volume: Object, claim: Object, now: str) -> bool:
-    identity, spec = claim["metadata"], volume["spec"]
+def _bind_volume(volume: Object, reference_to_claim: Object, now: str) -> bool:
+    spec = volume["spec"]
     reference = spec.get("claimRef")
     changed = False
     if not reference:
         annotations = volume["metadata"].get("annotations") or {}
         volume["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
-    if not reference or reference.get("uid") != identity["uid"]:
-        spec["claimRef"] = {
-            "kind": "PersistentVolumeClaim",
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": "v1",
-            "resourceVersion": identity["resourceVersion"],
-        }
+    if not reference or reference.get("uid") != reference_to_claim["uid"]:
+        spec["claimRef"] = reference_to_claim
         changed = True
     if volume["status"].get("phase") != "Bound":
         volume["status"] = {"phase": "Bound", "lastPhaseTransitionTime": now}

@@ -17,8 +17,9 @@ from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.owners import Owner, controller_among, owner_reference
 from kubestow.apiserver.controllers.pods import Pod, Pods
 from kubestow.apiserver.controllers.work import Work
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.event_recorder import Recorder
-from kubestow.apiserver.registry import Deletion, Registry
+from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Event
 
@@ -99,9 +100,11 @@ class Controller:
         if pods > FEW:
             self._work.rest((self, key), pods * REST)
 
-    def find(self, key: str) -> Object | None:
-        stored = self.registry.store.collection(self.resource).get(key)
-        return None if stored is None else self.kind.decode(stored)
+    def find(self, key: str, kind: Kind | None = None) -> Object | None:
+        """The object of this key, of the controller's own kind or another; None when there is none."""
+        kind = kind or self.kind
+        stored = self.registry.store.collection(kind.storage).get(key)
+        return None if stored is None else kind.decode(stored)
 
     def set_status(self, current: Object, status: Object) -> None:
         """Write the status if it says anything new."""

@@ -15,7 +15,7 @@ from kubestow.apiserver import cron, statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World, key_of
 from kubestow.apiserver.controllers.jobs import end_of
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Kind, Object
 
 __all__ = ["CronJobController"]
@@ -190,18 +190,7 @@ class CronJobController(Controller):
             self.tell(cron_job, "SuccessfulCreate", f"Created job {name}")
         status["lastScheduleTime"] = _written(due)
         if end_of(made) is None:
-            status["active"].append(self._reference(made))
-
-    def _reference(self, job: Object) -> Object:
-        identity = job["metadata"]
-        return {
-            "kind": self._jobs.name,
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": self._jobs.api_version,
-            "resourceVersion": identity["resourceVersion"],
-        }
+            status["active"].append(self._jobs.reference_to(made))
 
 
 def _zone(spec: Object) -> tzinfo:

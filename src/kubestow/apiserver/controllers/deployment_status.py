@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from kubestow.api.timestamps import timestamp
 from kubestow.apiserver.controllers.conditions import condition_of, with_condition
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.int_or_percent import scaled
@@ -30,7 +31,7 @@ class Report:
 def report(deployment: Object, sets: Sequence[Object], new: Object | None, moment: datetime) -> Report:
     """``new`` is the set of the present template, if there is one; ``moment`` the present."""
     spec, before = deployment["spec"], deployment.get("status") or {}
-    now = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = timestamp(moment)
     counts = _counted(sets, new)
     status: Object = {"observedGeneration": deployment["metadata"]["generation"]}
     status |= {field: counts[field] for field in _COUNTS if counts[field]}

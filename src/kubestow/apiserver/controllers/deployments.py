@@ -15,7 +15,7 @@ from kubestow.apiserver.controllers.deployment_status import allowances, availab
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
 from kubestow.apiserver.controllers.proportions import Share, shared
 from kubestow.apiserver.controllers.revisions import template_hash
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Kind, Object
 
 __all__ = ["DeploymentController"]

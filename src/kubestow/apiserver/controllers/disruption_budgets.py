@@ -16,6 +16,7 @@ from kubestow.apiserver.controllers.owners import Owner, controller_among, owner
 from kubestow.apiserver.controllers.pods import Pod
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.resources.int_or_percent import scaled
+from kubestow.apiserver.resources.kind import value_at
 from kubestow.apiserver.selectors import selects
 from kubestow.errors import KubestowError
 
@@ -49,7 +50,8 @@ class DisruptionBudgetController(Controller):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pod_kind: Kind = world.registry.catalog["pods"]
-        self._scalable = {kind.storage for kind in world.registry.catalog if kind.scale}
+        self._scalable: set[str] = set()
+        self._revision = 0
         #: The selectors of all budgets, by namespace and key.
         self._selectors: dict[str, dict[str, Object | None]] = {}
 
@@ -67,9 +69,17 @@ class DisruptionBudgetController(Controller):
             for key, selector in budgets.items():
                 if selects(selector, event.object.labels) or selects(selector, before):
                     self.reconcile_soon(key)
-        elif happening.resource in self._scalable:
+        elif budgets and self._is_scalable(happening.resource):
             for key in budgets:
                 self.reconcile_soon(key)
+
+    def _is_scalable(self, resource: str) -> bool:
+        """Whether objects of this resource have a scale; kinds that were defined meanwhile count."""
+        catalog = self.registry.catalog
+        if self._revision != catalog.revision:
+            self._revision = catalog.revision
+            self._scalable = {kind.storage for kind in catalog if kind.scale}
+        return resource in self._scalable
 
     def reconcile(self, key: str) -> None:
         budget = self.find(key)
@@ -121,17 +131,20 @@ class DisruptionBudgetController(Controller):
     def _controller_scale(self, namespace: str, owner: Owner) -> tuple[str, int] | None:
         """The uid and the replicas of a controller, or of that controller's own; None for one that is gone."""
         group = owner.api_version.rpartition("/")[0]
-        kind = next((one for one in self.registry.catalog if (one.group, one.name) == (group, owner.kind)), None)
+        kind = self.registry.catalog.named((group, owner.kind))
         if kind is None or not kind.scale:
             name = f"{owner.kind}.{group}" if kind is None else kind.resource
             raise _Uncountable(f"{name} does not implement the scale subresource")
-        stored = self.registry.store.collection(kind.storage).get(f"{namespace}/{owner.name}")
+        stored = self.registry.store.collection(kind.storage).get(kind.key(namespace, owner.name))
         if stored is None or uid_of(stored) != owner.uid:
             return None
         above = controller_among(owners_of(stored))
         if above is not None and above.kind == "Deployment":
             return self._controller_scale(namespace, above)
-        return owner.uid, int(kind.decode(stored)["spec"].get("replicas", 1))
+        wanted = value_at(kind.decode(stored), kind.scale[0])
+        if not isinstance(wanted, int):
+            raise _Uncountable(f'the spec replicas field ".{kind.scale[0]}" does not exist')
+        return owner.uid, wanted
 
     def _still_disrupted(self, key: str, budget: Object, pods: list[Pod]) -> dict[str, str]:
         """The evicted pods that are about to be deleted; those that should have been long ago are told of."""

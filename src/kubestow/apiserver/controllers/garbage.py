@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.owners import Owner, owners_of, uid_of
-from kubestow.apiserver.registry import PROPAGATION_FINALIZERS, Deletion
+from kubestow.apiserver.deletion import PROPAGATION_FINALIZERS, Deletion
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Stored
 

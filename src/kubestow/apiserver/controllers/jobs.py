@@ -13,8 +13,8 @@ from itertools import islice
 from kubestow.apiserver.controllers.conditions import condition_of, with_condition
 from kubestow.apiserver.controllers.controller import PodController, World
 from kubestow.apiserver.controllers.pods import Pod
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.kubelets import DURATION as DURATION_ANNOTATION
-from kubestow.apiserver.registry import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.statuses import Failure
 

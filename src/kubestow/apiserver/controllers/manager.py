@@ -1,12 +1,11 @@
 """Running the controllers: one task that follows every resource of the store and reconciles what changes concern.
 
-It sleeps until the store changes or something falls due, so an idle cluster costs nothing. Before each reconciliation
-all that has happened is taken note of, so a controller never acts on less than it has done itself.
+Before each reconciliation all that has happened is taken note of, so a controller never acts on less than it has done
+itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from kubestow.apiserver import statuses
@@ -34,9 +33,10 @@ from kubestow.apiserver.controllers.volume_protection import ClaimProtection, Vo
 from kubestow.apiserver.controllers.volumes import VolumeController
 from kubestow.apiserver.controllers.work import Work
 from kubestow.apiserver.event_recorder import Recorder
+from kubestow.apiserver.follower import Follower
 from kubestow.apiserver.kubelets import GRACE_PERIOD
 from kubestow.apiserver.registry import Registry
-from kubestow.apiserver.storage import Cursor, Event, Expired
+from kubestow.apiserver.storage import Event
 
 __all__ = ["Controllers"]
 
@@ -71,71 +71,55 @@ _KINDS: tuple[type[Controller], ...] = (
 )
 
 
-class Controllers:
+class Controllers(Follower):
     """All controllers of a cluster.
 
     A node that has not been heard of for ``node_grace_period`` seconds is taken to be lost.
     """
 
+    title = "controllers"
+
     def __init__(self, registry: Registry, *, node_grace_period: float = GRACE_PERIOD) -> None:
-        self._store = registry.store
+        super().__init__(registry.store)
         self._grace_period = node_grace_period
         self._registry = registry
-        self._changed = asyncio.Event()
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        while True:
-            try:
-                await self._follow()
-            except Expired:
-                # More happened in one turn than the history holds; begin again from what is there.
-                _log.warning("controllers fell behind and start over from the current state")
-
-    async def _follow(self) -> None:
+    def begin(self) -> None:
         self._work, self._pods, self._recorder = Work(), Pods(), Recorder(self._registry)
         world = World(self._registry, self._pods, self._work, self._recorder, self._grace_period)
         self._controllers = [make(world) for make in _KINDS]
-        version = self._store.version
-        self._cursors: dict[str, Cursor] = {}
-        self._seen, self._revision = version, 0
+        self._revision = 0
         self._follow_kinds()
-        while True:
-            for _ in range(TURN):
-                self._catch_up()
-                item = self._work.take()
-                if item is None:
-                    break
-                self._reconcile(*item)
-            await self._wait()
 
     def _follow_kinds(self) -> None:
         """Follow what the catalog has now, custom resources that were defined meanwhile too."""
-        if self._revision == self._registry.catalog.revision:
+        catalog = self._registry.catalog
+        if self._revision == catalog.revision:
             return
-        self._revision = self._registry.catalog.revision
-        listed = {kind.storage for kind in self._registry.catalog if "list" in kind.verbs}
-        new = {resource: self._store.collection(resource) for resource in sorted(listed - self._cursors.keys())}
-        for resource, collection in new.items():
-            self._cursors[resource] = collection.cursor(self._store.version)
-        for resource, collection in new.items():
-            for stored in collection.snapshot():
-                self._observe(resource, Event("ADDED", stored, None))
+        self._revision = catalog.revision
+        listed = {kind.storage for kind in catalog if "list" in kind.verbs}
+        there = {resource: self.follow(resource) for resource in sorted(listed) if not self.is_following(resource)}
+        for resource, objects in there.items():
+            for stored in objects:
+                self.observe(resource, Event("ADDED", stored, None))
 
-    def _catch_up(self) -> None:
-        if self._seen == self._store.version:
-            return
+    def catch_up(self) -> None:
         self._follow_kinds()
-        self._seen = self._store.version
-        for resource, cursor in self._cursors.items():
-            if cursor.has_more:
-                self._take(resource, cursor)
+        super().catch_up()
 
-    def _take(self, resource: str, cursor: Cursor) -> None:
-        for event in cursor.take():
-            self._observe(resource, event)
+    @property
+    def next_time(self) -> float | None:
+        return self._work.next_time
 
-    def _observe(self, resource: str, event: Event) -> None:
+    def act(self) -> None:
+        for _ in range(TURN):
+            self.catch_up()
+            item = self._work.take()
+            if item is None:
+                return
+            self._reconcile(*item)
+
+    def observe(self, resource: str, event: Event) -> None:
         if resource == "pods":
             self._pods.observe(event)
         before = () if event.previous is None else owners_of(event.previous)
@@ -162,19 +146,3 @@ class Controllers:
             self._work.failed(item)
         else:
             self._work.succeeded(item)
-
-    async def _wait(self) -> None:
-        """Return when something has changed or falls due."""
-        if self._work.is_ready or self._seen != self._store.version:
-            await asyncio.sleep(0)
-            return
-        changed = self._changed
-        changed.clear()
-        self._store.wake(changed.set)
-        due = self._work.next_time
-        timer = None if due is None else asyncio.get_running_loop().call_at(due, changed.set)
-        try:
-            await changed.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.apiserver.controllers.controller import Controller, Happening
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Object
 
 __all__ = ["NamespaceController"]

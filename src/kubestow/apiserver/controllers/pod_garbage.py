@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.pods import Pod
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources.pods import set_condition
 from kubestow.apiserver.storage import Stored
 

@@ -13,19 +13,17 @@ from __future__ import annotations
 import asyncio
 import zlib
 
+from kubestow.api.duration import Duration
 from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from kubestow.apiserver.controllers.claims import STORAGE_PROVISIONER
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.volumes import PROVISIONED_BY
-from kubestow.apiserver.kubelets import parse_duration
 from kubestow.apiserver.resources import Object
 
 __all__ = ["PROVISIONING", "Provisioner"]
 
 #: Annotation of a storage class: how long it takes to provide a volume.
 PROVISIONING = "kubestow.dev/provisioning"
-
-_CLASSES = "storageclasses.storage.k8s.io"
 
 
 class _Unreachable(Exception):
@@ -40,7 +38,9 @@ class Provisioner(Controller):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._volume_kind = world.registry.catalog["persistentvolumes"]
+        catalog = world.registry.catalog
+        self._volume_kind, self._class_kind = catalog["persistentvolumes"], catalog["storageclasses.storage.k8s.io"]
+        self._node_kind, self._driver_kind = catalog["nodes"], catalog["csinodes.storage.k8s.io"]
         #: When provisioning for a claim began, by its uid, in the loop's time.
         self._begun: dict[str, float] = {}
 
@@ -55,7 +55,7 @@ class Provisioner(Controller):
         if claim is None or claim["spec"].get("volumeName") or "deletionTimestamp" in claim["metadata"]:
             return
         annotations = claim["metadata"].get("annotations") or {}
-        class_ = self._get(_CLASSES, claim["spec"].get("storageClassName", ""))
+        class_ = self.find(claim["spec"].get("storageClassName", ""), self._class_kind)
         if class_ is None or annotations.get(STORAGE_PROVISIONER) != class_["provisioner"]:
             return
         selected = annotations.get(SELECTED_NODE, "")
@@ -78,7 +78,7 @@ class Provisioner(Controller):
         asked = (class_["metadata"].get("annotations") or {}).get(PROVISIONING, "")
         if asked == "never":
             return False
-        left = self._begun[uid] + (parse_duration(asked) or 0.0) - now
+        left = self._begun[uid] + _seconds(asked) - now
         if left > 0:
             self.reconcile_after(key, left)
             return False
@@ -86,20 +86,12 @@ class Provisioner(Controller):
         return True
 
     def _provide(self, claim: Object, class_: Object, selected: str) -> None:
-        identity, spec = claim["metadata"], claim["spec"]
-        name = f"pvc-{identity['uid']}"
-        reference = {
-            "kind": "PersistentVolumeClaim",
-            "namespace": identity["namespace"],
-            "name": identity["name"],
-            "uid": identity["uid"],
-            "apiVersion": "v1",
-            "resourceVersion": identity["resourceVersion"],
-        }
+        spec = claim["spec"]
+        name = f"pvc-{claim['metadata']['uid']}"
         made: Object = {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "accessModes": spec["accessModes"],
-            "claimRef": reference,
+            "claimRef": self.kind.reference_to(claim),
             "persistentVolumeReclaimPolicy": class_["reclaimPolicy"],
             "storageClassName": class_["metadata"]["name"],
             "volumeMode": spec["volumeMode"],
@@ -128,7 +120,7 @@ class Provisioner(Controller):
             number = zlib.crc32(claim["metadata"]["uid"].encode())
             chosen = terms[number % len(terms)] if terms else {}
             return [_is(key, values[number % len(values)]) for key, values in chosen.items()]
-        node = self._get("nodes", selected)
+        node = self.find(selected, self._node_kind)
         if node is None:
             raise _Unreachable(f'node "{selected}" not found')
         labels = node["metadata"].get("labels") or {}
@@ -139,7 +131,7 @@ class Provisioner(Controller):
         return [_is(key, labels[key]) for key in keys if key in labels]
 
     def _driver_keys(self, driver: str, node: str) -> list[str]:
-        found = self._get("csinodes.storage.k8s.io", node)
+        found = self.find(node, self._driver_kind)
         drivers = found["spec"].get("drivers") or () if found is not None else ()
         return next((list(one.get("topologyKeys") or ()) for one in drivers if one["name"] == driver), [])
 
@@ -155,9 +147,13 @@ class Provisioner(Controller):
 
         self.change_metadata(self.kind, claim["metadata"]["namespace"], claim["metadata"]["name"], forget)
 
-    def _get(self, resource: str, name: str) -> Object | None:
-        stored = self.registry.store.collection(resource).get(name) if name else None
-        return None if stored is None else self.registry.catalog[resource].decode(stored)
+
+def _seconds(asked: str) -> float:
+    """The time that a class asks for; none where that cannot be read."""
+    try:
+        return Duration.parse(asked).seconds
+    except ValueError:
+        return 0.0
 
 
 def _is(key: str, value: str) -> Object:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of, uid_of
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.storage import Stored
 

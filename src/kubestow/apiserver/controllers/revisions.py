@@ -14,7 +14,7 @@ import msgspec
 
 from kubestow.apiserver.controllers.controller import Controller, key_of
 from kubestow.apiserver.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.selectors import selects
 from kubestow.apiserver.storage import Stored

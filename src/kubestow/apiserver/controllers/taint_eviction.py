@@ -14,7 +14,7 @@ import msgspec
 from kubestow.api.core import Taint, Toleration
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
 from kubestow.apiserver.controllers.owners import uid_of
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.resources.pods import set_condition
 from kubestow.apiserver.storage import Event

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubestow.api.storage import BOUND_BY_CONTROLLER
 from kubestow.apiserver.controllers.controller import Controller, Happening, World
-from kubestow.apiserver.registry import Deletion
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.storage import Stored
 
@@ -26,7 +26,6 @@ class VolumeController(Controller):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._claims = world.registry.store.collection(_CLAIMS)
         self._claim_kind = world.registry.catalog[_CLAIMS]
         #: The volumes that refer to a claim, by its key.
         self._of_claims: dict[str, set[str]] = {}
@@ -57,8 +56,7 @@ class VolumeController(Controller):
         if not reference.get("uid"):
             self._set_phase(volume, "Available")
             return
-        stored = self._claims.get(f"{reference['namespace']}/{reference['name']}")
-        claim = None if stored is None else self._claim_kind.decode(stored)
+        claim = self.find(f"{reference['namespace']}/{reference['name']}", self._claim_kind)
         if claim is None or claim["metadata"]["uid"] != reference["uid"]:
             self._release(volume)
         elif claim["spec"].get("volumeName", key) != key:

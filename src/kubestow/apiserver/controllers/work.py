@@ -68,12 +68,10 @@ class Work:
         return first
 
     @property
-    def is_ready(self) -> bool:
-        return bool(self._ready)
-
-    @property
     def next_time(self) -> float | None:
-        """When something falls due, in the loop's time."""
+        """When there is something to do, in the loop's time; a time gone by means now."""
+        if self._ready:
+            return 0.0
         return self._due[0][0] if self._due else None
 
     def failed(self, item: Item) -> None:

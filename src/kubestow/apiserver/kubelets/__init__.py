@@ -24,7 +24,6 @@ from kubestow.apiserver.kubelets.behaviour import (
     SHUTDOWN,
     START,
     STOPPED,
-    parse_duration,
 )
 from kubestow.apiserver.kubelets.heartbeats import GRACE_PERIOD
 from kubestow.apiserver.kubelets.heartbeats import INTERVAL as HEARTBEAT_INTERVAL
@@ -44,5 +43,4 @@ __all__ = [
     "START",
     "STOPPED",
     "Kubelets",
-    "parse_duration",
 ]

@@ -5,9 +5,9 @@ Times are Go durations (``30s``, ``1h30m``). What cannot be read counts as not g
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
+from kubestow.api.duration import Duration
 from kubestow.apiserver.resources import Object
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "START",
     "STOPPED",
     "Behaviour",
-    "parse_duration",
 ]
 
 #: What all annotations begin with.
@@ -52,17 +51,6 @@ STOPPED, SHUT_DOWN = "stopped", "shutdown"
 _START = 0.2
 _INIT_DURATION = 0.2
 _STOP = 0.2
-
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-
-
-def parse_duration(text: str) -> float | None:
-    """Seconds of a Go duration, None when it is none."""
-    parts = _DURATION_PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +107,14 @@ class _Reading:
         text = self.annotations.get(key)
         if text is None:
             return None
-        seconds = parse_duration(text)
-        if seconds is None:
+        try:
+            length = Duration.parse(text)
+        except ValueError:
+            length = None
+        if length is None or length < Duration():
             self.problems.append(f"{key}: {text!r} is not a duration such as 30s; it is ignored")
-        return seconds
+            return None
+        return length.seconds
 
     def _codes(self, key: str) -> tuple[int, ...] | None:
         text = self.annotations.get(key)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from datetime import UTC
 
+from kubestow.api.timestamps import micro_timestamp
 from kubestow.apiserver.kubelets.timetable import Timetable
 from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
@@ -49,7 +49,7 @@ class Heartbeats:
         if self._slots[number].get(node) == uid:
             return
         self._slots[number][node] = uid
-        self._renew(node, uid, self._now())
+        self._renew(node, uid, micro_timestamp(self._registry.moment()))
         if not self._running:
             self._running = True
             self._timetable.after(self._interval / _SLOTS, lambda: self._tick(0))
@@ -65,13 +65,10 @@ class Heartbeats:
             self._running = False
             return
         self._timetable.after(self._interval / _SLOTS, lambda: self._tick((slot + 1) % _SLOTS))
-        now = self._now()
+        now = micro_timestamp(self._registry.moment())
         for node, uid in list(self._slots[slot].items()):
             self._beat(node)
             self._renew(node, uid, now)
-
-    def _now(self) -> str:
-        return self._registry.moment().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def _renew(self, node: str, uid: str, now: str) -> None:
         stored = self._collection.get(f"{NAMESPACE}/{node}")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.event_recorder import Recorder
+from kubestow.apiserver.follower import Follower
 from kubestow.apiserver.kubelets.heartbeats import INTERVAL
 from kubestow.apiserver.kubelets.nodes import Nodes
 from kubestow.apiserver.kubelets.pod_workers import PodWorkers
 from kubestow.apiserver.kubelets.timetable import Timetable
 from kubestow.apiserver.registry import Registry
-from kubestow.apiserver.storage import Cursor, Event, Expired
+from kubestow.apiserver.storage import Event
 
 __all__ = ["Kubelets"]
 
@@ -22,73 +22,45 @@ TURN = 100
 _log = logging.getLogger(__name__)
 
 
-class Kubelets:
+class Kubelets(Follower):
     """The kubelets of a cluster. Time is the running event loop's.
 
     ``heartbeat_interval`` is the time between two heartbeats of a node, in seconds.
     """
 
+    title = "simulated nodes"
+
     def __init__(self, registry: Registry, *, heartbeat_interval: float = INTERVAL) -> None:
+        super().__init__(registry.store)
         self._registry = registry
         self._interval = heartbeat_interval
-        self._changed = asyncio.Event()
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        while True:
-            try:
-                await self._follow()
-            except Expired:
-                # More happened in one turn than the history holds; begin again from what is there.
-                _log.warning("simulated nodes fell behind and start over from the current state")
-
-    async def _follow(self) -> None:
-        node_cursor, pod_cursor = self._begin()
-        while True:
-            for event in node_cursor.take():
-                self._observe_node(event)
-            for event in pod_cursor.take():
-                self._observe_pod(event)
-            self._act()
-            await self._wait(node_cursor, pod_cursor)
-
-    def _begin(self) -> tuple[Cursor, Cursor]:
-        """Take note of all there is."""
-        store = self._registry.store
-        nodes, pods = store.collection("nodes"), store.collection("pods")
-        cursors = nodes.cursor(store.version), pods.cursor(store.version)
+    def begin(self) -> None:
         self._timetable = Timetable()
         self._nodes = Nodes(self._registry, self._timetable, self._look_at_pods, heartbeat_interval=self._interval)
         self._pods = PodWorkers(self._registry, self._timetable, self._nodes, Recorder(self._registry))
         self._pods_of: dict[str, dict[str, None]] = {}
-        for stored in nodes.snapshot():
+        nodes = self.follow("nodes")
+        for stored in nodes:
             self._nodes.note_addresses(stored)
-        for stored in pods.snapshot():
+        for stored in self.follow("pods"):
             self._pods.note_address(stored)
             if stored.fields[0]:
                 self._pods_of.setdefault(stored.fields[0], {})[stored.key] = None
-        for stored in nodes.snapshot():
+        for stored in nodes:
             self._nodes.observe(stored)
-        return cursors
 
-    async def _wait(self, node_cursor: Cursor, pod_cursor: Cursor) -> None:
-        """Return when something has changed or falls due."""
-        loop, due = asyncio.get_running_loop(), self._timetable.next_time
-        if node_cursor.has_more or pod_cursor.has_more or (due is not None and due <= loop.time()):
-            await asyncio.sleep(0)
-            return
-        changed = self._changed
-        changed.clear()
-        for resource in ("nodes", "pods"):
-            self._registry.store.collection(resource).wake(changed.set)
-        timer = loop.call_at(due, changed.set) if due is not None else None
-        try:
-            await changed.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+    @property
+    def next_time(self) -> float | None:
+        return self._timetable.next_time
 
-    def _act(self) -> None:
+    def observe(self, resource: str, event: Event) -> None:
+        if resource == "nodes":
+            self._observe_node(event)
+        else:
+            self._observe_pod(event)
+
+    def act(self) -> None:
         for _ in range(TURN):
             deed = self._timetable.take()
             if deed is None:

@@ -6,6 +6,7 @@ have something else ahead. Pods of nodes that are silent have no plans.
 
 from __future__ import annotations
 
+from kubestow.apiserver.deletion import Deletion
 from kubestow.apiserver.event_recorder import Recorder
 from kubestow.apiserver.kubelets.addresses import PodAddresses
 from kubestow.apiserver.kubelets.behaviour import PREFIX, Behaviour
@@ -13,7 +14,7 @@ from kubestow.apiserver.kubelets.nodes import Nodes
 from kubestow.apiserver.kubelets.pod_conditions import conditions_differ, set_conditions
 from kubestow.apiserver.kubelets.pod_lifecycle import Deed, Step, end_pod, next_step, take_step
 from kubestow.apiserver.kubelets.timetable import Timetable
-from kubestow.apiserver.registry import Deletion, Registry
+from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.resources.pods import set_condition
 from kubestow.apiserver.storage import Stored

@@ -161,21 +161,21 @@ def insert(tree: Fields, path: Path) -> None:
 
 
 def contains(tree: Fields, path: Path) -> bool:
-    for step in path:
-        found = tree.get(step)
-        if found is None:
-            return False
-        tree = found
-    return not tree or "." in tree
+    found = _below(tree, path)
+    return found is not None and (not found or "." in found)
 
 
 def reaches(tree: Fields, path: Path) -> bool:
+    return _below(tree, path) is not None
+
+
+def _below(tree: Fields, path: Path) -> Fields | None:
     for step in path:
         found = tree.get(step)
         if found is None:
-            return False
+            return None
         tree = found
-    return True
+    return tree
 
 
 def discard(tree: Fields, path: Path) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kubestow.apiserver.resources import metadata
+from kubestow.api.names import label_1035_faults
 from kubestow.apiserver.resources.kind import Kind, Object, Strategy
-from kubestow.apiserver.statuses import Cause, invalid_value, required_value, unsupported_value
+from kubestow.apiserver.statuses import Cause, invalid_value, invalid_values, required_value, unsupported_value
 
 __all__ = ["CLEANUP", "DefinitionStrategy", "accept_names", "is_terminating", "mark_terminating", "priority_of"]
 
@@ -63,8 +63,8 @@ class DefinitionStrategy(Strategy):
             name = spec["names"].get(field, "")
             if not name:
                 causes.append(required_value(f"spec.names.{field}"))
-            elif problem := metadata.label_1035_problem(name.lower()):
-                causes.append(invalid_value(f"spec.names.{field}", name, problem))
+            else:
+                causes += invalid_values(f"spec.names.{field}", name, label_1035_faults(name.lower()))
         return causes + list(_version_causes(spec.get("versions") or []))
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
@@ -98,8 +98,7 @@ def _version_causes(versions: list[Object]) -> Iterator[Cause]:
         yield invalid_value("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         place = f"spec.versions[{index}]"
-        if problem := metadata.label_1035_problem(names[index]):
-            yield invalid_value(f"{place}.name", names[index], problem)
+        yield from invalid_values(f"{place}.name", names[index], label_1035_faults(names[index]))
         if names[index] in names[:index]:
             yield invalid_value(f"{place}.name", names[index], "must be unique")
         schema = (version.get("schema") or {}).get("openAPIV3Schema")

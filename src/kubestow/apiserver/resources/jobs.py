@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
+from kubestow.api.names import Faults
 from kubestow.apiserver import cron
 from kubestow.apiserver.resources import pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
@@ -77,9 +78,10 @@ class CronJobStrategy(Strategy):
         causes += pod_spec.validate_spec(template["template"].get("spec", {}), f"{path}.template.spec")
         return causes + _validate_ending(template, path)
 
-    def validate_name(self, name: str) -> str:
+    def name_faults(self, name: str) -> Faults:
         """Jobs are named after it and the minute."""
-        return super().validate_name(name) or ("must be no more than 52 characters" if len(name) > 52 else "")
+        faults = super().name_faults(name)
+        return (*faults, "must be no more than 52 characters") if len(name) > 52 else faults
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return self.validate(new)

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.names import Faults, subdomain_faults
 from kubestow.apiserver.columns.layout import Layout
-from kubestow.apiserver.resources import metadata
 from kubestow.apiserver.schema import Struct, struct_of
 from kubestow.apiserver.schema.structural import CustomStruct
 from kubestow.apiserver.statuses import Cause
 from kubestow.apiserver.storage import Stored
 
-__all__ = ["REPLICAS", "Kind", "Object", "Strategy"]
+__all__ = ["REPLICAS", "Kind", "Object", "Strategy", "value_at"]
 
 Object = dict[str, Any]
 
@@ -71,9 +71,9 @@ class Strategy:
         """What is wrong with an update through a subresource other than ``status``; most are like any other."""
         return self.validate_update(new, old)
 
-    def validate_name(self, name: str) -> str:
-        """What is wrong with this name, or the empty string."""
-        return metadata.subdomain_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        """What is wrong with this name."""
+        return subdomain_faults(name)
 
     def deletion_problem(self, name: str) -> str:
         """Why an object of this name may never be deleted, or the empty string."""
@@ -166,6 +166,18 @@ class Kind:
     def key(self, namespace: str, name: str) -> str:
         return f"{namespace}/{name}" if self.namespaced else name
 
+    def reference_to(self, whole: Object) -> Object:
+        """An ObjectReference to this state of an object of the kind."""
+        identity = whole["metadata"]
+        return {
+            "kind": self.name,
+            "namespace": identity.get("namespace", "default"),
+            "name": identity["name"],
+            "uid": identity["uid"],
+            "apiVersion": self.api_version,
+            "resourceVersion": identity["resourceVersion"],
+        }
+
     def fields(self, new: Object) -> tuple[str, ...]:
         """The values of the selectable fields."""
         return tuple([read(new) for read in self._readers])
@@ -177,6 +189,14 @@ class Kind:
     @cached_property
     def _readers(self) -> list[Callable[[Object], str]]:
         return [_reader(_ELSEWHERE.get(path, path).split(".")) for path in self.selectable]
+
+
+def value_at(whole: Object, path: str) -> Any:
+    """What stands at a path such as ``spec.replicas``; None where there is nothing."""
+    value: Any = whole if path else None
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 #: A selectable field that is not where its name says.

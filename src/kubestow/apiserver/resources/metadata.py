@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
-from kubestow.apiserver.statuses import Cause, invalid_value, required_value, too_long
+from kubestow.api import names
+from kubestow.apiserver.statuses import Cause, invalid_value, invalid_values, required_value, too_long
 
-__all__ = ["label_problem", "ordered", "subdomain_problem", "validate", "validate_labels", "validate_update"]
+__all__ = ["ordered", "validate", "validate_labels", "validate_update"]
 
 Object = dict[str, Any]
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-
-_SUBDOMAIN_PROBLEM = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
-    " end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
-    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_PROBLEM = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with"
-    " an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is"
-    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_LABEL_1035_PROBLEM = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
-    " and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is"
-    " '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_NAME_PART_PROBLEM = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
-    " character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
-    " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_LABEL_VALUE_PROBLEM = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
-    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
-    " '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 #: The order in which a server writes metadata.
 _ORDER = [
     "name",
@@ -70,82 +38,26 @@ def ordered(metadata: Object) -> Object:
     return {key: metadata[key] for key in _ORDER if key in metadata}
 
 
-@lru_cache(maxsize=4096)
-def subdomain_problem(name: str) -> str:
-    if len(name) > 253:
-        return "must be no more than 253 characters"
-    return "" if _SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_PROBLEM
-
-
-@lru_cache(maxsize=4096)
-def label_problem(name: str) -> str:
-    if len(name) > 63:
-        return "must be no more than 63 bytes"
-    return "" if _LABEL.fullmatch(name) else _LABEL_PROBLEM
-
-
-@lru_cache(maxsize=4096)
-def label_1035_problem(name: str) -> str:
-    if len(name) > 63:
-        return "must be no more than 63 bytes"
-    return "" if _LABEL_1035.fullmatch(name) else _LABEL_1035_PROBLEM
-
-
-def path_segment_problem(name: str) -> str:
-    """Names of RBAC objects may be anything that fits between two slashes."""
-    if name in (".", ".."):
-        return f"may not be '{name}'"
-    for character in "/%":
-        if character in name:
-            return f"may not contain '{character}'"
-    return ""
-
-
-@lru_cache(maxsize=16384)
-def qualified_name_problem(key: str) -> str:
-    """What is wrong with a label key, annotation key, finalizer, resource or gate name."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and not prefix:
-        return "prefix part must be non-empty"
-    if slash and subdomain_problem(prefix):
-        return f"prefix part {subdomain_problem(prefix)}"
-    if not name:
-        return f"name part must be non-empty; {_NAME_PART_PROBLEM}"
-    if len(name) > 63:
-        return "name part must be no more than 63 bytes"
-    return "" if _QUALIFIED.fullmatch(name) else _NAME_PART_PROBLEM
-
-
-@lru_cache(maxsize=16384)
-def label_value_problem(value: str) -> str:
-    if len(value) > 63:
-        return "must be no more than 63 bytes"
-    return "" if _LABEL_VALUE.fullmatch(value) else _LABEL_VALUE_PROBLEM
-
-
 def validate_labels(labels: dict[str, str], path: str) -> list[Cause]:
     causes: list[Cause] = []
     for key, value in labels.items():
-        if problem := qualified_name_problem(key):
-            causes.append(invalid_value(path, key, problem))
-        if problem := label_value_problem(value):
-            causes.append(invalid_value(path, value, problem))
+        causes += invalid_values(path, key, names.qualified_name_faults(key))
+        causes += invalid_values(path, value, names.label_value_faults(value))
     return causes
 
 
-def validate(metadata: Object, *, name_problem: str) -> list[Cause]:
-    """``name_problem`` is the kind's verdict on the name."""
+def validate(metadata: Object, *, name_faults: names.Faults) -> list[Cause]:
+    """``name_faults`` is the kind's verdict on the name."""
     causes: list[Cause] = []
     name = metadata.get("name", "")
     if not name:
         causes.append(required_value("metadata.name", "name or generateName is required"))
-    elif name_problem:
-        causes.append(invalid_value("metadata.name", name, name_problem))
+    else:
+        causes += invalid_values("metadata.name", name, name_faults)
     causes += validate_labels(metadata.get("labels") or {}, "metadata.labels")
     causes += _validate_annotations(metadata.get("annotations") or {})
     for finalizer in metadata.get("finalizers") or ():
-        if problem := qualified_name_problem(finalizer):
-            causes.append(invalid_value("metadata.finalizers", finalizer, problem))
+        causes += invalid_values("metadata.finalizers", finalizer, names.qualified_name_faults(finalizer))
     causes += _validate_owners(metadata.get("ownerReferences") or ())
     return causes
 
@@ -154,8 +66,7 @@ def _validate_annotations(annotations: dict[str, str]) -> list[Cause]:
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
-        if problem := qualified_name_problem(key.lower()):
-            causes.append(invalid_value("metadata.annotations", key, problem))
+        causes += invalid_values("metadata.annotations", key, names.qualified_name_faults(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATION_BYTES:
         causes.append(too_long("metadata.annotations", MAX_ANNOTATION_BYTES))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from kubestow.apiserver.resources import metadata
+from kubestow.api.names import Faults, label_faults, label_value_faults, qualified_name_faults
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, required_value, unsupported_value
+from kubestow.apiserver.resources.pod_spec import TAINT_EFFECTS
+from kubestow.apiserver.statuses import (
+    Cause,
+    duplicate_value,
+    invalid_value,
+    invalid_values,
+    required_value,
+    unsupported_value,
+)
 
 __all__ = ["NOT_READY", "NamespaceStrategy", "NodeStrategy"]
 
 #: Admission puts this on every new node; it goes when the node reports Ready.
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class NodeStrategy(Strategy):
@@ -32,15 +38,13 @@ class NodeStrategy(Strategy):
         seen: set[tuple[str, str]] = set()
         for index, taint in enumerate(new["spec"].get("taints") or ()):
             path = f"spec.taints[{index}]"
-            key, effect = taint.get("key", ""), taint.get("effect", "")
-            if problem := metadata.qualified_name_problem(key):
-                causes.append(invalid_value(f"{path}.key", key, problem))
-            if problem := metadata.label_value_problem(taint.get("value", "")):
-                causes.append(invalid_value(f"{path}.value", taint["value"], problem))
+            key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
+            causes += invalid_values(f"{path}.key", key, qualified_name_faults(key))
+            causes += invalid_values(f"{path}.value", value, label_value_faults(value))
             if not effect:
                 causes.append(required_value(f"{path}.effect"))
-            elif effect not in _EFFECTS:
-                causes.append(unsupported_value(f"{path}.effect", effect, _EFFECTS))
+            elif effect not in TAINT_EFFECTS:
+                causes.append(unsupported_value(f"{path}.effect", effect, TAINT_EFFECTS))
             if (key, effect) in seen:
                 causes.append(duplicate_value(path, taint))
             seen.add((key, effect))
@@ -68,8 +72,8 @@ class NamespaceStrategy(Strategy):
         new["spec"]["finalizers"] = ["kubernetes"]
         new["status"] = {"phase": "Active"}
 
-    def validate_name(self, name: str) -> str:
-        return metadata.label_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        return label_faults(name)
 
     def deletion_problem(self, name: str) -> str:
         return "this namespace may not be deleted" if name in _IMMORTAL else ""

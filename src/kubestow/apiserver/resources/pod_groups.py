@@ -6,9 +6,9 @@ stored as they are sent; of their fields only ``spec.minMember`` is looked at.
 
 from __future__ import annotations
 
-from kubestow.apiserver.resources import metadata
+from kubestow.api.names import label_faults
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, required_value, too_many
+from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, invalid_values, required_value, too_many
 
 __all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "WorkloadStrategy"]
 
@@ -49,8 +49,8 @@ class WorkloadStrategy(Strategy):
         names: set[str] = set()
         for index, template in enumerate(templates):
             name = template.get("name", "")
-            if problem := metadata.label_problem(name):
-                causes.append(invalid_value(f"{place}[{index}].name", name, problem))
+            if faults := label_faults(name):
+                causes += invalid_values(f"{place}[{index}].name", name, faults)
             elif name in names:
                 causes.append(duplicate_value(f"{place}[{index}].name", name))
             names.add(name)

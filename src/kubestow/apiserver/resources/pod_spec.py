@@ -6,22 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubestow.api import quantity
+from kubestow.api.names import label_faults, qualified_name_faults, subdomain_faults
 from kubestow.apiserver.resources import metadata
 from kubestow.apiserver.statuses import (
     Cause,
     duplicate_value,
     invalid_value,
+    invalid_values,
     required_value,
     unsupported_value,
 )
 
-__all__ = ["containers_of", "default_spec", "default_template", "qos_class", "validate_spec"]
+__all__ = ["TAINT_EFFECTS", "containers_of", "default_spec", "default_template", "qos_class", "validate_spec"]
 
 Object = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MODE_SOURCES = ("secret", "configMap", "downwardAPI", "projected")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -143,27 +145,20 @@ def validate_spec(spec: Object, path: str) -> list[Cause]:
         causes += metadata.validate_labels(selector, f"{path}.nodeSelector")
     if "affinity" in spec:
         causes += _validate_affinity(spec["affinity"], f"{path}.affinity")
-    if "nodeName" in spec and (problem := metadata.subdomain_problem(spec["nodeName"])):
-        causes.append(invalid_value(f"{path}.nodeName", spec["nodeName"], problem))
+    if "nodeName" in spec:
+        causes += invalid_values(f"{path}.nodeName", spec["nodeName"], subdomain_faults(spec["nodeName"]))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         _validate_toleration(toleration, f"{path}.tolerations[{index}]", causes)
     causes += _validate_spread(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
     causes += _validate_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     group = spec.get("schedulingGroup", {}).get("podGroupName", "")
-    if group and (problem := metadata.subdomain_problem(group)):
-        causes.append(invalid_value(f"{path}.schedulingGroup.podGroupName", group, problem))
+    if group:
+        causes += invalid_values(f"{path}.schedulingGroup.podGroupName", group, subdomain_faults(group))
     return causes
 
 
 def _validate_container(container: Object, path: str, names: set[str], causes: list[Cause]) -> None:
-    name = container.get("name", "")
-    if not name:
-        causes.append(required_value(f"{path}.name"))
-    elif problem := metadata.label_problem(name):
-        causes.append(invalid_value(f"{path}.name", name, problem))
-    elif name in names:
-        causes.append(duplicate_value(f"{path}.name", name))
-    names.add(name)
+    causes += _name_causes(container.get("name", ""), f"{path}.name", names)
     if not container.get("image"):
         causes.append(required_value(f"{path}.image"))
     elif container["image"].strip() != container["image"]:
@@ -173,6 +168,17 @@ def _validate_container(container: Object, path: str, names: set[str], causes: l
         _validate_port(port, f"{path}.ports[{index}]", causes)
     if resources := container.get("resources"):
         _validate_resources(resources, f"{path}.resources", causes)
+
+
+def _name_causes(name: str, path: str, names: set[str]) -> list[Cause]:
+    """What is wrong with the name of a container or volume, which is added to the others' names."""
+    is_taken = name in names
+    names.add(name)
+    if not name:
+        return [required_value(path)]
+    if faults := label_faults(name):
+        return invalid_values(path, name, faults)
+    return [duplicate_value(path, name)] if is_taken else []
 
 
 def _validate_port(port: Object, path: str, causes: list[Cause]) -> None:
@@ -194,8 +200,8 @@ def _validate_resources(resources: Object, path: str, causes: list[Cause]) -> No
         for name, text in (resources.get(field) or {}).items():
             if text[0] == "-":
                 causes.append(invalid_value(f"{path}.{field}[{name}]", text, "must be greater than or equal to 0"))
-            elif problem := metadata.qualified_name_problem(name):
-                causes.append(invalid_value(f"{path}.{field}", name, problem))
+            elif faults := qualified_name_faults(name):
+                causes += invalid_values(f"{path}.{field}", name, faults)
             elif field == "requests" and name in limits:
                 _validate_request(name, text, limits[name], path, causes)
 
@@ -215,14 +221,7 @@ def _validate_volumes(volumes: Any, path: str) -> list[Cause]:
     causes: list[Cause] = []
     names: set[str] = set()
     for index, volume in enumerate(volumes):
-        name = volume.get("name", "")
-        if not name:
-            causes.append(required_value(f"{path}[{index}].name"))
-        elif problem := metadata.label_problem(name):
-            causes.append(invalid_value(f"{path}[{index}].name", name, problem))
-        elif name in names:
-            causes.append(duplicate_value(f"{path}[{index}].name", name))
-        names.add(name)
+        causes += _name_causes(volume.get("name", ""), f"{path}[{index}].name", names)
         if len(volume) > 2:
             causes.append(
                 Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", f"{path}[{index}]")
@@ -232,8 +231,8 @@ def _validate_volumes(volumes: Any, path: str) -> list[Cause]:
 
 def _validate_toleration(toleration: Object, path: str, causes: list[Cause]) -> None:
     key, operator, effect = (toleration.get(field, "") for field in ("key", "operator", "effect"))
-    if key and (problem := metadata.qualified_name_problem(key)):
-        causes.append(invalid_value(f"{path}.key", key, problem))
+    if key:
+        causes += invalid_values(f"{path}.key", key, qualified_name_faults(key))
     if not key and operator != "Exists":
         problem = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         causes.append(invalid_value(f"{path}.operator", operator, problem))
@@ -243,8 +242,8 @@ def _validate_toleration(toleration: Object, path: str, causes: list[Cause]) -> 
         )
     if operator not in ("", "Equal", "Exists", "Lt", "Gt"):
         causes.append(unsupported_value(f"{path}.operator", operator, ("Equal", "Exists", "Gt", "Lt")))
-    if effect and effect not in _EFFECTS:
-        causes.append(unsupported_value(f"{path}.effect", effect, _EFFECTS))
+    if effect and effect not in TAINT_EFFECTS:
+        causes.append(unsupported_value(f"{path}.effect", effect, TAINT_EFFECTS))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         problem = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         causes.append(invalid_value(f"{path}.effect", effect, problem))
@@ -281,8 +280,7 @@ def _validate_gates(gates: Any, path: str) -> list[Cause]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        if problem := metadata.qualified_name_problem(name):
-            causes.append(invalid_value(f"{path}[{index}]", name, problem))
+        causes += invalid_values(f"{path}[{index}]", name, qualified_name_faults(name))
         if name in seen:
             causes.append(duplicate_value(f"{path}[{index}]", name))
         seen.add(name)
@@ -322,8 +320,9 @@ def _validate_pod_affinity(affinity: Object, path: str, causes: list[Cause]) -> 
 def _validate_topology_key(term: Object, path: str, causes: list[Cause]) -> None:
     if not term.get("topologyKey"):
         causes.append(required_value(f"{path}.topologyKey", "can not be empty"))
-    elif problem := metadata.qualified_name_problem(term["topologyKey"]):
-        causes.append(invalid_value(f"{path}.topologyKey", term["topologyKey"], problem))
+    else:
+        faults = qualified_name_faults(term["topologyKey"])
+        causes += invalid_values(f"{path}.topologyKey", term["topologyKey"], faults)
 
 
 def _validate_weight(weighted: Object, path: str, causes: list[Cause]) -> None:
@@ -334,9 +333,9 @@ def _validate_weight(weighted: Object, path: str, causes: list[Cause]) -> None:
 def _validate_term(term: Object, path: str, causes: list[Cause]) -> None:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         here = f"{path}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-        if problem := metadata.qualified_name_problem(requirement.get("key", "")):
-            causes.append(invalid_value(f"{here}.key", requirement.get("key", ""), problem))
+        key, operator = requirement.get("key", ""), requirement.get("operator", "")
+        values = requirement.get("values") or ()
+        causes += invalid_values(f"{here}.key", key, qualified_name_faults(key))
         if operator not in _SELECTOR_OPERATORS:
             causes.append(invalid_value(f"{here}.operator", operator, "not a valid selector operator"))
         elif operator in ("In", "NotIn") and not values:

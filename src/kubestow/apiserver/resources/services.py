@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.apiserver.resources import metadata
+from kubestow.api.names import Faults, label_1035_faults, path_segment_faults
 from kubestow.apiserver.resources.kind import Object, Strategy
 from kubestow.apiserver.statuses import Cause, required_value
 
@@ -52,8 +52,8 @@ class ServiceStrategy(Strategy):
             return []
         return [required_value("spec.ports")]
 
-    def validate_name(self, name: str) -> str:
-        return metadata.label_1035_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        return label_1035_faults(name)
 
 
 def _address(uid: str) -> str:
@@ -74,8 +74,8 @@ class SpecStrategy(Strategy):
 
 
 class RoleStrategy(Strategy):
-    def validate_name(self, name: str) -> str:
-        return metadata.path_segment_problem(name)
+    def name_faults(self, name: str) -> Faults:
+        return path_segment_faults(name)
 
 
 class RoleBindingStrategy(RoleStrategy):

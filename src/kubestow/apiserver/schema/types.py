@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, cached_property
 from typing import Any, cast
 
+from kubestow.api.timestamps import micro_timestamp, timestamp
 from kubestow.apiserver.schema import conventions
 from kubestow.apiserver.schema.conventions import Merge
 from kubestow.apiserver.schema.models import ModelField, fields_of, short_name
@@ -118,12 +119,12 @@ class Time(Type):
         try:
             if not _TIME.fullmatch(value):
                 raise ValueError
-            moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
-        except ValueError:
+            moment = datetime.fromisoformat(value.upper())
+            return micro_timestamp(moment) if self._micro else timestamp(moment)
+        except (ValueError, OverflowError):
             layout = "2006-01-02T15:04:05.000000Z07:00" if self._micro else "2006-01-02T15:04:05Z07:00"
             problem = f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
             raise Mismatch(value, self.go_name, problem=problem) from None
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if self._micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class ListOf(Type):

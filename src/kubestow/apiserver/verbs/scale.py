@@ -10,6 +10,7 @@ from kubestow.apiserver import negotiation, patches, statuses
 from kubestow.apiserver.columns import selector_text
 from kubestow.apiserver.messages import Answer
 from kubestow.apiserver.resources import Kind, Object
+from kubestow.apiserver.resources.kind import value_at
 from kubestow.apiserver.verbs.call import Call
 
 __all__ = ["get_scale", "patch_scale", "replace_scale"]
@@ -59,10 +60,10 @@ def _set(call: Call, change: Any) -> Answer:
 
 def _scale(kind: Kind, whole: Object) -> Object:
     wanted, running, selector = _paths(kind)
-    replicas = _at(whole, wanted)
+    replicas = value_at(whole, wanted)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status = {"replicas": _at(whole, running) or 0}
-    if text := _at(whole, selector) if kind.custom is not None else _selector(kind, whole["spec"].get("selector")):
+    status = {"replicas": value_at(whole, running) or 0}
+    if text := value_at(whole, selector) if kind.custom is not None else _selector(kind, whole["spec"].get("selector")):
         status["selector"] = text
     return {
         "kind": "Scale",
@@ -77,13 +78,6 @@ def _paths(kind: Kind) -> tuple[str, str, str]:
     """Where replicas and selector of this kind are."""
     assert kind.scale is not None
     return kind.scale
-
-
-def _at(whole: Object, path: str) -> Any:
-    value: Any = whole if path else None
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _replaced(whole: Any, steps: list[str], value: int) -> Object:

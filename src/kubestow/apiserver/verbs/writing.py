@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from kubestow.apiserver import negotiation, ownership, patches, statuses
+from kubestow.apiserver.deletion import PROPAGATION_FINALIZERS, Deletion
 from kubestow.apiserver.messages import Answer
-from kubestow.apiserver.registry import PROPAGATION_FINALIZERS, Deletion
 from kubestow.apiserver.resources import Object
 from kubestow.apiserver.verbs.call import Call
 

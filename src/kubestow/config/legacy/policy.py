@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import structs
 
+from kubestow.api.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLS
 from kubestow.config.decoding import described
-from kubestow.config.duration import Duration
 from kubestow.config.legacy.conversion import Conversion, Inexpressible
 from kubestow.config.legacy.policy_names import (
     DEFAULT_PREDICATES,

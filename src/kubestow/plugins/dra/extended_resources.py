@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kubestow.api.core import Container, ContainerExtendedResourceRequest, Node
 from kubestow.api.meta import ObjectMeta, OwnerReference
+from kubestow.api.names import is_extended_resource
 from kubestow.api.quantity import NANOS, nanos
 from kubestow.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
@@ -23,7 +24,7 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.requests import Amounts, is_extended
+from kubestow.cluster.requests import Amounts
 
 __all__ = ["IMPLICIT_PREFIX", "IN_MEMORY", "ExtendedResources", "NodeClaim", "is_backed_by_name"]
 
@@ -36,7 +37,7 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 def is_backed_by_name(resource: str) -> bool:
     """Whether a resource could be one that devices stand for."""
-    return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
+    return is_extended_resource(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

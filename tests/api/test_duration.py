@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.config import Duration
+from kubestow.api.duration import Duration
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from kubestow.config import Duration
         ("1us2µs3μs", 6_000),
         ("2.s", 2 * 10**9),
         ("0.0000000019s", 1),
+        (f"{'0' * 5000}1.5{'0' * 5000}s", 15 * 10**8),
     ],
 )
 def test_go_notation_is_read(text: str, nanoseconds: int) -> None:
@@ -36,6 +37,7 @@ def test_go_notation_is_read(text: str, nanoseconds: int) -> None:
         ("1d", 'time: unknown unit "d" in duration "1d"'),
         ("1 s", 'time: unknown unit " s" in duration "1 s"'),
         ("9223372037s", 'time: invalid duration "9223372037s"'),
+        (f"{'9' * 5000}s", f'time: invalid duration "{"9" * 5000}s"'),
     ],
 )
 def test_what_go_refuses_is_refused_in_its_words(text: str, problem: str) -> None:

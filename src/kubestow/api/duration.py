@@ -1,4 +1,4 @@
-"""Durations as the configuration writes them: "15s", "1h30m", "1.5s".
+"""Durations as Kubernetes writes them: "15s", "1h30m", "1.5s".
 
 A :class:`Duration` is a whole number of nanoseconds, compared and hashed as such. It reads and prints the notation of
 Go's ``time.Duration``, whose texts for a bad duration are kept too: people search for them.
@@ -23,6 +23,8 @@ _NANOSECONDS = {
     "h": 3_600_000_000_000,
 }
 _LARGEST = 2**63 - 1
+#: No number has more that count.
+_DIGITS = 20
 _PART = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^0-9.]*)")
 
 
@@ -86,8 +88,11 @@ def _part_nanoseconds(part: re.Match[str], text: str) -> int:
         raise ValueError(f'time: missing unit in duration "{text}"')
     if unit not in _NANOSECONDS:
         raise ValueError(f'time: unknown unit "{unit}" in duration "{text}"')
+    whole, fraction = part["whole"].lstrip("0"), fraction[:_DIGITS]
+    if len(whole) > _DIGITS:
+        raise ValueError(f'time: invalid duration "{text}"')
     below_one = int(fraction) * _NANOSECONDS[unit] // 10 ** len(fraction) if fraction else 0
-    return int(part["whole"] or 0) * _NANOSECONDS[unit] + below_one
+    return int(whole or 0) * _NANOSECONDS[unit] + below_one
 
 
 def _decimal(amount: int, unit: int) -> str:
