@@ -134,7 +134,7 @@ def validate_spec(spec: Object, path: str) -> list[Cause]:
     names: set[str] = set()
     if not spec.get("containers"):
         causes.append(required_value(f"{path}.containers"))
-    for field in ("containers", "initContainers"):
+    for field in ("containers", "initContainers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             _validate_container(container, f"{path}.{field}[{index}]", names, causes)
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):

@@ -17,6 +17,7 @@ _IMMUTABLE = (
 )
 
 _NOT_RESOURCES = "only cpu and memory resources are mutable"
+_NOT_EPHEMERAL_CONTAINERS = "only ephemeral containers may be added through this subresource"
 _OTHER_CLASS = "Pod QOS Class may not change as a result of resizing"
 
 
@@ -65,7 +66,9 @@ class PodStrategy(Strategy):
         new["status"] = status
 
     def validate(self, new: Object) -> list[Cause]:
-        return pod_spec.validate_spec(new["spec"], "spec")
+        early = new["spec"].get("ephemeralContainers")
+        causes = [forbidden_value("spec.ephemeralContainers", "cannot be set on create")] if early else []
+        return causes + pod_spec.validate_spec(new["spec"], "spec")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         if new["spec"] == old["spec"]:
@@ -75,7 +78,12 @@ class PodStrategy(Strategy):
         return pod_spec.validate_spec(new["spec"], "spec")
 
     def validate_subresource(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return _validate_resize(new["spec"], old["spec"]) if subresource == "resize" else self.validate_update(new, old)
+        match subresource:
+            case "resize":
+                return _validate_resize(new["spec"], old["spec"])
+            case "ephemeralcontainers":
+                return _validate_ephemeral_containers(new["spec"], old["spec"])
+        return self.validate_update(new, old)
 
     def grace_period(self, old: Object, asked: int | None) -> int | None:
         spec, phase = old["spec"], old.get("status", {}).get("phase")
@@ -99,6 +107,22 @@ def _validate_resize(new: Object, old: Object) -> list[Cause]:
     if pod_spec.qos_class(new) != pod_spec.qos_class(old):
         return [invalid_value("spec", pod_spec.qos_class(new), _OTHER_CLASS)]
     return pod_spec.validate_spec(new, "spec")
+
+
+def _validate_ephemeral_containers(new: Object, old: Object) -> list[Cause]:
+    """More of them may come; those that are there stay, and so does everything else."""
+    before, after = ({**spec, "ephemeralContainers": None} for spec in (old, new))
+    if before != after:
+        return [forbidden_value("spec", _NOT_EPHEMERAL_CONTAINERS)]
+    path, added = "spec.ephemeralContainers", {one["name"]: one for one in new.get("ephemeralContainers") or ()}
+    causes: list[Cause] = []
+    for index, one in enumerate(old.get("ephemeralContainers") or ()):
+        if one["name"] not in added:
+            causes.append(forbidden_value(path, f'existing ephemeral containers "{one["name"]}" may not be removed'))
+        elif added[one["name"]] != one:
+            text = f'existing ephemeral containers "{one["name"]}" may not be changed'
+            causes.append(forbidden_value(f"{path}[{index}]", text))
+    return causes + pod_spec.validate_spec(new, "spec")
 
 
 def _without_sizes(spec: Object) -> Object:
