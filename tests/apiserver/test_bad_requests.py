@@ -218,3 +218,9 @@ async def test_each_fault_of_a_name_is_a_cause_of_its_own(client: Client) -> Non
     assert prefix["field"] == length["field"] == "metadata.labels"
     assert ": prefix part a lowercase RFC 1123 subdomain" in prefix["message"]
     assert length["message"].endswith(": name part must be no more than 63 bytes")
+
+
+async def test_an_apply_patch_without_metadata_is_about_the_object_of_the_url(client: Client) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": None, "data": {"a": "b"}}
+    applied = await client.patch("/api/v1/namespaces/default/configmaps/c?fieldManager=m", body, "apply-patch+yaml")
+    assert (applied.status, applied.json["metadata"]["name"]) == (201, "c")

@@ -118,7 +118,7 @@ def _apply(call: Call) -> Answer:
         raise statuses.bad_request(f"failed to decode apply patch: Object '{missing}' is missing in '{shown}'")
     _, headers = call.read(config)
     config = {field: value for field, value in config.items() if field not in ("kind", "apiVersion")}
-    metadata = config.setdefault("metadata", {})
+    metadata = config["metadata"] = config.get("metadata") or {}
     if "managedFields" in metadata:
         raise statuses.bad_request("metadata.managedFields must be nil")
     check_namespace(call, config)
