@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import msgspec
 
+from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.pacing import SleepingClock, jittered
 from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
@@ -217,7 +218,7 @@ def _body(series: _Series, *, instance: str) -> dict[str, Any]:
         "kind": "Event",
         "apiVersion": "events.k8s.io/v1",
         "metadata": {"name": series.name, "namespace": series.namespace},
-        "eventTime": _micro_time(series.first),
+        "eventTime": micro_timestamp(series.first),
     }
     if series.count > 1:
         body["series"] = _series(series)
@@ -234,7 +235,7 @@ def _body(series: _Series, *, instance: str) -> dict[str, Any]:
 
 
 def _series(series: _Series) -> dict[str, Any]:
-    return {"count": series.count, "lastObservedTime": _micro_time(series.last)}
+    return {"count": series.count, "lastObservedTime": micro_timestamp(series.last)}
 
 
 def _reference(reference: ObjectReference) -> dict[str, str]:
@@ -247,10 +248,6 @@ def _reference(reference: ObjectReference) -> dict[str, str]:
         "resourceVersion": reference.resource_version,
     }
     return {key: value for key, value in fields.items() if value}
-
-
-def _micro_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _cut(note: str) -> str:

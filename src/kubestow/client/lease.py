@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.pacing import SleepingClock
 from kubestow.client.transport import Transport
@@ -217,7 +218,7 @@ class LeaderElection:
     def _spec(self, *, holder: str, duration: float, acquired: bool) -> dict[str, Any]:
         """What we want the spec to say; ``acquired`` when the lease changes hands with this write."""
         assert self._lease is not None
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_timestamp(self._clock.now())
         spec: dict[str, Any] = dict(self._lease.get("spec") or {})
         transitions = spec.get("leaseTransitions") or 0
         spec |= {"holderIdentity": holder, "leaseDurationSeconds": int(duration), "renewTime": now}

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from kubestow.api.scheduling import Condition, CoschedulingPodGroup, PodGroup, VolcanoPodGroup
+from kubestow.api.timestamps import timestamp
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.cluster.pods import PodInfo
@@ -175,7 +176,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if current is not None and current.status == "True" and status == "False":
             return None
         is_new = current is None or current.status != status
-        now = self.handle.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(self.handle.now())
         wanted = Condition(
             type=_CONDITION,
             status=status,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.api.core import PodCondition
+from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.observer import Observer
@@ -170,7 +171,7 @@ class Evictions:
             status="True",
             reason="PreemptionByScheduler",
             message=f"{scheduler_name}: preempting to accommodate a higher priority {attempt.kind}",
-            last_transition_time=self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            last_transition_time=timestamp(self._clock.now()),
         )
 
     def _record(self, victim: PodInfo, attempt: _Attempt, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubestow.api.core import PodCondition
+from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.status import Status
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
@@ -41,7 +42,7 @@ class Reports:
             if (current.reason, current.message, current.observed_generation) == (reason, message, generation):
                 return None
         else:
-            since = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            since = timestamp(self._clock.now())
         return PodCondition(
             type="PodScheduled",
             status="False",

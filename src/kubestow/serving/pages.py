@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from kubestow import __version__
+from kubestow.api.timestamps import timestamp
 from kubestow.config import SchedulerConfiguration, render
 from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.serving.messages import Answer, Failure, Request
@@ -82,7 +83,7 @@ class Pages:
             f"Paths: {' '.join(self._paths)}",
         ]
         status = {
-            "startTime": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "startTime": timestamp(self._started),
             "uptimeSeconds": int(up.total_seconds()),
             "goVersion": python,
             "binaryVersion": binary,

@@ -13,12 +13,13 @@ nobody is preempted, nothing is assumed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from kubestow.api.timestamps import timestamp
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import KubestowError
@@ -171,7 +172,7 @@ class Why:
         monotonic, now = self._clock.monotonic(), self._clock.now()
         facts: Facts = {
             "place": queued.place.value,
-            "since": _stamp(now - timedelta(seconds=monotonic - queued.timestamp)),
+            "since": timestamp(now - timedelta(seconds=monotonic - queued.timestamp)),
             "priority": queued.info.priority,
             "attempts": queued.attempts,
         }
@@ -182,7 +183,7 @@ class Why:
         if queued.gated_by:
             facts["gatedBy"] = queued.gated_by
         if queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):
-            facts["backoffEnds"] = _stamp(now + timedelta(seconds=queued.backoff_expiration - monotonic))
+            facts["backoffEnds"] = timestamp(now + timedelta(seconds=queued.backoff_expiration - monotonic))
         return facts
 
     # -- the cache -------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class Why:
 def _told(attempt: Attempt) -> Facts:
     facts: Facts = {
         "number": attempt.number,
-        "endedAt": _stamp(attempt.ended_at),
+        "endedAt": timestamp(attempt.ended_at),
         "seconds": round(attempt.seconds, 6),
         "result": attempt.result,
     }
@@ -261,7 +262,3 @@ def _number(request: Request, name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise Failure(400, "BadRequest", f"{name}: expected a number")
     return min(int(text), _MOST)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

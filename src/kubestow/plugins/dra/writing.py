@@ -15,6 +15,7 @@ import msgspec
 
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
+from kubestow.api.timestamps import timestamp
 from kubestow.cluster.claims import ClaimLedger
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError, Unreachable
@@ -88,7 +89,7 @@ class ClaimChanges:
             status["allocation"] = msgspec.to_builtins(allocation)
         held = allocation or claim.status.allocation
         if self._timestamps and held is not None and not held.allocation_timestamp:
-            now = self._handle.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = timestamp(self._handle.now())
             status.setdefault("allocation", {})["allocationTimestamp"] = now
         return status
 
