@@ -22,42 +22,15 @@ from typing import Any
 
 import msgspec
 
+from end_to_end import create, node, pod
 from kubestow.client.credentials import load_credentials
 from kubestow.client.pacing import WallClock
 from kubestow.client.transport import Transport
 from kubestow.demo.server import running_server
 
-AT_ONCE = 16
 PODS_PER_NODE = 40  # by CPU
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
-
-
-def node(number: int) -> bytes:
-    """A node of scheduler_perf's default size."""
-    name = f"node-{number:05}"
-    allocatable = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
-    status = {"capacity": allocatable, "allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
-    return msgspec.json.encode({"metadata": metadata, "status": status})
-
-
-def pod(number: int) -> bytes:
-    """A pod of scheduler_perf's default template."""
-    resources = {"requests": {"cpu": "100m", "memory": "500Mi"}}
-    containers = [{"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": resources}]
-    return msgspec.json.encode({"metadata": {"name": f"pod-{number}"}, "spec": {"containers": containers}})
-
-
-async def create(transport: Transport, path: str, bodies: list[bytes]) -> None:
-    """POST all bodies, so many at once."""
-    queue = iter(bodies)
-
-    async def work() -> None:
-        for body in queue:
-            await transport.request("POST", path, body)
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
 
 
 @dataclass
