@@ -27,17 +27,18 @@ from kubestow.config import FeatureGates, SchedulerConfiguration
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability, exposed
-from kubestow.serving.authentication import Authenticator, Trust
+from kubestow.serving.authentication import Authenticator
 from kubestow.serving.authorization import Authorizer
 from kubestow.serving.endpoints import Endpoints, Handler, Subtree
 from kubestow.serving.health import PING, Check, Health
-from kubestow.serving.lookup import ClusterTrust, look_up
+from kubestow.serving.lookup import look_up
 from kubestow.serving.messages import Answer, Failure, Request
 from kubestow.serving.options import AuthenticationOptions, ServingOptions
 from kubestow.serving.pages import Pages
 from kubestow.serving.reviews import AccessReviews, TokenReviews
 from kubestow.serving.server import SecureServer
 from kubestow.serving.tls import ServerTLS
+from kubestow.serving.trust import FrontProxies, Trust
 from kubestow.serving.why import Why
 
 __all__ = ["About", "Serving"]
@@ -219,14 +220,14 @@ class _Trusting:
     ) -> None:
         self._options, self._transport = options, None if options.skip_lookup else transport
         self._authenticator, self._tls = authenticator, tls
-        self._said = ClusterTrust()
+        self._said = Trust()
 
     async def begin(self) -> None:
         """Believe the files; ask the API server at once only where a failure must end the process."""
         if self._transport is not None and not self._options.tolerate_lookup_failure:
             try:
                 self._said = await look_up(self._transport)
-            except (APIError, Unreachable, msgspec.DecodeError) as error:
+            except (APIError, Unreachable, InputError, msgspec.DecodeError) as error:
                 raise InputError("--authentication-kubeconfig", f"cannot look up whom to trust: {error}") from None
         self._believe()
 
@@ -246,30 +247,26 @@ class _Trusting:
             _log.warning("Unable to look up whom to trust, going on as before", extra=fields(err=str(error)))
 
     def _believe(self) -> None:
-        given, said = self._options, self._said
-        trust = Trust(client_authorities=_content(given.client_ca) or said.client_authorities)
-        if given.requestheader_ca is not None:
-            trust = Trust(
-                client_authorities=trust.client_authorities,
-                proxy_authorities=_content(given.requestheader_ca),
-                proxy_names=given.requestheader_names,
-                username_headers=given.username_headers,
-                uid_headers=given.uid_headers,
-                group_headers=given.group_headers,
-                extra_prefixes=given.extra_prefixes,
-            )
-        elif said.proxy_authorities:
-            trust = Trust(
-                client_authorities=trust.client_authorities,
-                proxy_authorities=said.proxy_authorities,
-                proxy_names=said.proxy_names,
-                username_headers=said.username_headers,
-                uid_headers=said.uid_headers,
-                group_headers=said.group_headers,
-                extra_prefixes=said.extra_prefixes,
-            )
+        """Files go before what the API server says, each for its own: users, and front proxies."""
+        given = self._options
+        trust = Trust(
+            _content(given.client_ca) or self._said.client_authorities, _given_proxies(given) or self._said.proxies
+        )
         self._tls.trust(trust.authorities)
         self._authenticator.trust = trust
+
+
+def _given_proxies(given: AuthenticationOptions) -> FrontProxies | None:
+    if given.requestheader_ca is None:
+        return None
+    return FrontProxies(
+        authorities=_content(given.requestheader_ca),
+        names=given.requestheader_names,
+        username_headers=given.username_headers,
+        uid_headers=given.uid_headers,
+        group_headers=given.group_headers,
+        extra_prefixes=given.extra_prefixes,
+    )
 
 
 def _content(file: Path | None) -> bytes:
