@@ -66,8 +66,8 @@ def run(
     which cluster, ``feature_gates`` is spelled ``Name=true,Other=false``, ``seed`` makes the choice among equally good
     nodes repeatable. ``on_ready`` is called when scheduling begins.
 
-    Raises InputError for what cannot be used, Unreachable and APIError when the cluster cannot be watched, LeaseLost
-    when another scheduler may lead from now on.
+    A cluster that does not answer is waited for. Raises InputError for what cannot be used, APIError when the cluster
+    turns us away, LeaseLost when another scheduler may lead from now on.
     """
     live = Live.of(given=plugins, source=config, feature_gates=feature_gates, seed=seed)
     asyncio.run(live.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
@@ -138,7 +138,7 @@ class Live:
         on_ready: Callable[[Scheduler], None],
         on_leader: Callable[[str], None] = lambda identity: None,
     ) -> None:
-        """Schedule until interrupted or cancelled. Raises InputError, Unreachable, APIError and LeaseLost.
+        """Schedule until interrupted or cancelled. Raises InputError, APIError and LeaseLost.
 
         ``on_ready`` is called when scheduling begins, ``on_leader`` with the identity of every leader, ourselves too.
         """
@@ -197,8 +197,7 @@ class Live:
             pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
         )
         observability.attach(scheduler)
-        await cluster.check()
-        running = asyncio.create_task(scheduler.run())
+        running = asyncio.create_task(_scheduling(scheduler, cluster))
         observability.is_ending = lambda: running.cancelling() > 0
         _end_on_signals(running)
         ready = asyncio.create_task(scheduler.begun())
@@ -240,6 +239,12 @@ class Live:
                 record=cluster.record,
                 reporter=self.configuration.profiles[0].scheduler_name,
             )
+
+
+async def _scheduling(scheduler: Scheduler, cluster: RemoteCluster) -> None:
+    """A scheduler may be up before its API server is, as where both are pods of one node that has just started."""
+    await cluster.answered()
+    await scheduler.run()
 
 
 def _end_on_signals(running: asyncio.Task[None]) -> None:

@@ -67,17 +67,30 @@ async def test_a_scheduler_is_watched_and_ends_when_it_is_asked_to(tmp_path: Pat
             assert await process.wait() == 0
 
 
-async def test_serving_begins_before_the_api_server_is_spoken_to(tmp_path: Path) -> None:
-    port, nobody = free_port(), free_port()
-    async with (
-        running(f"--master=http://127.0.0.1:{nobody}", f"--secure-port={port}", "--leader-elect=false") as process,
-        asyncio.timeout(60),
-    ):
-        assert await process.wait() == 1
+async def test_a_scheduler_that_is_up_before_its_api_server_waits_for_it(tmp_path: Path) -> None:
+    port, api_port = free_port(), free_port()
+    flags = [f"--master=http://127.0.0.1:{api_port}", f"--secure-port={port}", "--leader-elect=false"]
+    async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
-        told = (await process.stderr.read()).decode()
-    assert f'"Serving securely" address="0.0.0.0:{port}"' in told
-    assert "Traceback" not in told
+        told = await process.stderr.readuntil(b"trying again in")
+        assert f'"Serving securely" address="0.0.0.0:{port}"' in told.decode()
+        assert [await status(port, path) for path in ("/livez", "/readyz")] == [200, 500]
+        async with Server(port=api_port, nodes=1):
+            told = await process.stderr.readuntil(b'"Scheduling"')
+            assert await status(port, "/readyz") == 200
+            process.terminate()
+            told += await process.stderr.read()
+            assert await process.wait() == 0
+    assert "Traceback" not in told.decode()
+
+
+async def test_a_scheduler_ends_when_it_is_asked_to_while_it_waits_for_its_api_server(tmp_path: Path) -> None:
+    flags = [f"--master=http://127.0.0.1:{free_port()}", "--secure-port=0", "--leader-elect=false"]
+    async with running(*flags) as process, asyncio.timeout(60):
+        assert process.stderr is not None
+        await process.stderr.readuntil(b"trying again in")
+        process.terminate()
+        assert await process.wait() == 0
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from kubestow.client.credentials import Credentials, load_credentials
 from kubestow.client.remote import RemoteCluster
+from kubestow.errors import APIError
 from kubestow.scheduling.ports import ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
 
 from .clocks import HeldClock
 from .kubeconfigs import kubeconfig, save
-from .scripted_server import ScriptedServer, answer
+from .scripted_server import ScriptedServer, answer, failure
 from .subscribers import NODES, PODS, RecordingSubscriber, bookmark, event, pod
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
@@ -111,3 +112,21 @@ async def test_credentials_that_cannot_be_refreshed_stay_in_use(
         await cluster.bind(POD, "n1")
     assert server.asked[0].headers["Authorization"] == "Bearer old"
     assert "cannot refresh the credentials, going on with the old ones" in caplog.text
+
+
+async def test_a_server_that_is_not_up_yet_is_waited_for(server: ScriptedServer, held_clock: HeldClock) -> None:
+    server.answers("GET", "/version", *[failure(503, "ServiceUnavailable")] * 2, answer())
+    async with remote(server, held_clock) as cluster:
+        waiting = asyncio.create_task(cluster.answered())
+        for longest in (0.75, 1.5):
+            await held_clock.until_sleeping(3)  # beside the two housekeepers
+            assert not waiting.done()
+            await held_clock.advance(longest)
+        await waiting
+
+
+async def test_a_server_that_turns_us_away_is_not_asked_again(server: ScriptedServer, held_clock: HeldClock) -> None:
+    server.answers("GET", "/version", failure(401, "Unauthorized"))
+    async with remote(server, held_clock) as cluster:
+        with pytest.raises(APIError, match="no"):
+            await cluster.answered()

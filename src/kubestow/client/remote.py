@@ -20,11 +20,11 @@ from kubestow.client.claims import ClaimWriter
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
 from kubestow.client.originals import Originals
-from kubestow.client.pacing import RateLimit, SleepingClock
+from kubestow.client.pacing import Backoff, RateLimit, SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import OnAnswer, Transport
 from kubestow.client.writes import PodWriter, patch_object
-from kubestow.errors import InputError
+from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 
 __all__ = ["RemoteCluster"]
@@ -32,6 +32,8 @@ __all__ = ["RemoteCluster"]
 _log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 60.0
+#: Between questions to a server that has not answered yet.
+_BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
 
 
 class RemoteCluster:
@@ -88,9 +90,20 @@ class RemoteCluster:
             except InputError as error:
                 _log.warning("cannot refresh the credentials, going on with the old ones: %s", error)
 
-    async def check(self) -> None:
-        """Ask the server for its version, to find out at once whether it answers. Raises APIError and Unreachable."""
-        await self._transport.request("GET", "/version")
+    async def answered(self) -> None:
+        """Wait until the server answers, and say so while it does not. Raises APIError when it turns us away."""
+        delays = _BACKOFF.delays(self._random)
+        while True:
+            try:
+                await self._transport.request("GET", "/version")
+                return
+            except (APIError, Unreachable) as error:
+                if not error.in_doubt:
+                    raise
+                delay = next(delays)
+                server = self._credentials.server
+                _log.warning("no answer from the API server at %s: %s; trying again in %.1f s", server, error, delay)
+            await self._clock.sleep(delay)
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Keep the subscriber in step with the collections until cancelled. What it raises ends the subscription."""

@@ -86,7 +86,7 @@ class Extending:
         on_listening: Callable[[int], None],
         on_ready: Callable[[], None],
     ) -> None:
-        """Serve until cancelled. Raises InputError, Unreachable, APIError and KubestowError."""
+        """Serve until cancelled, once the API server answers. Raises InputError, APIError and KubestowError."""
         opinions = Opinions(self.mirror.cluster, self.profile)
         async with AsyncExitStack() as stack:
             if not self.offer.cached:
@@ -98,7 +98,7 @@ class Extending:
             credentials = await load_credentials(kubeconfig, master=master)
             remote = RemoteCluster(credentials, clock=WallClock(), random=self.random)
             cluster = await stack.enter_async_context(remote)
-            await cluster.check()
+            await cluster.answered()
             service = Service(opinions, self.mirror, self.offer, Binding(cluster, self.mirror).bind)
             on_listening(await stack.enter_async_context(service.listening(host, port, tls)))
             self.mirror.on_synced = on_ready
