@@ -24,7 +24,7 @@ from kubestow.client.transport import MERGE_PATCH, Transport
 from kubestow.framework.plugin import Plugin
 from kubestow.live import Live
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.queue import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.resources import CATALOGUED, NODES, PODS
 from kubestow.scheduling.scheduler import Scheduler
 

@@ -22,7 +22,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
 from kubestow.framework.plugin import BindPlugin, NodeFilterPlugin, ReservePlugin
 from kubestow.framework.status import Status
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.puppets import profile
 from tests.integration.stage import Object, Stage, Troupe, as_sent

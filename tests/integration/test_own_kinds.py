@@ -19,7 +19,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
 from kubestow.framework.plugin import PostBindPlugin, PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.puppets import profile, puppet
 from tests.integration.stage import Object, Stage, Troupe

@@ -14,7 +14,7 @@ import pytest
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.stage import Object, Stage, Troupe
 from tests.scheduling.gangs import APIS, gang_scheduling, member, members

@@ -18,7 +18,7 @@ from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import NodeFilterPlugin, Permission
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.objects import claim, using, volume
 from tests.integration.puppets import FAIL, profile, puppet

@@ -14,7 +14,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interest import on
 from kubestow.framework.plugin import Permission, PostBindPlugin, PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.puppets import FAIL, REJECT, profile, puppet
 from tests.integration.requeueing import Created, Deleted

@@ -12,7 +12,7 @@ from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from kubestow.framework.status import Status
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import in_virtual_time, node, pod
 from kubestow.testing.living import Living
 

@@ -13,7 +13,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.extenders import PodGone
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender

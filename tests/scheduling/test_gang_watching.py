@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubestow.cluster.pods import PodInfo
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
 from tests.scheduling.gangs import gang_scheduling, group, members
 from tests.scheduling.living import Living, in_virtual_time

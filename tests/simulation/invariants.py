@@ -14,7 +14,7 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.state import Cluster
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
 from tests.simulation.gangs import waits_for_siblings
@@ -180,8 +180,7 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         for uid in sorted(uids.keys() - queued.keys()):
             yield f"{name} remembers who refused {uid}, which is not queued"
     held = {
-        "in flight": queue._in_flight,
-        "kept events": queue._happened,
+        "pods in flight and kept events": queue.unfinished_events(),
         "waiting pods": scheduler.waiting.all(),
         "gangs about to be bound": scheduler._gangs._meetings,
         "binding cycles": scheduler._bindings.tasks,

@@ -19,7 +19,7 @@ from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.virtual_time import VirtualClock
 from tests.simulation.clocks import UnsteadyClock

@@ -19,7 +19,7 @@ from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload

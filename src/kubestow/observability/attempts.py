@@ -12,7 +12,7 @@ from datetime import datetime
 
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Attempt", "Attempts"]
 

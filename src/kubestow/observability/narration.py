@@ -12,7 +12,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.observability.logs import V, fields
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Narrator"]
 

@@ -14,7 +14,7 @@ from kubestow import __version__
 from kubestow.config import FEATURES, FeatureGates
 from kubestow.observability.instruments import Gauge, Stability
 from kubestow.observability.metrics import Metrics
-from kubestow.scheduling.queue import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["KUBERNETES_VERSION", "add_readings"]

@@ -17,7 +17,7 @@ from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import Metrics
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Recorder"]
 

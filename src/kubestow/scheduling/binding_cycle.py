@@ -22,7 +22,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, Plugin, PreBindPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 
 __all__ = ["BindingCycle", "Reserved", "permit", "reserve", "unreserve"]

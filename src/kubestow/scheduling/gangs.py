@@ -25,7 +25,8 @@ from kubestow.framework.status import Code
 from kubestow.scheduling.binding_cycle import Reserved, permit
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.queue import Place, QueuedPod, SchedulingQueue
+from kubestow.scheduling.queue import SchedulingQueue
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.trial import Failure, Trial
 

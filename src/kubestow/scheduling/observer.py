@@ -7,15 +7,12 @@ looks at the queue and the cluster. Told is what passes: an attempt, an event, a
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from kubestow.cluster.pods import PodInfo
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.status import Code
-
-if TYPE_CHECKING:
-    from kubestow.cluster.pods import PodInfo
-    from kubestow.scheduling.decision import Decision
-    from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Observer", "Result"]
 

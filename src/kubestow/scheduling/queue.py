@@ -8,9 +8,9 @@ A pod that waits is in exactly one place:
     unschedulable   refused, waiting for an event that one of the plugins that refused it thinks could help;
                     also pods that a PreEnqueue plugin keeps gated
 
-or it is in flight: popped and not done yet. Events that happen meanwhile are kept and replayed when the pod comes back,
-so that none is lost. The queue does no waiting itself: time comes from the injected clock, and whoever drives it calls
-:meth:`SchedulingQueue.flush` when :meth:`next_flush` says so.
+or it is in flight: popped and not done yet. Events that happen meanwhile are kept and replayed when the pod comes back
+(:mod:`kubestow.scheduling.in_flight`), so that none is lost. The queue does no waiting itself: time comes from the
+injected clock, and whoever drives it calls :meth:`SchedulingQueue.flush` when :meth:`next_flush` says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
@@ -31,10 +30,12 @@ from kubestow.framework.plugin import QueueSortPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.changes import UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.hints import QueueingHints, Requeue
+from kubestow.scheduling.in_flight import Happened, PodsInFlight
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 
-__all__ = ["UNSCHEDULABLE_TIMEOUT", "Place", "QueuedPod", "SchedulingQueue"]
+__all__ = ["UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,51 +50,6 @@ _FLUSH_PERIOD = 30.0
 _POD_ADDED = UNSCHEDULABLE_POD_ADD.label
 #: What an observer calls the parts of the queue; gated pods count as unschedulable when they come in.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
-
-
-class Place(Enum):
-    """Where a pod waits; the values are the labels of the pending_pods metric."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    ERROR_BACKOFF = "error backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in flight"
-
-
-@dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A pod and its history in the queue. Times are seconds of the injected clock."""
-
-    info: PodInfo
-    timestamp: float
-    attempts: int = 0
-    #: When the attempt under way began.
-    attempt_began: float = 0.0
-    initial_attempt: float | None = None
-    unschedulable_count: int = 0
-    consecutive_errors: int = 0
-    backoff_expiration: float = 0.0
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    gated_by: str = ""
-    #: Whether it has been tried again only because it had waited so long.
-    was_flushed: bool = False
-    #: Whether something happened that is worth a try, and only a PreEnqueue plugin is in the way.
-    held_up: bool = False
-    place: Place = Place.UNSCHEDULABLE
-    #: Tells the newest entry in a heap from stale ones.
-    ticket: int = 0
-
-
-@dataclass(slots=True)
-class _Happened:
-    event: ClusterEvent
-    old: Any
-    new: Any
-    #: The uid of the only pod that it concerns, "" for anybody.
-    only: str = ""
 
 
 @dataclass(slots=True)
@@ -153,10 +109,7 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         #: Unschedulable pods by each plugin that refused them: who might be woken by an event.
         self._refused_by: dict[str, dict[str, QueuedPod]] = {}
-        #: When each pod in flight was popped, as a position in the list of events since.
-        self._in_flight: dict[str, int] = {}
-        self._happened: list[_Happened] = []
-        self._dropped = 0
+        self._in_flight = PodsInFlight()
         self._next_unschedulable_flush = clock.monotonic() + _FLUSH_PERIOD
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -171,10 +124,7 @@ class SchedulingQueue:
 
     def unfinished_events(self) -> Counter[str]:
         """How many events are kept for pods in flight, by their label; the taking of each such pod is one too."""
-        counts = Counter(happened.event.label for happened in self._happened)
-        if self._in_flight:
-            counts["PodPopped"] = len(self._in_flight)
-        return counts
+        return self._in_flight.counts()
 
     def __len__(self) -> int:
         """How many pods wait anywhere (those in flight not counted)."""
@@ -200,7 +150,8 @@ class SchedulingQueue:
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         """A waiting pod changed, in the ways that ``events`` name (reference 6.6)."""
         if new.uid in self._in_flight:
-            self._happened += (_Happened(event, old, new) for event in events)
+            for event in events:
+                self._in_flight.keep(event, old, new)
             return
         queued = self._pods.get(new.uid)
         if queued is None:
@@ -225,7 +176,7 @@ class SchedulingQueue:
         for uid in uids:
             queued = self._pods.get(uid)
             if queued is None and uid in self._in_flight:
-                self._happened.append(_Happened(UNSCHEDULABLE_TIMEOUT, None, None, only=uid))
+                self._in_flight.keep(UNSCHEDULABLE_TIMEOUT, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
                 self._enter(queued, "ForceActivate")
 
@@ -257,7 +208,7 @@ class SchedulingQueue:
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
         queued.attempt_began = self._clock.monotonic()
-        self._in_flight[queued.info.uid] = self._dropped + len(self._happened)
+        self._in_flight.add(queued.info.uid)
         return queued
 
     @property
@@ -267,20 +218,11 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """A pod is no longer in flight; events from here on are not kept for it."""
-        self._in_flight.pop(uid, None)
-        if not self._in_flight:
-            self._dropped += len(self._happened)
-            self._happened.clear()
-        elif len(self._happened) > 1024:
-            oldest = min(self._in_flight.values()) - self._dropped
-            if oldest > 512:
-                del self._happened[:oldest]
-                self._dropped += oldest
+        self._in_flight.remove(uid)
 
     def put_back(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
         """A pod's attempt failed: wait for what could help, or back off (reference 6.2 and 6.8)."""
-        since = self._in_flight.get(queued.info.uid)
-        happened = [] if since is None else self._happened[since - self._dropped :]
+        happened = list(self._in_flight.since(queued.info.uid))
         queued.rejectors, queued.pending = rejectors, pending
         queued.timestamp = self._clock.monotonic()
         if rejectors or pending:
@@ -294,14 +236,12 @@ class SchedulingQueue:
         queued.was_flushed = False
         self._settle(queued, self._replayed(queued, happened), "ScheduleAttemptFailure")
 
-    def _replayed(self, queued: QueuedPod, happened: Iterable[_Happened]) -> Requeue:
+    def _replayed(self, queued: QueuedPod, happened: Iterable[Happened]) -> Requeue:
         """What the events of the pod's own attempt make of it."""
         if not queued.rejectors and not queued.pending:
             return Requeue.AFTER_BACKOFF
         found = Requeue.SKIP
         for item in happened:
-            if item.only and item.only != queued.info.uid:
-                continue
             concerned = self._hints.concerned(item.event)
             decision = self._decide(queued, item.event, concerned, item.old, item.new)
             if decision is Requeue.IMMEDIATELY:
@@ -321,8 +261,7 @@ class SchedulingQueue:
         among: Callable[[PodInfo], bool] | None = None,
     ) -> None:
         """Something happened: bring back the pods that it could help (reference 6.7)."""
-        if self._in_flight:
-            self._happened.append(_Happened(event, old, new))
+        self._in_flight.keep(event, old, new)
         concerned = self._hints.concerned(event)
         for queued in list(self._candidates(event, concerned)):
             if among is None or among(queued.info):

@@ -40,7 +40,8 @@ from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.news import News
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, ClusterAPI
-from kubestow.scheduling.queue import QueuedPod, SchedulingQueue
+from kubestow.scheduling.queue import SchedulingQueue
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.reports import Reports, reason_of
 from kubestow.scheduling.resources import watched

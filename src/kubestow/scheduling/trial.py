@@ -18,7 +18,7 @@ from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
 from kubestow.scheduling.decision import Decision
-from kubestow.scheduling.queue import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Failure", "Trial"]
 

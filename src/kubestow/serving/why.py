@@ -25,7 +25,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.observability.attempts import Attempt, Attempts
 from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queue import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.messages import Answer, Failure, Request
 
