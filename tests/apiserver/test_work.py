@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from kubestow.apiserver.controllers.work import Work
 from kubestow.testing import virtual_time
 
-#: Controllers are only carried along.
-NOBODY: Any = None
 
-
-def told(story: Callable[[Work], Awaitable[None]]) -> None:
+def told(story: Callable[[Work[str]], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(Work())
+        await story(Work[str]())
 
     virtual_time.run(main())
 
 
-def taken(work: Work) -> list[str]:
+def taken(work: Work[str]) -> list[str]:
     """Everything there is to do now."""
-    found = []
-    while (item := work.take()) is not None:
-        found.append(item[1])
-    return found
+    return list(iter(work.take, None))
 
 
 def test_what_is_named_often_is_done_once_in_the_order_of_its_first_naming() -> None:
-    async def story(work: Work) -> None:
+    async def story(work: Work[str]) -> None:
         for key in ("a", "b", "a"):
-            work.add((NOBODY, key))
+            work.add(key)
         assert taken(work) == ["a", "b"]
 
     told(story)
 
 
 def test_the_earliest_of_several_times_counts() -> None:
-    async def story(work: Work) -> None:
+    async def story(work: Work[str]) -> None:
         for delay in (5, 2, 9):
-            work.later((NOBODY, "a"), delay)
+            work.later("a", delay)
         await asyncio.sleep(2)
         assert taken(work) == ["a"]
         await asyncio.sleep(20)
@@ -50,24 +43,24 @@ def test_the_earliest_of_several_times_counts() -> None:
 
 
 def test_what_rests_is_done_when_it_has_rested() -> None:
-    async def story(work: Work) -> None:
-        work.rest((NOBODY, "a"), 0.3)
+    async def story(work: Work[str]) -> None:
+        work.rest("a", 0.3)
         await asyncio.sleep(0.1)
         for key in ("a", "b"):
-            work.add((NOBODY, key))
+            work.add(key)
         assert taken(work) == ["b"]
         assert work.next_time == 0.3
         await asyncio.sleep(0.2)
         assert taken(work) == ["a"]
-        work.add((NOBODY, "a"))
+        work.add("a")
         assert taken(work) == ["a"]
 
     told(story)
 
 
 def test_what_fails_is_tried_again_ever_more_slowly() -> None:
-    async def story(work: Work) -> None:
-        item, times = (NOBODY, "a"), list[float]()
+    async def story(work: Work[str]) -> None:
+        item, times = "a", list[float]()
         work.add(item)
         while len(times) < 4:
             if taken(work):

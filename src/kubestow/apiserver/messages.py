@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kubestow.apiserver import statuses
+from kubestow.apiserver import field_errors, statuses
 from kubestow.apiserver.negotiation import Representation, accepted
 
 __all__ = ["JSON", "Answer", "Request", "Stream", "User"]
@@ -61,7 +61,7 @@ class Request:
         """Raises a 422 Failure for an unknown directive."""
         asked = self.query.get("dryRun", "")
         if asked not in ("", "All"):
-            raise self._invalid(statuses.unsupported_value("dryRun", [asked], ("All",)))
+            raise self._invalid(field_errors.unsupported_value("dryRun", [asked], ("All",)))
         return asked == "All"
 
     @property
@@ -69,10 +69,10 @@ class Request:
         """The field manager: named in the query, or the first word of the user agent. Raises a 422 Failure."""
         named = self.query.get("fieldManager", "")
         if len(named) > 128:
-            raise self._invalid(statuses.too_long("fieldManager", 128))
+            raise self._invalid(field_errors.too_long("fieldManager", 128))
         if not named.isprintable():
             problem = "should only contain printable characters"
-            raise self._invalid(statuses.invalid_value("fieldManager", named, problem))
+            raise self._invalid(field_errors.invalid_value("fieldManager", named, problem))
         return named or self.user_agent.partition("/")[0] or "unknown"
 
     @property
@@ -80,7 +80,7 @@ class Request:
         """What to do about unknown fields: Ignore, Strict or Warn. Raises a 422 Failure."""
         asked = self.query.get("fieldValidation", "") or "Warn"
         if asked not in _FIELD_VALIDATION:
-            raise self._invalid(statuses.unsupported_value("fieldValidation", asked, _FIELD_VALIDATION))
+            raise self._invalid(field_errors.unsupported_value("fieldValidation", asked, _FIELD_VALIDATION))
         return asked
 
     def flag(self, name: str) -> bool:
@@ -100,7 +100,7 @@ class Request:
             raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
         return number
 
-    def _invalid(self, cause: statuses.Cause) -> statuses.Failure:
+    def _invalid(self, cause: field_errors.Cause) -> statuses.Failure:
         options = _OPTIONS.get(self.method, "CreateOptions")
         return statuses.invalid(options, "", [cause], group="meta.k8s.io")
 

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from kubestow.api.timestamps import timestamp
-from kubestow.apiserver import ownership, statuses
+from kubestow.apiserver import field_errors, ownership, statuses
 from kubestow.apiserver.admission import Admission
 from kubestow.apiserver.definitions import DEFINITIONS, Definitions
 from kubestow.apiserver.deletion import Deletion, begin_deletion, check_preconditions, is_released
@@ -163,7 +163,7 @@ class Registry:
         identity, before = new["metadata"], old["metadata"]
         based_on = identity.get("resourceVersion", "")
         if not based_on and not kind.strategy.unconditional_update:
-            cause = statuses.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            cause = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise statuses.invalid(kind.resource, stored.name, [cause], group=kind.group)
         if based_on and based_on != before["resourceVersion"]:
             raise statuses.conflict(kind, stored.name)

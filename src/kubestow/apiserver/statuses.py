@@ -7,34 +7,20 @@ them; the recordings of a real server hold them to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from kubestow.apiserver.field_errors import Cause
+from kubestow.apiserver.resources.kind import Kind
 from kubestow.errors import APIError
 
-if TYPE_CHECKING:
-    from kubestow.apiserver.resources.kind import Kind
-
-__all__ = ["Cause", "Failure", "success"]
+__all__ = ["Failure", "success"]
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 #: A body of 3 MiB could have a million, and the answer would be a hundred times as long.
 _MOST_CAUSES = 1000
 NO_SUCH_RESOURCE = "the server could not find the requested resource"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One field error: ``reason`` such as FieldValueInvalid, ``message`` without the field, ``field`` its path."""
-
-    reason: str
-    message: str
-    field: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}" if self.field else self.message
 
 
 class Failure(APIError):
@@ -208,47 +194,6 @@ def details(kind: Kind, name: str) -> dict[str, Any]:
         about["group"] = kind.group
     about["kind"] = kind.plural
     return about
-
-
-# Field errors
-
-
-def invalid_value(field: str, value: object, problem: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {problem}", field)
-
-
-def invalid_values(field: str, value: object, faults: Sequence[str]) -> list[Cause]:
-    """A cause for each fault of one value."""
-    return [invalid_value(field, value, fault) for fault in faults]
-
-
-def required_value(field: str, problem: str = "") -> Cause:
-    return Cause("FieldValueRequired", f"Required value: {problem}" if problem else "Required value", field)
-
-
-def forbidden_value(field: str, problem: str) -> Cause:
-    return Cause("FieldValueForbidden", f"Forbidden: {problem}", field)
-
-
-def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Cause:
-    choices = ", ".join(f'"{choice}"' for choice in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {choices}", field)
-
-
-def duplicate_value(field: str, value: object) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
-
-
-def too_long(field: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
-
-
-def too_many(field: str, count: int, limit: int) -> Cause:
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
-
-
-def _shown(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def warning(text: str) -> str:

@@ -23,8 +23,10 @@ from kubestow.apiserver.registry import Registry
 from kubestow.apiserver.resources import Kind, Object
 from kubestow.apiserver.storage import Event
 
-__all__ = ["Controller", "Happening", "PodController", "World", "key_of"]
+__all__ = ["Controller", "Happening", "Item", "PodController", "World", "key_of"]
 
+Item = tuple["Controller", str]
+"""A controller, and the key of an object that it has to reconcile."""
 
 #: Seconds of rest for each pod that was looked at, of objects with more than a few pods.
 REST, FEW = 0.0002, 100
@@ -56,7 +58,7 @@ class World:
 
     registry: Registry
     pods: Pods
-    work: Work
+    work: Work[Item]
     recorder: Recorder
     #: Seconds after which a node that has not been heard of is taken to be lost.
     node_grace_period: float

@@ -10,7 +10,7 @@ import logging
 
 from kubestow.apiserver import statuses
 from kubestow.apiserver.controllers.claims import ClaimController
-from kubestow.apiserver.controllers.controller import Controller, Happening, World
+from kubestow.apiserver.controllers.controller import Controller, Happening, Item, World
 from kubestow.apiserver.controllers.cron_jobs import CronJobController
 from kubestow.apiserver.controllers.daemon_sets import DaemonSetController
 from kubestow.apiserver.controllers.deployments import DeploymentController
@@ -85,7 +85,7 @@ class Controllers(Follower):
         self._registry = registry
 
     def begin(self) -> None:
-        self._work, self._pods, self._recorder = Work(), Pods(), Recorder(self._registry)
+        self._work, self._pods, self._recorder = Work[Item](), Pods(), Recorder(self._registry)
         world = World(self._registry, self._pods, self._work, self._recorder, self._grace_period)
         self._controllers = [make(world) for make in _KINDS]
         self._revision = 0

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from kubestow.apiserver.controllers.controller import Controller
+__all__ = ["Work"]
 
-__all__ = ["Item", "Work"]
-
-Item = tuple["Controller", str]
+Item = TypeVar("Item", bound=Hashable)
 
 #: Seconds until a reconciliation that failed is tried again; doubled with each failure in a row.
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 
 
-class Work:
+class Work(Generic[Item]):
     """Objects to reconcile in the order they came, without repetition. Time is the running event loop's."""
 
     def __init__(self) -> None:

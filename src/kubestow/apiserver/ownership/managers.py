@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from kubestow.apiserver.field_errors import Cause
 from kubestow.apiserver.ownership import fieldsets
 from kubestow.apiserver.ownership.fieldsets import (
     Changes,
@@ -24,7 +25,7 @@ from kubestow.apiserver.ownership.fieldsets import (
 )
 from kubestow.apiserver.ownership.parts import Object, Path, child, is_granular, parts
 from kubestow.apiserver.schema import Field, ListOf, Struct, Type
-from kubestow.apiserver.statuses import Cause, Failure
+from kubestow.apiserver.statuses import Failure
 
 __all__ = ["Manager", "apply", "record_update"]
 

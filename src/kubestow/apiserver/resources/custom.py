@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.apiserver.columns.custom import custom_layout
+from kubestow.apiserver.field_errors import Cause
 from kubestow.apiserver.resources.kind import Kind, Object, Strategy
 from kubestow.apiserver.schema.structural import CustomStruct, Schema
 from kubestow.apiserver.schema.validation import fill_in, problems
-from kubestow.apiserver.statuses import Cause
 
 __all__ = ["kinds_of"]
 

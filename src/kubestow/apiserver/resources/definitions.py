@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from kubestow.api.names import label_1035_faults
+from kubestow.apiserver.field_errors import Cause, invalid_value, invalid_values, required_value, unsupported_value
 from kubestow.apiserver.resources.kind import Kind, Object, Strategy
-from kubestow.apiserver.statuses import Cause, invalid_value, invalid_values, required_value, unsupported_value
 
 __all__ = ["CLEANUP", "DefinitionStrategy", "accept_names", "is_terminating", "mark_terminating", "priority_of"]
 

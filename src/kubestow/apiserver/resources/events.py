@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kubestow.apiserver.field_errors import Cause, required_value
 from kubestow.apiserver.resources.kind import Object, Strategy
 from kubestow.apiserver.schema import struct_of
-from kubestow.apiserver.statuses import Cause, required_value
 
 __all__ = ["EventStrategy", "NewEventStrategy"]
 

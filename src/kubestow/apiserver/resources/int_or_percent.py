@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubestow.apiserver.statuses import Cause, invalid_value
+from kubestow.apiserver.field_errors import Cause, invalid_value
 
 __all__ = ["comes_to_nothing", "scaled", "validate"]
 

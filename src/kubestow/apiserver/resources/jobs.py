@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 from kubestow.api.names import Faults
 from kubestow.apiserver import cron
+from kubestow.apiserver.field_errors import Cause, invalid_value, required_value, unsupported_value
 from kubestow.apiserver.resources import pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
 from kubestow.apiserver.resources.workloads import WorkloadStrategy, not_negative
-from kubestow.apiserver.statuses import Cause, invalid_value, required_value, unsupported_value
 
 __all__ = ["CronJobStrategy", "JobStrategy"]
 

@@ -15,9 +15,9 @@ import msgspec
 
 from kubestow.api.names import Faults, subdomain_faults
 from kubestow.apiserver.columns.layout import Layout
+from kubestow.apiserver.field_errors import Cause
 from kubestow.apiserver.schema import Struct, struct_of
 from kubestow.apiserver.schema.structural import CustomStruct
-from kubestow.apiserver.statuses import Cause
 from kubestow.apiserver.storage import Stored
 
 __all__ = ["REPLICAS", "Kind", "Object", "Strategy", "value_at"]

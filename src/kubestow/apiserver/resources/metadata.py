@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubestow.api import names
-from kubestow.apiserver.statuses import Cause, invalid_value, invalid_values, required_value, too_long
+from kubestow.apiserver.field_errors import Cause, invalid_value, invalid_values, required_value, too_long
 
 __all__ = ["ordered", "validate", "validate_labels", "validate_update"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from kubestow.api.names import Faults, label_faults, label_value_faults, qualified_name_faults
-from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.resources.pod_spec import TAINT_EFFECTS
-from kubestow.apiserver.statuses import (
+from kubestow.apiserver.field_errors import (
     Cause,
     duplicate_value,
     invalid_value,
@@ -13,6 +11,8 @@ from kubestow.apiserver.statuses import (
     required_value,
     unsupported_value,
 )
+from kubestow.apiserver.resources.kind import Object, Strategy
+from kubestow.apiserver.resources.pod_spec import TAINT_EFFECTS
 
 __all__ = ["NOT_READY", "NamespaceStrategy", "NodeStrategy"]
 

@@ -7,8 +7,15 @@ stored as they are sent; of their fields only ``spec.minMember`` is looked at.
 from __future__ import annotations
 
 from kubestow.api.names import label_faults
+from kubestow.apiserver.field_errors import (
+    Cause,
+    duplicate_value,
+    invalid_value,
+    invalid_values,
+    required_value,
+    too_many,
+)
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, duplicate_value, invalid_value, invalid_values, required_value, too_many
 
 __all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "WorkloadStrategy"]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from kubestow.api import quantity
 from kubestow.api.names import label_faults, qualified_name_faults, subdomain_faults
-from kubestow.apiserver.resources import metadata
-from kubestow.apiserver.statuses import (
+from kubestow.apiserver.field_errors import (
     Cause,
     duplicate_value,
     invalid_value,
@@ -16,6 +15,7 @@ from kubestow.apiserver.statuses import (
     required_value,
     unsupported_value,
 )
+from kubestow.apiserver.resources import metadata
 
 __all__ = ["TAINT_EFFECTS", "containers_of", "default_spec", "default_template", "qos_class", "validate_spec"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubestow.apiserver.field_errors import Cause, forbidden_value, invalid_value
 from kubestow.apiserver.resources import pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value
 
 __all__ = ["PodStrategy", "PodTemplateStrategy", "set_condition"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kubestow.apiserver.field_errors import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 from kubestow.apiserver.resources import int_or_percent
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES",

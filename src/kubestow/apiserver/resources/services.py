@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubestow.api.names import Faults, label_1035_faults, path_segment_faults
+from kubestow.apiserver.field_errors import Cause, required_value
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, required_value
 
 __all__ = ["ReviewStrategy", "RoleBindingStrategy", "RoleStrategy", "SecretStrategy", "ServiceStrategy", "SpecStrategy"]
 

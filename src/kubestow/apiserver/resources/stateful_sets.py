@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kubestow.apiserver.field_errors import Cause, forbidden_value, invalid_value, unsupported_value
 from kubestow.apiserver.resources import int_or_percent
 from kubestow.apiserver.resources.kind import Object
 from kubestow.apiserver.resources.workloads import WorkloadStrategy, not_negative
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, unsupported_value
 
 __all__ = ["StatefulSetStrategy"]
 

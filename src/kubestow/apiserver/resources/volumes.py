@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubestow.apiserver.field_errors import Cause, forbidden_value, required_value
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, required_value
 
 __all__ = [
     "CSIDriverStrategy",

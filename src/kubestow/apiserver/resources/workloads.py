@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from kubestow.apiserver.field_errors import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 from kubestow.apiserver.resources import int_or_percent, metadata, pod_spec
 from kubestow.apiserver.resources.kind import Object, Strategy
-from kubestow.apiserver.statuses import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 
 __all__ = [
     "DeploymentStrategy",

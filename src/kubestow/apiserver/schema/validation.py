@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from kubestow.apiserver.field_errors import Cause, invalid_value, required_value, too_long, too_many, unsupported_value
 from kubestow.apiserver.schema.structural import Schema
-from kubestow.apiserver.statuses import Cause, invalid_value, required_value, too_long, too_many, unsupported_value
 
 __all__ = ["fill_in", "problems"]
 

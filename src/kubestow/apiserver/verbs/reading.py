@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.apiserver import statuses
+from kubestow.apiserver import field_errors, statuses
 from kubestow.apiserver.messages import Answer, Request
 from kubestow.apiserver.selectors import EVERYTHING
 from kubestow.apiserver.storage import Expired, Store, Stored
@@ -86,23 +86,23 @@ async def wait_for_version(store: Store, version: int) -> None:
 
 def _check_version_match(request: Request) -> None:
     match, version = request.query.get("resourceVersionMatch", ""), request.query.get("resourceVersion", "")
-    problem: statuses.Cause | None = None
+    problem: field_errors.Cause | None = None
     if match and request.query.get("continue"):
         problem = _forbidden_match("resourceVersionMatch is forbidden when continue is provided")
     elif match and not version:
         problem = _forbidden_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
     elif match not in ("", "Exact", "NotOlderThan"):
-        problem = statuses.unsupported_value("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
+        problem = field_errors.unsupported_value("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
     elif "sendInitialEvents" in request.query:
-        problem = statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        problem = field_errors.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list")
     elif match == "Exact" and version == "0":
         problem = _forbidden_match('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
     if problem is not None:
         raise statuses.invalid("ListOptions", "", [problem], group="meta.k8s.io")
 
 
-def _forbidden_match(problem: str) -> statuses.Cause:
-    return statuses.forbidden_value("resourceVersionMatch", problem)
+def _forbidden_match(problem: str) -> field_errors.Cause:
+    return field_errors.forbidden_value("resourceVersionMatch", problem)
 
 
 async def _snapshot(call: Call) -> tuple[list[Stored], int]:

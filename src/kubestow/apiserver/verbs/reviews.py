@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.apiserver import negotiation, statuses
+from kubestow.apiserver import field_errors, negotiation, statuses
 from kubestow.apiserver.authentication import ANONYMOUS, UNAUTHENTICATED, Authenticator
 from kubestow.apiserver.messages import Answer, User
 from kubestow.apiserver.resources import Object
@@ -44,20 +44,20 @@ def may_they(call: Call) -> Answer:
     user, groups = spec.get("user", ""), spec.get("groups") or []
     causes = []
     if not user and not groups:
-        causes.append(statuses.invalid_value("spec.user", "", "at least one of user or group must be specified"))
+        causes.append(field_errors.invalid_value("spec.user", "", "at least one of user or group must be specified"))
     _check_attributes(call, spec, causes)
     return _answered(call, question, _verdict(user, groups))
 
 
-def _check_attributes(call: Call, spec: Object, causes: list[statuses.Cause]) -> None:
+def _check_attributes(call: Call, spec: Object, causes: list[field_errors.Cause]) -> None:
     """A question is about a resource or about a path. Raises a 422 Failure."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         problem = "cannot be specified in combination with resourceAttributes"
-        causes = [statuses.invalid_value("spec.nonResourceAttributes", path, problem), *causes]
+        causes = [field_errors.invalid_value("spec.nonResourceAttributes", path, problem), *causes]
     elif resource is None and path is None:
         problem = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        causes = [statuses.invalid_value("spec.resourceAttributes", None, problem), *causes]
+        causes = [field_errors.invalid_value("spec.resourceAttributes", None, problem), *causes]
     if causes:
         raise statuses.invalid(call.kind.name, "", causes, group=call.kind.group)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.apiserver import negotiation, patches, statuses
+from kubestow.apiserver import field_errors, negotiation, patches, statuses
 from kubestow.apiserver.columns import selector_text
 from kubestow.apiserver.messages import Answer
 from kubestow.apiserver.resources import Kind, Object
@@ -46,7 +46,7 @@ def _set(call: Call, change: Any) -> Answer:
             problem = "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32"
             raise statuses.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
         if replicas < 0:
-            cause = statuses.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+            cause = field_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise statuses.invalid("Scale", call.target.name, [cause], group="autoscaling")
         new = _replaced(old, _paths(call.kind)[0].split("."), replicas)
         new["metadata"] = dict(old["metadata"])

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 
 import msgspec
 
-from kubestow.apiserver import statuses
+from kubestow.apiserver import field_errors, statuses
 from kubestow.apiserver.messages import Stream
 from kubestow.apiserver.resources import Kind
 from kubestow.apiserver.selectors import EVERYTHING, Selector
@@ -82,7 +82,7 @@ def _wants_initial_events(call: Call, start: int | None) -> bool:
     elif asked is None and match:
         problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if problem:
-        cause = statuses.forbidden_value("resourceVersionMatch", problem)
+        cause = field_errors.forbidden_value("resourceVersionMatch", problem)
         raise statuses.invalid("ListOptions", "", [cause], group="meta.k8s.io")
     return call.request.flag("sendInitialEvents")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.apiserver import negotiation, ownership, patches, statuses
+from kubestow.apiserver import field_errors, negotiation, ownership, patches, statuses
 from kubestow.apiserver.deletion import PROPAGATION_FINALIZERS, Deletion
 from kubestow.apiserver.messages import Answer
 from kubestow.apiserver.resources import Object
@@ -108,7 +108,7 @@ def _patch_body(call: Call) -> Any:
 
 def _apply(call: Call) -> Answer:
     if not call.request.query.get("fieldManager"):
-        cause = statuses.required_value("fieldManager", "is required for apply patch")
+        cause = field_errors.required_value("fieldManager", "is required for apply patch")
         raise statuses.invalid("PatchOptions", "", [cause], group="meta.k8s.io")
     kind, target, registry = call.kind, call.target, call.registry
     config = negotiation.decode(call.request.body, "application/apply-patch+yaml", expected=kind.name)
@@ -206,7 +206,7 @@ def _propagation(options: Object, from_query: str) -> str:
     if orphan is not None:
         policy = policy or ("Orphan" if orphan else "Background")
     if policy and policy not in PROPAGATION_FINALIZERS:
-        cause = statuses.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
+        cause = field_errors.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
         raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
     return str(policy)
 
