@@ -263,21 +263,26 @@ class Gangs:
 
         Who is left over may come too; deciding about it may take longer than the others need to be bound.
         """
-        bound = len(gang.members.placed) - len(coming)
-        needed = gang.quorum - bound
+        bound = gang.members.placed.difference(reserved.info.uid for reserved in coming)
         meeting = self._meetings.get(gang.name)
-        if meeting is None and needed > 0:
+        if meeting is None and len(bound) < gang.quorum:
             meeting = self._meetings[gang.name] = Rendezvous(
                 str(gang.name),
-                needed=needed,
+                quorum=gang.quorum,
                 bound=bound,
                 timeout=gang.timeout,
+                holding=lambda: self._holding(gang),
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )
         if meeting is not None:
             for queued in (*(reserved.queued for reserved in coming), *left_over):
                 meeting.expect(queued.info.uid)
         return meeting
+
+    def _holding(self, gang: Gang) -> Iterable[str]:
+        """The members that have a node, or have been promised one."""
+        members = gang.members
+        return members.placed.union(uid for uid in members.ready if self._cluster.nomination(uid) is not None)
 
     # -- too few have ----------------------------------------------------------------------------------------------
 
