@@ -59,6 +59,12 @@ def nobody_refused() -> None:
     Doorman.refused_at, Doorman.slow, Doorman.stubborn, Doorman.reserved = {}, set(), set(), set()
 
 
+def is_empty(world: Living, node_name: str) -> bool:
+    """Whether the scheduler has placed nobody there."""
+    nodes = world.scheduler.cluster.nodes
+    return not nodes.pods[nodes.rows[node_name]]
+
+
 def bound(world: Living) -> list[str]:
     return sorted(name.removeprefix("default/") for name, _ in world.cluster.bindings)
 
@@ -188,6 +194,29 @@ def test_a_binding_that_fails_is_tried_again_beside_those_that_are_bound() -> No
         assert bound(world) == ["train-0", "train-1", "train-2"]
 
     in_virtual_time(story, node("n"), group("train", 3), plugins=[Doorman], **BOTH)
+
+
+def test_who_comes_last_is_not_bound_once_too_many_have_lost_their_nodes() -> None:
+    """Two bindings are refused, and their nodes go: beside the one pod that is bound there are too few for the last."""
+    room = {name: node(name, cpu="1") for name in "abcd"}
+
+    async def story(world: Living) -> None:
+        Doorman.slow = {"train-3"}
+        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
+        for each in members(4, "train", cpu="1"):
+            world.cluster.put(each)
+        await world.passes(1.5)
+        for name in room:
+            if is_empty(world, name):
+                world.cluster.remove(room[name])
+        await world.passes(4000)
+        assert len(bound(world)) == 1
+        Doorman.slow = set()
+        world.cluster.put(node("e", cpu="1"))
+        await world.passes(60)
+        assert len(bound(world)) == 3
+
+    in_virtual_time(story, *room.values(), group("train", 3), plugins=[Doorman], **BOTH)
 
 
 def test_a_scheduler_that_stops_sends_everybody_back() -> None:

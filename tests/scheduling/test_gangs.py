@@ -15,6 +15,8 @@ from tests.scheduling.living import Living, in_virtual_time
 
 BLOCKER = pod("blocker", cpu="2", priority=100, node="n")
 BOTH = gang_scheduling()
+INCOMPLETE = "waiting for minCount pods from a gang to appear in scheduling queue"
+OF_THREE = "of the 3 pods that pod group default/train needs are there"
 
 
 def running(world: Living, pods: Sequence[Pod]) -> int:
@@ -117,6 +119,49 @@ def test_a_pod_that_waits_for_its_siblings_is_promised_nothing() -> None:
         assert world.cluster.pod("train-0").status.nominated_node_name == ""
 
     in_virtual_time(story, node("n", cpu="4"), group("train", 2), waiting, **BOTH)
+
+
+def test_who_has_only_just_come_is_not_told_early() -> None:
+    async def story(world: Living) -> None:
+        put(world, members(1, "train"))
+        await world.passes(2)
+        world.cluster.put(member("late", "train"))
+        await world.passes(1.5)
+        assert (why(world, "train-0"), why(world, "late")) == (f"{INCOMPLETE}: 2 {OF_THREE}", "")
+        await world.passes(3)
+        assert why(world, "late") == f"{INCOMPLETE}: 2 {OF_THREE}"
+
+    in_virtual_time(story, node("n"), group("train", 3), **BOTH)
+
+
+def test_who_knows_of_fewer_is_told_again() -> None:
+    async def story(world: Living) -> None:
+        put(world, members(1, "train"))
+        await world.passes(5)
+        assert why(world, "train-0") == f"{INCOMPLETE}: 1 {OF_THREE}"
+        world.cluster.put(member("late", "train"))
+        await world.passes(5)
+        assert why(world, "train-0") == f"{INCOMPLETE}: 2 {OF_THREE}"
+
+    in_virtual_time(story, node("n"), group("train", 3), **BOTH)
+
+
+def test_who_waits_for_siblings_once_more_has_the_same_time_again() -> None:
+    gang = members(2, "train", cpu="8")
+
+    async def story(world: Living) -> None:
+        put(world, gang[:1])
+        await world.passes(0.5)
+        world.cluster.put(gang[1])
+        await world.passes(1.5)
+        world.cluster.remove(gang[1])
+        world.cluster.put(node("bigger", cpu="16"))
+        await world.passes(1.5)
+        assert INCOMPLETE not in why(world, "train-0")
+        await world.passes(3)
+        assert INCOMPLETE in why(world, "train-0")
+
+    in_virtual_time(story, node("n", cpu="2"), group("train", 2), **BOTH)
 
 
 def test_pods_with_scheduling_gates_do_not_count() -> None:

@@ -37,8 +37,8 @@ _TIMEOUT = 30.0
 class Connection:
     """Implements :class:`kubestow.scheduling.ports.ClusterAPI`.
 
-    ``after_bind`` is called with the uid of a pod and the name of a node when the server has bound it there. If it is
-    ``wired``, watches bring bytes to the client's reflectors, otherwise objects.
+    ``before_bind`` is called with the uid of a pod when the server is asked to bind it, ``after_bind`` with the name of
+    the node too when it has. If it is ``wired``, watches bring bytes to the client's reflectors, otherwise objects.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Connection:
         faults: Faults,
         trace: Trace,
         sight: Sight,
+        before_bind: Callable[[str], None],
         after_bind: Callable[[str, str], None],
         clock: SleepingClock,
         random: Random,
@@ -57,7 +58,7 @@ class Connection:
         self.name = name
         self._clock, self._random, self._wired = clock, random, wired
         self._server, self._faults, self._trace, self._sight = server, faults, trace, sight
-        self._after_bind = after_bind
+        self._before_bind, self._after_bind = before_bind, after_bind
 
     def wire(self, *, patience: float = _TIMEOUT) -> Wire:
         """Connections that give up on an answer after so many seconds."""
@@ -79,6 +80,7 @@ class Connection:
             self._server.bind(pod, node_name, by=self.name)
             self._after_bind(pod.uid, node_name)
 
+        self._before_bind(pod.uid)
         await self._request(f"bind {pod.name} {node_name}", effect)
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:

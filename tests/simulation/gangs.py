@@ -1,6 +1,6 @@
 """Gangs: jobs whose pods are of use only together, and what must hold of them.
 
-How many pods a job had is written on its group, so that pods which are gone can be told from pods that never came.
+How many pods a job had is written on its group, so that those which are gone are known too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import msgspec
 from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.scheduling import CoschedulingPodGroup, CoschedulingPodGroupSpec
-from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.scheduling.resources import CATALOGUED
 from kubestow.testing import pod
 from kubestow.workloads.placeability import placeable
@@ -87,21 +86,19 @@ def _members(server: Server, group: CoschedulingPodGroup) -> list[Pod]:
 
 
 def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
-    """A pod was bound of whose gang the scheduler had not placed enough.
+    """A pod is about to be bound of whose gang too few are bound, placed or promised a node.
 
-    Those that are gone may have been placed, and one whose binding was refused keeps its place as a promise.
+    Who has been bound counts, whatever became of it: that cannot be taken back.
     """
-    bound = next(pod for pod in server.pods() if pod.metadata.uid == uid)
-    group = _group_of(server, bound)
+    asked = next((pod for pod in server.pods() if pod.metadata.uid == uid), None)
+    group = _group_of(server, asked) if asked is not None else None
     if group is None:
         return
-    name = PodGroupName(PodGroupAPI.COSCHEDULING, "default", group.metadata.name)
     cluster = process.scheduler.cluster
-    members = cluster.pod_groups.members(name)
-    placed = [each for each in members.ready if each in members.placed or cluster.nomination(each)]
-    gone = int(group.metadata.annotations["size"]) - len(_members(server, group))
-    if len(placed) + gone < group.spec.min_member:
-        yield f"{process.name} bound {uid} with {len(placed)} of {group.spec.min_member} pods placed, {gone} gone"
+    uids = [f"{group.metadata.uid}-{number}" for number in range(int(group.metadata.annotations["size"]))]
+    have = [each for each in uids if each in server.bound_by or cluster.placement(each) or cluster.nomination(each)]
+    if len(have) < group.spec.min_member:
+        yield f"{process.name} binds {uid} with nodes for {len(have)} of {group.spec.min_member} pods of its gang"
 
 
 def waits_for_siblings(server: Server, pod: Pod) -> bool:

@@ -63,8 +63,8 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
 class Process(Observer):
     """One scheduler process and its successors; ``name`` is what it is to the server.
 
-    ``after_bind`` is called with this process, the uid of a pod and the name of a node when the server has bound it,
-    ``complain`` with what is wrong with a decision.
+    ``before_bind`` is called with this process and the uid of a pod when it asks the server to bind it, ``after_bind``
+    with the name of the node too when the server has, ``complain`` with what is wrong with a decision.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Process(Observer):
         extended: bool,
         elected: bool,
         wired: bool,
+        before_bind: Callable[[Process, str], None],
         after_bind: Callable[[Process, str, str], None],
         complain: Callable[[str], None],
     ) -> None:
@@ -87,7 +88,7 @@ class Process(Observer):
         self._server, self._faults, self._trace = server, faults, trace
         self.clock = UnsteadyClock(clock, Random(f"{name} clock"))
         self._meddled, self._elected, self._wired, self._extended = meddled, elected, wired, extended
-        self._after_bind, self._complain = after_bind, complain
+        self._before_bind, self._after_bind, self._complain = before_bind, after_bind, complain
         self._opinion = Opinion()
         self._starts = 0
         self._tasks: Tasks = {}
@@ -108,6 +109,7 @@ class Process(Observer):
             faults=self._faults,
             trace=self._trace,
             sight=self.sight,
+            before_bind=lambda uid: self._before_bind(self, uid),
             after_bind=lambda uid, node_name: self._after_bind(self, uid, node_name),
             clock=self.clock,
             random=Random(f"{self.name} {self._starts} client"),

@@ -163,16 +163,19 @@ class _World:
             extended=self._extended,
             elected=self._house.elected,
             wired=self._wired,
+            before_bind=self._check_gang,
             after_bind=self._check_binding,
             complain=self._complain,
         )
+
+    def _check_gang(self, process: Process, uid: str) -> None:
+        for violation in half_gangs(self.server, process, uid):
+            self._complain(violation)
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
         if not process.may_act:
             self._complain(f"{process.identity} binds while {self.server.lease.holder or 'nobody'} leads")
         for violation in misplacements(self.server, process, uid, node_name):
-            self._complain(violation)
-        for violation in half_gangs(self.server, process, uid):
             self._complain(violation)
         pod = next(pod for pod in self.server.pods() if pod.metadata.uid == uid)
         for violation in device_objections(self.server, pod, node_name):

@@ -78,7 +78,8 @@ class Bindings:
         if not status.ok:
             self._on_failed(reserved, status)
         if reserved.meeting is not None:
-            reserved.meeting.leave(reserved.info.uid, f"{reserved.info.key}: {status.message}")
+            why = f"{reserved.info.key}: {status.message}"
+            reserved.meeting.leave(reserved.info.uid, why, is_bound=status.ok)
 
     async def _bound(self, reserved: Reserved) -> Status:
         info, cycle = reserved.info, BindingCycle(reserved)
@@ -94,7 +95,7 @@ class Bindings:
             return status
         await self._statuses.settle(info.uid)
         async with self._slots:
-            status = await self._bound_by_extender(reserved) or await cycle.bind()
+            status = await self._bound_for_good(reserved, cycle)
         if status.ok:
             self._reports.bound(info, reserved.node_name)
             self._tell_bound(reserved)
@@ -102,6 +103,15 @@ class Bindings:
             self._on_bound(reserved)
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
+
+    async def _bound_for_good(self, reserved: Reserved, cycle: BindingCycle) -> Status:
+        """What cannot be taken back. An extender may have taken its time, so the gang is looked at before each try."""
+        return (
+            _objection(reserved)
+            or await self._bound_by_extender(reserved)
+            or _objection(reserved)
+            or await cycle.bind()
+        )
 
     async def _bound_by_extender(self, reserved: Reserved) -> Status | None:
         """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
@@ -152,3 +162,8 @@ class Bindings:
             self._waiting.remove(reserved.info.uid)
         self._observer.waited(reserved.info, status.code, self._clock.monotonic() - began)
         return status
+
+
+def _objection(reserved: Reserved) -> Status | None:
+    """Why a pod must not be bound without the rest of its gang."""
+    return None if reserved.meeting is None else reserved.meeting.objection()

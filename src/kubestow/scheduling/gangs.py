@@ -13,6 +13,7 @@ cluster in which the victims of each preemption are gone; only if the whole gang
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -108,8 +109,9 @@ class Gangs:
     def __init__(self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps) -> None:
         self._cluster, self._queue, self._evictions, self._steps = cluster, queue, evictions, steps
         self._meetings: dict[Hashable, Rendezvous] = {}
-        #: Pods that wait for the rest of their gang and have not been told so yet.
-        self._untold: dict[str, GangPlugin] = {}
+        #: Pods that wait for the rest of their gang and have not been told so yet, with the time when they will be (of
+        #: the event loop), the first first: all have to be as patient.
+        self._untold: dict[str, tuple[float, GangPlugin]] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._speaks = False
 
@@ -118,7 +120,7 @@ class Gangs:
         self._speaks = True
         for queued in self._queue.waiting():
             plugin = profiles[queued.info.spec.scheduler_name].gangs
-            if plugin is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
+            if plugin is not None and self._is_kept_out(queued.info.uid, plugin):
                 self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
@@ -264,21 +266,26 @@ class Gangs:
 
         Who is left over may come too; deciding about it may take longer than the others need to be bound.
         """
-        bound = len(gang.members.placed) - len(coming)
-        needed = gang.quorum - bound
+        bound = gang.members.placed.difference(reserved.info.uid for reserved in coming)
         meeting = self._meetings.get(gang.name)
-        if meeting is None and needed > 0:
+        if meeting is None and len(bound) < gang.quorum:
             meeting = self._meetings[gang.name] = Rendezvous(
                 str(gang.name),
-                needed=needed,
+                quorum=gang.quorum,
                 bound=bound,
                 timeout=gang.timeout,
+                holding=lambda: self._holding(gang),
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )
         if meeting is not None:
             for queued in (*(reserved.queued for reserved in coming), *left_over):
                 meeting.expect(queued.info.uid)
         return meeting
+
+    def _holding(self, gang: Gang) -> Iterable[str]:
+        """The members that have a node, or have been promised one."""
+        members = gang.members
+        return members.placed.union(uid for uid in members.ready if self._cluster.nomination(uid) is not None)
 
     # -- too few have ----------------------------------------------------------------------------------------------
 
@@ -343,28 +350,39 @@ class Gangs:
         """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
         if not self._speaks:
             return
-        self._untold[info.uid] = plugin
+        if not self._is_kept_out(info.uid, plugin):  # it has not been waiting up to now
+            self._untold.pop(info.uid, None)
+        loop = asyncio.get_running_loop()
+        self._untold.setdefault(info.uid, (loop.time() + _PATIENCE, plugin))
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(_PATIENCE, self._tell)
+            self._telling = loop.call_later(_PATIENCE, self._tell)
 
     def _tell(self) -> None:
-        self._telling = None
-        untold, self._untold = self._untold, {}
-        told: set[str] = set()
-        for uid, plugin in untold.items():
+        """Tell those who have waited long enough, and once more those of their siblings who know of fewer."""
+        loop = asyncio.get_running_loop()
+        due = list(itertools.takewhile(lambda uid: self._untold[uid][0] <= loop.time(), self._untold))
+        waiting = {uid: self._untold.pop(uid)[1] for uid in due}
+        for uid, plugin in list(waiting.items()):
             queued = self._queue.get(uid)
             gang = plugin.gang_of(queued.info) if queued is not None else None
-            for waiting in [uid] if gang is None else list(gang.members.pods):
-                if waiting not in told:
-                    told.add(waiting)
-                    self._tell_one(waiting, plugin)
+            if gang is not None:
+                waiting |= {sibling: plugin for sibling in gang.members.pods if sibling not in self._untold}
+        for uid, plugin in waiting.items():
+            self._tell_one(uid, plugin)
+        # However many come one after the other, their siblings are not told more often than this.
+        self._telling = loop.call_later(_PATIENCE, self._tell) if self._untold else None
 
     def _tell_one(self, uid: str, plugin: GangPlugin) -> None:
         queued = self._queue.get(uid)
-        if queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name:
+        if queued is not None and self._is_kept_out(uid, plugin):
             status = plugin.pre_enqueue(queued.info)
             if not status.ok:
                 self._steps.tell(queued.info, status.message)
+
+    def _is_kept_out(self, uid: str, plugin: GangPlugin) -> bool:
+        """Whether a pod waits for the rest of its gang by what the queue knows."""
+        queued = self._queue.get(uid)
+        return queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name
 
 
 def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:

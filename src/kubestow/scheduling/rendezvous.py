@@ -3,13 +3,14 @@
 A binding cannot be taken back, so none is made while a member may still fail on the way to it: refused by a Permit
 plugin, left without its volume. Once as many are here as the gang needs, they all go on. When so many have failed that
 this cannot happen any more, or the time is up, everybody is sent back, and whatever is still being made ready for one
-of them is cancelled.
+of them is cancelled. Those who went on may still lose others whose bindings were refused, so each has a last look
+around before it is bound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from kubestow.framework.status import SUCCESS, Status
@@ -19,13 +20,25 @@ __all__ = ["Rendezvous"]
 
 
 class Rendezvous:
-    """Where so many members as ``needed`` have to meet within ``timeout`` seconds, beside ``bound`` ones.
+    """Where members have to meet within ``timeout`` seconds: so many as make up the ``quorum`` with those ``bound``.
 
-    ``on_end`` is called when the last one has gone, bound or not.
+    ``holding`` tells which members of the gang have a node at the moment, or have been promised one. ``on_end`` is
+    called when the last one has gone, bound or not.
     """
 
-    def __init__(self, name: str, *, needed: int, bound: int, timeout: float, on_end: Callable[[], None]) -> None:
-        self._name, self._needed, self._bound, self._on_end = name, needed, bound, on_end
+    def __init__(
+        self,
+        name: str,
+        *,
+        quorum: int,
+        bound: Iterable[str],
+        timeout: float,
+        holding: Callable[[], Iterable[str]],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._name, self._quorum, self._bound = name, quorum, set(bound)
+        self._needed = quorum - len(self._bound)
+        self._holding, self._on_end = holding, on_end
         self._expected: dict[str, asyncio.Future[Status]] = {}
         self._here: set[str] = set()
         self._result: Status | None = None
@@ -34,7 +47,7 @@ class Rendezvous:
     @property
     def may_leave_a_part(self) -> bool:
         """Whether siblings of one who fails now may be bound for good."""
-        return self._bound > 0 or (self._result is not None and self._result.ok)
+        return bool(self._bound) or (self._result is not None and self._result.ok)
 
     @property
     def failure(self) -> str | None:
@@ -65,11 +78,23 @@ class Rendezvous:
             work.cancel()
             await asyncio.wait((work,))
 
-    def leave(self, uid: str, why: str) -> None:
+    def objection(self) -> Status | None:
+        """The last look around: too many of those who went on may have been refused since, and lost their nodes.
+
+        Who has been bound counts, whatever became of it.
+        """
+        together = len(self._bound.union(self._holding()))
+        if together >= self._quorum:
+            return None
+        return self._sent_back(f"only {together} of the {self._quorum} pods that it needs have nodes")
+
+    def leave(self, uid: str, why: str, *, is_bound: bool = False) -> None:
         """A member has been bound, or never will be."""
         verdict = self._expected.pop(uid, None)
         if verdict is None:
             return
+        if is_bound:
+            self._bound.add(uid)
         self._here.discard(uid)
         if not verdict.done():
             verdict.set_result(Status.unschedulable(why))
@@ -81,7 +106,10 @@ class Rendezvous:
 
     def fail(self, why: str) -> None:
         """Send everybody back, unless they have been let through already."""
-        self._decide(Status.unschedulable(f"pod group {self._name} gave its nodes back: {why}"))
+        self._decide(self._sent_back(why))
+
+    def _sent_back(self, why: str) -> Status:
+        return Status.unschedulable(f"pod group {self._name} gave its nodes back: {why}")
 
     def _arrived(self, uid: str) -> None:
         if uid in self._expected:
