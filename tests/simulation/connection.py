@@ -106,7 +106,8 @@ class Connection:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
-        self._trace.note(self.name, "asks", what)
+        if "/leases" not in what:  # the trace has who holds it, not that it is being renewed all the time
+            self._trace.note(self.name, "asks", what)
         try:
             await self._travel()
         except asyncio.CancelledError:
