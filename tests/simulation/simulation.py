@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -70,12 +70,13 @@ class _Size:
     pods: Sequence[int]
     seconds: Sequence[float]
     favours: int
+    is_large: bool = False
 
 
 #: Most runs are short: what many short ones find in the same time is more.
 _SIZES = {
     _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2): 9,
-    _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8): 1,
+    _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8, is_large=True): 1,
 }
 
 
@@ -191,14 +192,12 @@ class _World:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await asyncio.sleep(_REST)
-        await self._judge()
+        await self._rest(self._judged)
         for _ in range(self._size.favours):
             people.do_a_favour()
             # The hints of the reference do not know every node that the anti-affinity of others leaves free.
-            await asyncio.sleep(_REST if people.sociable else _SHORT_REST)
-            self.violations += self._missed()
-        await self._judge()
+            await self._rest(self._missed, longest=_REST if people.sociable else _SHORT_REST)
+        await self._rest(self._judged, longest=1.0)
         for task in reviving:
             task.cancel()
         for process in self._processes:
@@ -263,9 +262,10 @@ class _World:
     async def _revive(self, process: Process) -> None:
         """Start a process again that ended because it does not lead any more."""
         while True:
-            await asyncio.sleep(self._random.uniform(0.5, 2.0))
             running = process.running
-            if running.done() and not running.cancelled() and isinstance(running.exception(), LeaseLost):
+            await asyncio.wait([running])
+            await asyncio.sleep(self._random.uniform(0.5, 2.0))
+            if running is process.running and not running.cancelled() and isinstance(running.exception(), LeaseLost):
                 self.trace.note(process.name, running.exception())
                 self._look_after(process, await process.reap())
                 process.start()
@@ -288,11 +288,18 @@ class _World:
                     elif self._random.random() < 0.1:
                         waiting.reject("Meddler", "no")
 
-    async def _judge(self) -> None:
-        """Look twice: a timer may fire in the very moment of the first look, and there is something to do for once."""
-        if list(self._judged()):
-            await asyncio.sleep(1.0)
-            self.violations += self._judged()
+    async def _rest(self, judged: Callable[[], Iterator[str]], *, longest: float = _REST) -> None:
+        """Leave the world alone until it is judged to be in order; a small one not always for as long as it may take.
+
+        At last it is looked at twice: a timer may fire in that very moment, and there is something to do for once.
+        """
+        shortest = longest if self._size.is_large else min(longest, _SHORT_REST)
+        for seconds in (shortest, longest - shortest, 1.0):
+            await asyncio.sleep(seconds)
+            violations = list(judged())
+            if not violations:
+                return
+        self.violations += violations
 
     def _judged(self) -> Iterator[str]:
         for process in self._processes:
