@@ -34,7 +34,11 @@ def _outcomes(seeds: range, *, jobs: int, certain: Sequence[Part], trace: bool) 
 @click.option("--first", default=1, show_default=True, help="The first of them.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many to run at once.")
 @click.option(
-    "--with", "certain", type=click.Choice(list(Part)), multiple=True, help="What every world has; else it is drawn."
+    "--with",
+    "certain",
+    type=click.Choice([part.value for part in Part]),
+    multiple=True,
+    help="What every world has; else it is drawn.",
 )
 @click.option("--trace", is_flag=True, help="Print every run's trace.")
 def main(seeds: int, first: int, jobs: int, certain: Sequence[str], trace: bool) -> None:

@@ -18,7 +18,7 @@ from tests.simulation.devices import Devices, device_objections, devices_given_t
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.gangs import Jobs, half_gangs, missed_gangs
 from tests.simulation.inhabitants import Kubelets, People
-from tests.simulation.invariants import leaks, misplacements, missed_pods, untruths
+from tests.simulation.invariants import haste, leaks, misplacements, missed_pods, untruths
 from tests.simulation.loop import ShuffledLoop
 from tests.simulation.meddling import Mischief
 from tests.simulation.process import Process, own_tasks
@@ -217,13 +217,13 @@ class _World:
             extended=Part.EXTENDERS in self._parts,
             elected=self._house.elected,
             wired=Part.WIRE in self._parts,
-            before_bind=self._check_gang,
+            before_bind=self._check_request,
             after_bind=self._check_binding,
             complain=self._complain,
         )
 
-    def _check_gang(self, process: Process, uid: str) -> None:
-        for violation in half_gangs(self.server, process, uid):
+    def _check_request(self, process: Process, uid: str) -> None:
+        for violation in (*half_gangs(self.server, process, uid), *haste(process, uid)):
             self._complain(violation)
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
