@@ -77,6 +77,8 @@ class Connection:
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         def effect() -> None:
+            if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
+                raise APIError(403, "Forbidden", f"pod {pod.name} may not be bound now")
             self._server.bind(pod, node_name, by=self.name)
             self._after_bind(pod.uid, node_name)
 
