@@ -240,6 +240,9 @@ class SchedulingQueue:
 
     def put_back(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
         """A pod's attempt failed: wait for what could help, or back off (reference 6.2 and 6.8)."""
+        newer = self._pods.get(queued.info.uid)
+        if newer is not None:  # it was let go of, changed after that, and came in again
+            self._leave(newer)
         happened = list(self._in_flight.since(queued.info.uid))
         queued.rejectors, queued.pending = rejectors, pending
         queued.timestamp = self._clock.monotonic()
