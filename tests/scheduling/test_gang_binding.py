@@ -196,6 +196,23 @@ def test_a_binding_that_fails_is_tried_again_beside_those_that_are_bound() -> No
     in_virtual_time(story, node("n"), group("train", 3), plugins=[Doorman], **BOTH)
 
 
+@pytest.mark.parametrize("minimum", [1, 2])
+def test_a_binding_that_fails_for_ever_is_not_tried_without_a_pause(minimum: int) -> None:
+    """What the refused pods give back helps the third one, which must not bring them back before their time."""
+
+    async def story(world: Living) -> None:
+        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 1000
+        for each in members(3, "train", cpu="1"):
+            world.cluster.put(each)
+        await world.passes(60)
+        assert len(world.cluster.bind_failures) > 950
+        world.cluster.bind_failures.clear()
+        await world.passes(30)
+        assert len(bound(world)) == 2
+
+    in_virtual_time(story, node("n", cpu="2"), group("train", minimum), **gang_scheduling())
+
+
 def test_who_comes_last_is_not_bound_once_too_many_have_lost_their_nodes() -> None:
     """Two bindings are refused, and their nodes go: beside the one pod that is bound there are too few for the last."""
     room = {name: node(name, cpu="1") for name in "abcd"}

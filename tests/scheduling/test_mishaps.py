@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubestow.cluster.pods import PodInfo, Shapes
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
@@ -153,6 +155,25 @@ def test_a_failed_binding_brings_back_the_pods_that_wait_for_its_room() -> None:
         assert world.cluster.bindings == [("default/b", "n")]
 
     in_virtual_time(story, node("n", cpu="4"))
+
+
+class FickleCluster(MemoryCluster):
+    """Lets a pod be deleted and changed while it is asked to bind it, and does not bind it then."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        deleted = replace(self.pod(pod.name).metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        for metadata in (deleted, replace(deleted, labels={"app": "x"})):
+            self.put(replace(self.pod(pod.name), metadata=metadata))
+        raise APIError(409, "Conflict", f"pod {pod.name} is being deleted")
+
+
+def test_a_pod_deleted_and_changed_while_its_binding_fails_is_queued_once() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.passes(10)
+        assert len(world.scheduler.queue) == 0
+
+    in_virtual_time(story, node("n"), cluster=FickleCluster())
 
 
 class LateCluster(MemoryCluster):

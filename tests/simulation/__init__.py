@@ -13,6 +13,7 @@
     sight        what a scheduler has been told of the cluster
     meddling     a plugin that raises, refuses, dawdles, and keeps books
     process      a scheduler that is started, stopped and killed
+    rounds       how often those look who look after something
     inhabitants  kubelets and people
     storage      volumes, their administrator, and what pods may ask of them
     devices      devices, their drivers, and what pods may ask of them

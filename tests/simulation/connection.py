@@ -77,6 +77,8 @@ class Connection:
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         def effect() -> None:
+            if self._faults.forbids(pod.uid, asyncio.get_running_loop().time()):
+                raise APIError(403, "Forbidden", f"pod {pod.name} may not be bound now")
             self._server.bind(pod, node_name, by=self.name)
             self._after_bind(pod.uid, node_name)
 
@@ -106,7 +108,8 @@ class Connection:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
-        self._trace.note(self.name, "asks", what)
+        if "/leases" not in what:  # the trace has who holds it, not that it is being renewed all the time
+            self._trace.note(self.name, "asks", what)
         try:
             await self._travel()
         except asyncio.CancelledError:

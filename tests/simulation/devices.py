@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from tests.plugins.dra.devices import claim, device_class, slice_of
+from tests.simulation.rounds import make_rounds
 from tests.simulation.server import Server, ended, with_status
 
 __all__ = ["Devices", "claims_of", "device_objections", "devices_given_twice"]
@@ -24,17 +24,23 @@ class Devices:
     def __init__(self, server: Server, random: Random) -> None:
         self._server, self._random = server, random
         self._made = 0
+        #: Whether claims are made anew for no reason.
+        self.restless = True
 
-    async def live(self) -> None:
+    async def live(self) -> NoReturn:
         """Until cancelled."""
         self._server.put(device_class())
         for name in _CLAIMS:
             self._put_claim(name)
-        while True:
-            await asyncio.sleep(self._random.uniform(0.2, 1.0))
-            self._offer()
-            for there in self._server.objects(ResourceClaim):
-                self._see_to(there)
+        await make_rounds(self._server, self._random, self._look)
+
+    def _look(self) -> bool:
+        self._offer()
+        pods = [pod for pod in self._server.pods() if not ended(pod)]
+        live = {pod.metadata.uid for pod in pods}
+        used = {name for pod in pods for name in claims_of(pod)}
+        undone = [self._see_to(there, live, used) for there in self._server.objects(ResourceClaim)]
+        return any(undone)
 
     def wishes(self) -> dict[str, Any]:
         """The part of a new pod's spec that claims a device."""
@@ -53,18 +59,24 @@ class Devices:
         for name in sorted(offers.keys() - nodes.keys()):
             self._server.remove(offers[name])
 
-    def _see_to(self, there: ResourceClaim) -> None:
-        """Drop the reservations of pods that are gone, then the allocation; now and then make an unused claim anew."""
-        live = {pod.metadata.uid for pod in self._server.pods() if not ended(pod)}
-        used = any(there.metadata.name in claims_of(pod) for pod in self._server.pods())
+    def _see_to(self, there: ResourceClaim, live: Set[str], used: Set[str]) -> bool:
+        """Drop the reservations of pods that are gone, then the allocation; now and then make an unused claim anew.
+
+        Whether there is more to do.
+        """
+        name, chance = there.metadata.name, self._random.random()
         kept = [consumer for consumer in there.status.reserved_for if consumer.uid in live]
         if len(kept) < len(there.status.reserved_for):
             self._server.put(with_status(there, reserved_for=kept))
-        elif not kept and there.status.allocation is not None and self._random.random() < 0.3:
-            self._server.put(with_status(there, allocation=None))
-        elif not used and self._random.random() < 0.02:
+        elif not kept and there.status.allocation is not None:
+            if chance < 0.3:
+                self._server.put(with_status(there, allocation=None))
+        elif self.restless and name not in used and chance < 0.02:
             self._server.remove(there)
-            self._put_claim(there.metadata.name)
+            self._put_claim(name)
+        else:
+            return self.restless
+        return True
 
 
 def claims_of(pod: Pod) -> list[str]:

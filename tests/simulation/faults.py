@@ -28,6 +28,7 @@ class Fault(StrEnum):
     # of requests
     SLOW = "requests take long"
     REFUSED = "the server refuses or fails"
+    FORBIDDEN = "somebody does not let a pod be bound for a while"
     NOT_SENT = "requests are lost"
     ANSWER_LOST = "answers are lost, what was asked is done"
     # of processes
@@ -50,12 +51,20 @@ class Faults:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.active = True
+        #: Until when pods may not be bound, by uid.
+        self._forbidden: dict[str, float] = {}
         self._odds = {fault: random.choice((0.0, 0.0, 0.02, 0.1, 0.3)) for fault in Fault}
 
     def strikes(self, fault: Fault) -> bool:
         """Whether it happens now."""
         odds = self._odds[fault]
         return self.active and odds > 0.0 and self.random.random() < odds
+
+    def forbids(self, uid: str, now: float) -> bool:
+        """Whether a pod may not be bound now; for as long as that is so, trying again does not help."""
+        if self.strikes(Fault.FORBIDDEN):
+            self._forbidden[uid] = now + self.random.uniform(1.0, 10.0)
+        return self.active and now < self._forbidden.get(uid, 0.0)
 
     def refusal(self, *, of_write: bool) -> KubestowError:
         """One of the server's ways to say no; only writes can conflict with others."""

@@ -6,7 +6,7 @@ How many pods a job had is written on its group, so that those which are gone ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -28,17 +28,25 @@ _GROUPS = next(resource for resource in CATALOGUED if resource.type is Coschedul
 
 
 class Jobs:
-    """Whoever starts jobs."""
+    """Whoever starts jobs; ``wishes`` make parts of specs, for some jobs of the first scheduler."""
 
-    def __init__(self, server: Server, random: Random, *, scheduler_names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        random: Random,
+        *,
+        scheduler_names: Sequence[str],
+        wishes: Sequence[Callable[[], dict[str, Any]]],
+    ) -> None:
         self._server, self._random = server, random
-        self._scheduler_names = scheduler_names
+        self._scheduler_names, self._wishes = scheduler_names, wishes
+        self._pace = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
 
     async def live(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(self._random.expovariate(0.3))
+            await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
             await self._start()
 
     async def _start(self) -> None:
@@ -50,12 +58,14 @@ class Jobs:
         spec = CoschedulingPodGroupSpec(min_member=draw.randint(1, size), schedule_timeout_seconds=draw.choice((1, 60)))
         same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
         scheduler = draw.choice(self._scheduler_names)
+        wish = draw.choice(self._wishes) if scheduler == self._scheduler_names[0] and draw.random() < 0.3 else dict
         made = [
             pod(
                 f"{name}-{number}",
                 labels={"app": "job", _LABEL: name},
                 scheduler=scheduler,
                 metadata={"uid": f"uid-{name}-{number}", "generation": 1},
+                spec=wish(),
                 status={"phase": "Pending"},
                 **same,
             )
@@ -110,11 +120,16 @@ def waits_for_siblings(server: Server, pod: Pod) -> bool:
 
 
 def missed_gangs(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]:
-    """Gangs that wait although enough of their pods would fit, one after the other, beside all that are bound."""
+    """Gangs that wait although enough of their pods would fit, one after the other, beside all that are bound.
+
+    Those that have volumes or devices to share are not judged.
+    """
     for group in server.listed(_GROUPS):
         members = _members(server, group)
         pending = [pod for pod in members if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names]
         needed = group.spec.min_member - (len(members) - len(pending))
+        if any(pod.spec.volumes or pod.spec.resource_claims for pod in members):
+            continue
         if pending and needed > 0 and len(_placed_in_turn(server, pending)) >= needed:
             yield f"{group.metadata.name} waits, and {needed} of its pods would fit"
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import UTC, datetime
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from kubestow.api.core import Node, Pod, Taint, Toleration
 from kubestow.api.meta import LabelSelector, ObjectMeta
 from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import node, pod
+from tests.simulation.rounds import make_rounds
 from tests.simulation.server import Server, ended, with_metadata, with_spec, with_status
 
 __all__ = ["Kubelets", "People", "naming"]
@@ -43,31 +44,42 @@ class Kubelets:
         #: Whether pods run to their end by themselves.
         self.restless = True
 
-    async def live(self) -> None:
+    async def live(self) -> NoReturn:
         """Until cancelled."""
-        while True:
-            await asyncio.sleep(self._random.uniform(0.2, 1.0))
-            for there in self._server.pods():
-                self._see_to(there)
+        await make_rounds(self._server, self._random, self._look)
 
-    def _see_to(self, pod: Pod) -> None:
+    def _look(self) -> bool:
+        nodes = self._server.nodes()
+        undone = [self._see_to(pod, nodes) for pod in self._server.pods()]
+        return any(undone)
+
+    def _see_to(self, pod: Pod, nodes: Container[str]) -> bool:
+        """Do something about a pod, or put it off; whether there is anything to be done about it."""
+        chance = self._random.random()
         if pod.metadata.deletion_timestamp is not None:
-            if self._random.random() < 0.3:
+            if chance < 0.3:
                 self._server.remove(pod)
-        elif pod.spec.node_name and pod.spec.node_name not in self._server.nodes():
-            if self._random.random() < 0.2:
+            return True
+        if not pod.spec.node_name:
+            return False
+        if pod.spec.node_name not in nodes:
+            if chance < 0.2:
                 self._server.remove(pod)
-        elif pod.spec.node_name and pod.status.phase == "Pending":
-            if self._random.random() < 0.5:
+            return True
+        if pod.status.phase == "Pending":
+            if chance < 0.5:
                 self._server.put(with_status(pod, phase="Running", start_time=_STARTED))
-        elif pod.spec.node_name and not ended(pod) and self.restless and self._random.random() < 0.01:
+            return True
+        if self.restless and not ended(pod) and chance < 0.01:
             self._server.put(with_status(pod, phase=self._random.choice(("Succeeded", "Failed"))))
+        return self.restless
 
 
 class People:
     """Create, change and delete pods, nodes and budgets.
 
-    ``wishes`` make parts of specs, for some pods of the first scheduler.
+    There are to be so many ``pods``, and at most so many ``nodes``. ``wishes`` make parts of specs, for some pods of
+    the first scheduler.
     """
 
     def __init__(
@@ -75,6 +87,8 @@ class People:
         server: Server,
         random: Random,
         *,
+        nodes: int,
+        pods: int,
         scheduler_names: Sequence[str],
         wishes: Sequence[Callable[[], dict[str, Any]]],
     ) -> None:
@@ -82,7 +96,7 @@ class People:
         self._wishes = wishes
         self._scheduler_names = scheduler_names
         self._named = 0
-        self._wants = random.choice((10, 25, 60))  # pods
+        self._most_nodes, self._wants = nodes, pods
         #: Whether pods demand anything of the pods around them.
         self.sociable = random.random() < 0.6
         self._pace = random.choice((0.05, 0.2, 0.5))  # seconds between two changes
@@ -112,7 +126,7 @@ class People:
 
     async def live(self) -> None:
         """Until cancelled."""
-        for _ in range(self._random.randint(1, 6)):
+        for _ in range(self._random.randint(1, self._most_nodes)):
             self.create_node()
         actions, weights = list(self._actions), list(self._actions.values())
         while True:
@@ -177,7 +191,7 @@ class People:
 
     def _wish(self) -> dict[str, Any]:
         """Volumes and devices, which have one scheduler that deals them out."""
-        return self._random.choice(self._wishes)() if self._wishes and self._random.random() < 0.25 else {}
+        return self._random.choice(self._wishes)() if self._wishes and self._random.random() < 0.35 else {}
 
     def _company(self) -> dict[str, Any] | None:
         """What a pod demands of the pods around it."""
@@ -267,7 +281,7 @@ class People:
 
     def create_node(self) -> None:
         nodes = self._server.nodes()
-        absent = [name for name in (f"node-{number}" for number in range(8)) if name not in nodes]
+        absent = [name for name in (f"node-{number}" for number in range(self._most_nodes)) if name not in nodes]
         if absent:
             self._server.put(self._node(self._random.choice(absent)))
 

@@ -23,7 +23,17 @@ from tests.simulation.process import Process
 from tests.simulation.server import Server, ended, with_spec
 from tests.simulation.storage import volume_objections
 
-__all__ = ["leaks", "misplacements", "missed_pods", "untruths"]
+__all__ = ["haste", "leaks", "misplacements", "missed_pods", "untruths"]
+
+#: How often within a second a pod may be tried to be bound: by an extender and by a plugin, and once more.
+_OFTEN = 3
+
+
+def haste(process: Process, uid: str) -> Iterator[str]:
+    """A scheduler tries to bind a pod again and again without a pause."""
+    times = process.asked[uid]
+    if len(times) > _OFTEN and times[-1] - times[-1 - _OFTEN] < 1.0:
+        yield f"{process.name} asks to bind {uid} for the {len(times)}. time, {_OFTEN} times in the last second"
 
 
 def misplacements(server: Server, process: Process, uid: str, node_name: str) -> Iterator[str]:

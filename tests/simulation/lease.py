@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ __all__ = ["Lease"]
 
 
 class Lease:
-    """``holder`` is who has it, "" when nobody does."""
+    """``holder`` is who has it, "" when nobody does; ``on_change`` is called when that is another."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._object: dict[str, Any] | None = None
         self._version = 0
 
@@ -36,5 +38,8 @@ class Lease:
     def _write(self, lease: dict[str, Any]) -> None:
         if self._object is not None and lease["metadata"]["resourceVersion"] != str(self._version):
             raise APIError(409, "Conflict", "the lease has been modified")
+        before = self.holder
         self._version += 1
         self._object = lease | {"metadata": lease["metadata"] | {"resourceVersion": str(self._version)}}
+        if self.holder != before:
+            self._on_change()

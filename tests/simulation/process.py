@@ -103,13 +103,15 @@ class Process(Observer):
         self.books = Books()
         self.sight = Sight(self.name, self._trace)
         self.glimpses: dict[str, Glimpse] = {}
+        #: The times at which it has asked the server to bind each pod.
+        self.asked: dict[str, list[float]] = {}
         connection = Connection(
             self.name,
             self._server,
             faults=self._faults,
             trace=self._trace,
             sight=self.sight,
-            before_bind=lambda uid: self._before_bind(self, uid),
+            before_bind=self._asks_to_bind,
             after_bind=lambda uid, node_name: self._after_bind(self, uid, node_name),
             clock=self.clock,
             random=Random(f"{self.name} {self._starts} client"),
@@ -120,6 +122,10 @@ class Process(Observer):
         context = copy_context()
         context.run(_owner.set, self._tasks)
         self.running: asyncio.Task[None] = context.run(asyncio.create_task, self.scheduler.run())
+
+    def _asks_to_bind(self, uid: str) -> None:
+        self.asked.setdefault(uid, []).append(self.clock.monotonic())
+        self._before_bind(self, uid)
 
     def _scheduler(self, connection: Connection) -> Scheduler:
         plugins = [meddling(self._faults, self.books)] if self._meddled else []

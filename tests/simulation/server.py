@@ -71,9 +71,10 @@ class Server:
         self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in WATCHED}
         self.history: dict[Resource, list[Change]] = {resource: [] for resource in WATCHED}
         self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
+        self._change = asyncio.Event()
         self.bound_by: dict[str, str] = {}
         self.node_names: set[str] = set()
-        self.lease = Lease()
+        self.lease = Lease(lambda: trace.note("server", "the lease is held by", self.lease.holder or "nobody"))
         self.version = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -103,6 +104,10 @@ class Server:
         found: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
         return found if found is not None and found.metadata.uid == pod.uid else None
 
+    async def change(self) -> None:
+        """Return when something has changed."""
+        await self._change.wait()
+
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put(self, obj: Any) -> Any:
@@ -129,6 +134,8 @@ class Server:
 
     def _renewed(self, obj: Any) -> Any:
         self.version += 1
+        self._change.set()
+        self._change = asyncio.Event()
         return with_metadata(obj, resource_version=str(self.version))
 
     @staticmethod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.simulation.devices import Devices, device_objections, devices_given_t
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.gangs import Jobs, half_gangs, missed_gangs
 from tests.simulation.inhabitants import Kubelets, People
-from tests.simulation.invariants import leaks, misplacements, missed_pods, untruths
+from tests.simulation.invariants import haste, leaks, misplacements, missed_pods, untruths
 from tests.simulation.loop import ShuffledLoop
 from tests.simulation.meddling import Mischief
 from tests.simulation.process import Process, own_tasks
@@ -25,7 +26,7 @@ from tests.simulation.server import Server
 from tests.simulation.storage import Storage
 from tests.simulation.trace import Trace
 
-__all__ = ["Outcome", "simulate"]
+__all__ = ["Outcome", "Part", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,62 @@ _HOUSES = (
     _House((("one",),)),
     _House((("one", "two"),)),
     _House((("one",), ("two",))),
+)
+_HOUSES_WITH_LEADERS = (
     _House((("one",), ("one",)), elected=True),
     _House((("one", "two"),) * 3, elected=True),
 )
 #: Seconds after which nothing may be left to do: longer than any backoff, than a watch may be silent, and than a pod
 #: waits that nobody told of what helps it.
 _REST = 420.0
-#: How often something that may help a pod happens after that, all by itself, and the seconds until it must have helped.
-_FAVOURS = 8
+#: The same where all hints are known to be complete.
 _SHORT_REST = 30.0
+#: How much has to have happened before the world may come to rest: so many lines of the trace.
+_LEAST_EVENTS = 600
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How large a world may be, and for how many seconds it is hostile.
+
+    After that, something happens ``favours`` times, all by itself, that may help a pod.
+    """
+
+    nodes: Sequence[int]
+    pods: Sequence[int]
+    seconds: Sequence[float]
+    favours: int
+    is_large: bool = False
+
+
+#: Most runs are short: what many short ones find in the same time is more.
+_SIZES = {
+    _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2): 9,
+    _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8, is_large=True): 1,
+}
+
+
+class Part(StrEnum):
+    """What not every world has."""
+
+    GANGS = "gangs"
+    EXTENDERS = "extenders"
+    ELECTION = "election"
+    MEDDLER = "meddler"
+    VOLUMES = "volumes"
+    DEVICES = "devices"
+    WIRE = "wire"
+
+
+_ODDS = {
+    Part.GANGS: 0.6,
+    Part.EXTENDERS: 0.35,
+    Part.ELECTION: 0.4,
+    Part.MEDDLER: 0.5,
+    Part.VOLUMES: 0.6,
+    Part.DEVICES: 0.6,
+    Part.WIRE: 0.5,
+}
 
 
 @dataclass(frozen=True)
@@ -67,10 +115,10 @@ class Outcome:
     trace: Sequence[str]
 
 
-def simulate(seed: int) -> Outcome:
-    """Run one seed. Equal seeds give equal outcomes."""
+def simulate(seed: int, *, certain: Collection[Part] = ()) -> Outcome:
+    """Run one seed, in a world that has certain parts and perhaps others. Equal arguments give equal outcomes."""
     with asyncio.Runner(loop_factory=lambda: ShuffledLoop(Random(f"{seed} loop"))) as runner:
-        world = _World(seed, runner.get_loop())
+        world = _World(seed, runner.get_loop(), certain)
         with _Complaints(world.violations):
             try:
                 runner.run(world.live())
@@ -87,7 +135,7 @@ def simulate(seed: int) -> Outcome:
 
 
 class _World:
-    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop, certain: Collection[Part]) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
         self._seed = seed
@@ -97,10 +145,9 @@ class _World:
         self.violations: list[str] = []
         self.server = Server(self._clock, self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
-        self._house = self._random.choice(_HOUSES)
-        self._meddled = self._random.random() < 0.5
-        self._extended = Random(f"{seed} extended").random() < 0.25
-        self._wired = self._random.random() < 0.5
+        self._parts = {part for part, odds in _ODDS.items() if self._random.random() < odds or part in certain}
+        self._house = self._random.choice(_HOUSES_WITH_LEADERS if Part.ELECTION in self._parts else _HOUSES)
+        (self._size,) = self._random.choices(list(_SIZES), list(_SIZES.values()))
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -113,37 +160,44 @@ class _World:
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
         storage = Storage(self.server, Random(f"{self._seed} storage"))
         devices = Devices(self.server, Random(f"{self._seed} devices"))
+        wishes = [
+            whose.wishes for part, whose in ((Part.VOLUMES, storage), (Part.DEVICES, devices)) if part in self._parts
+        ]
         people = People(
             self.server,
             Random(f"{self._seed} people"),
             scheduler_names=("foreign", *self._house.names),
-            wishes=self._random.choice(((), (storage.wishes,), (devices.wishes,), (storage.wishes, devices.wishes))),
+            nodes=self._random.choice(self._size.nodes),
+            pods=self._random.choice(self._size.pods),
+            wishes=wishes,
         )
         running = [asyncio.create_task(who.live()) for who in (kubelets, storage, devices)]
         hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
-        if Random(f"{self._seed} gangs").random() < 0.4:
-            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=self._house.names)
+        if Part.GANGS in self._parts:
+            names = self._house.names
+            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=names, wishes=wishes or [dict])
             hostile.append(asyncio.create_task(jobs.live()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
         reviving = [asyncio.create_task(self._revive(process)) for process in self._processes]
-        await asyncio.sleep(self._random.choice((20.0, 60.0, 120.0)))
+        await asyncio.sleep(self._random.choice(self._size.seconds))
+        while len(self.trace.lines) < _LEAST_EVENTS:
+            await self.server.change()
         self._faults.active = False
         self.trace.note("world", "comes to rest")
         for task in hostile:
             task.cancel()
-        kubelets.restless = False
+        for restless in (kubelets, storage, devices):
+            restless.restless = False
         for ended in await asyncio.gather(*hostile, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await asyncio.sleep(_REST)
-        await self._judge()
-        for _ in range(_FAVOURS):
+        await self._rest(self._judged)
+        for _ in range(self._size.favours):
             people.do_a_favour()
             # The hints of the reference do not know every node that the anti-affinity of others leaves free.
-            await asyncio.sleep(_REST if people.sociable else _SHORT_REST)
-            self.violations += self._missed()
-        await self._judge()
+            await self._rest(self._missed, longest=_REST if people.sociable else _SHORT_REST)
+        await self._rest(self._judged, longest=1.0)
         for task in reviving:
             task.cancel()
         for process in self._processes:
@@ -159,17 +213,17 @@ class _World:
             clock=self._clock,
             faults=self._faults,
             trace=self.trace,
-            meddled=self._meddled,
-            extended=self._extended,
+            meddled=Part.MEDDLER in self._parts,
+            extended=Part.EXTENDERS in self._parts,
             elected=self._house.elected,
-            wired=self._wired,
-            before_bind=self._check_gang,
+            wired=Part.WIRE in self._parts,
+            before_bind=self._check_request,
             after_bind=self._check_binding,
             complain=self._complain,
         )
 
-    def _check_gang(self, process: Process, uid: str) -> None:
-        for violation in half_gangs(self.server, process, uid):
+    def _check_request(self, process: Process, uid: str) -> None:
+        for violation in (*half_gangs(self.server, process, uid), *haste(process, uid)):
             self._complain(violation)
 
     def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
@@ -208,9 +262,10 @@ class _World:
     async def _revive(self, process: Process) -> None:
         """Start a process again that ended because it does not lead any more."""
         while True:
-            await asyncio.sleep(self._random.uniform(0.5, 2.0))
             running = process.running
-            if running.done() and not running.cancelled() and isinstance(running.exception(), LeaseLost):
+            await asyncio.wait([running])
+            await asyncio.sleep(self._random.uniform(0.5, 2.0))
+            if running is process.running and not running.cancelled() and isinstance(running.exception(), LeaseLost):
                 self.trace.note(process.name, running.exception())
                 self._look_after(process, await process.reap())
                 process.start()
@@ -233,11 +288,18 @@ class _World:
                     elif self._random.random() < 0.1:
                         waiting.reject("Meddler", "no")
 
-    async def _judge(self) -> None:
-        """Look twice: a timer may fire in the very moment of the first look, and there is something to do for once."""
-        if list(self._judged()):
-            await asyncio.sleep(1.0)
-            self.violations += self._judged()
+    async def _rest(self, judged: Callable[[], Iterator[str]], *, longest: float = _REST) -> None:
+        """Leave the world alone until it is judged to be in order; a small one not always for as long as it may take.
+
+        At last it is looked at twice: a timer may fire in that very moment, and there is something to do for once.
+        """
+        shortest = longest if self._size.is_large else min(longest, _SHORT_REST)
+        for seconds in (shortest, longest - shortest, 1.0):
+            await asyncio.sleep(seconds)
+            violations = list(judged())
+            if not violations:
+                return
+        self.violations += violations
 
     def _judged(self) -> Iterator[str]:
         for process in self._processes:

@@ -6,14 +6,14 @@ a node may use. A controller binds what a scheduler has promised, and takes back
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from kubestow.api.core import Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.testing.storage import claim, mounting, storage_class, volume
+from tests.simulation.rounds import make_rounds
 from tests.simulation.server import Server, ended
 
 __all__ = ["Storage", "claims_of", "disks_of", "volume_objections"]
@@ -28,19 +28,23 @@ class Storage:
     def __init__(self, server: Server, random: Random) -> None:
         self._server, self._random = server, random
         self._made = 0
+        #: Whether claims are made anew for no reason.
+        self.restless = True
 
-    async def live(self) -> None:
+    async def live(self) -> NoReturn:
         """Until cancelled."""
         self._server.put(storage_class())
         for name in _CLAIMS:
             self._put_claim(name)
-        while True:
-            await asyncio.sleep(self._random.uniform(0.2, 1.0))
-            self._make_volumes()
-            self._take_back()
-            self._bind()
-            if self._random.random() < 0.02:
-                self._replace_claim()
+        await make_rounds(self._server, self._random, self._look)
+
+    def _look(self) -> bool:
+        self._make_volumes()
+        self._take_back()
+        self._bind()
+        if self.restless and self._random.random() < 0.02:
+            self._replace_claim()
+        return self.restless
 
     def wishes(self) -> dict[str, Any]:
         """The part of a new pod's spec that mounts something, if anything."""

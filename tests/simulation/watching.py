@@ -53,7 +53,7 @@ class Watch:
             return self._faults.strikes(Fault.EXPIRY) and self._faults.random.random() < 0.1
         self._news.clear()
         try:
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(20.0 if self._faults.active else None):
                 await self._news.wait()
         except TimeoutError:
             return self._faults.strikes(Fault.EXPIRY)

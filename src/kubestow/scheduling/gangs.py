@@ -153,7 +153,7 @@ class Gangs:
             self._refuse(attempt, could)
 
     def _gathered(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
-        """The gang's pods that wait for a node, the most important first."""
+        """The gang's pods that wait for a node, the most important first; without those that have to wait longer."""
         pods, placed = [first], gang.members.placed
         for uid in list(gang.members.ready):
             sibling = self._queue.take(uid) if uid not in placed else None
@@ -177,9 +177,20 @@ class Gangs:
         elif meeting is not None and meeting.failure is not None:  # and not everybody has gone yet
             self._give_back(pods, Refusal("Unschedulable", meeting.failure))
         elif could < gang.quorum:
-            self._refuse(attempt, could)
+            if not self._postponed(attempt, could):
+                self._refuse(attempt, could)
         else:
             return False
+        return True
+
+    def _postponed(self, attempt: _Attempt, could: int) -> bool:
+        """Let the pods wait for siblings that back off after an error, if these make up the number; whether they do."""
+        ends = [self._queue.error_backoff_end(uid) for uid in attempt.gang.members.ready]
+        backing_off = sorted(end for end in ends if end is not None)
+        if could + len(backing_off) < attempt.gang.quorum:
+            return False
+        for queued in attempt.pods:
+            self._queue.postpone(queued, backing_off[attempt.gang.quorum - could - 1])
         return True
 
     async def _tried(self, attempt: _Attempt) -> Trial:

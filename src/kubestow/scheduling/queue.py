@@ -195,13 +195,31 @@ class SchedulingQueue:
         return self._let_fly(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
-        """One particular pod, wherever it waits, as if it had come first; None when it is not here, or gated."""
+        """One particular pod, wherever it waits, as if it had come first; None when it is not here, or gated.
+
+        Nor is it taken while it backs off after an error: others must not make it fail without a pause.
+        """
         queued = self._pods.get(uid)
-        if queued is None:
+        if queued is None or self.error_backoff_end(uid) is not None:
             return None
         if queued.place is not Place.ACTIVE:
             self._enter(queued, "ForceActivate")
         return self._let_fly(queued) if queued.place is Place.ACTIVE else None
+
+    def error_backoff_end(self, uid: str) -> float | None:
+        """When a pod's backoff after an error is over, in seconds of the clock; None when it is in none."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.place is not Place.ERROR_BACKOFF:
+            return None
+        return queued.backoff_expiration if self._backing_off(queued, self._clock.monotonic()) else None
+
+    def postpone(self, queued: QueuedPod, until: float) -> None:
+        """A pod was popped too early, and nothing has been tried: it comes back then, in seconds of the clock."""
+        queued.attempts -= 1
+        queued.backoff_expiration = max(queued.backoff_expiration, until)
+        self.done(queued.info.uid)
+        self._pods[queued.info.uid] = queued
+        self._await_backoff(queued)
 
     def _let_fly(self, queued: QueuedPod) -> QueuedPod:
         del self._pods[queued.info.uid]
@@ -222,6 +240,9 @@ class SchedulingQueue:
 
     def put_back(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
         """A pod's attempt failed: wait for what could help, or back off (reference 6.2 and 6.8)."""
+        newer = self._pods.get(queued.info.uid)
+        if newer is not None:  # it was let go of, changed after that, and came in again
+            self._leave(newer)
         happened = list(self._in_flight.since(queued.info.uid))
         queued.rejectors, queued.pending = rejectors, pending
         queued.timestamp = self._clock.monotonic()
@@ -406,6 +427,9 @@ class SchedulingQueue:
         queued.consecutive_errors += 1
         queued.timestamp = self._clock.monotonic()
         queued.backoff_expiration = self._expiration(queued)
+        self._await_backoff(queued)
+
+    def _await_backoff(self, queued: QueuedPod) -> None:
         self._error_backoff.push((queued.backoff_expiration, self._order(queued)), next(self._tickets), queued)
         self._on_change()
 
