@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
+from kubestow import collector
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.client.credentials import Credentials
-from kubestow.client.decoding import Lines, ListPage, ObjectReader, WatchEvent, collector_paused
+from kubestow.client.decoding import Lines, ListPage, ObjectReader, WatchEvent
 from kubestow.client.pacing import WallClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import Transport
@@ -189,7 +190,7 @@ def decoding_a_list() -> None:
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
     reader = ObjectReader(PODS, _Counter().refuse)
     cpu = time.process_time()
-    with collector_paused():
+    with collector.paused():
         objects = [reader.read(item) for item in ListPage.parse(body).items or []]
     cpu = time.process_time() - cpu
     print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs a pod")

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kubestow import __version__, config
+from kubestow import __version__, collector, config
 from kubestow.client.credentials import Credentials, load_credentials
 from kubestow.client.extenders import HTTPExtenders
 from kubestow.client.lease import LeaderElection, LeaseTimes
@@ -142,6 +142,7 @@ class Live:
 
         ``on_ready`` is called when scheduling begins, ``on_leader`` with the identity of every leader, ourselves too.
         """
+        collector.be_patient()
         settings, connection = self.configuration.extenders, self.configuration.client_connection
         originals = Originals.wanted_by(settings)
         http_extenders = HTTPExtenders(settings, originals)

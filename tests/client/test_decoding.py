@@ -1,15 +1,13 @@
-"""Lines out of chunks, objects out of lines, and the collector while many are made."""
+"""Lines out of chunks, objects out of lines."""
 
 from __future__ import annotations
-
-import gc
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.client.decoding import UNDECODABLE, Lines, ObjectReader, WatchEvent, collector_paused
+from kubestow.client.decoding import UNDECODABLE, Lines, ObjectReader, WatchEvent
 
 from .subscribers import PODS, pod
 
@@ -89,24 +87,3 @@ def test_the_deletion_of_what_has_no_name_is_only_reported(
 ) -> None:
     assert reader.read_deleted(raw({"spec": 5})) is None
     assert len(reports) == 1
-
-
-def test_the_collector_comes_back_when_the_last_pause_ends() -> None:
-    assert gc.isenabled()
-    first, second = collector_paused(), collector_paused()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not gc.isenabled()
-    second.__exit__(None, None, None)
-    assert gc.isenabled()
-
-
-def test_a_collector_that_was_off_stays_off() -> None:
-    gc.disable()
-    try:
-        with collector_paused():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()

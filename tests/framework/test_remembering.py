@@ -5,14 +5,15 @@ This is the test that guards the cache of answers.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kubestow.api.core import Pod
+from kubestow.api.core import Pod, Service
+from kubestow.api.meta import convert
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.framework.cycle_state import CycleState
@@ -20,6 +21,7 @@ from kubestow.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision import Decision
 from kubestow.testing import World, node, pod
+from tests.plugins.affinities import HOST, ZONE, apart, rather_near, term
 
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
 TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
@@ -41,7 +43,19 @@ PROBES: list[Pod] = [
     pod("picky", cpu="1", affinity=PREFERRED),
     pod("gpu", cpu="1", requests={"example.com/gpu": "1"}),
     pod("port", cpu="1", host_ports=[8080]),
+    pod("served", cpu="1", labels={"app": "web"}),
 ]
+#: What pods that are placed may want of those of an app: to be far from them or near them.
+COMPANY: dict[str, Any] = {
+    "apart": apart(term("web", HOST)),
+    "rather near": rather_near(term("web", ZONE), weight=7),
+    "any": None,
+}
+
+
+def service(name: str) -> Service:
+    """Selects the pods of an app, which is what default topology spread constraints ask for."""
+    return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
 
 
 def told(decision: Decision, world: World) -> object:
@@ -79,6 +93,7 @@ class RememberingMachine(RuleBasedStateMachine):
             cpu=str(cpu),
             allocatable={"example.com/gpu": str(gpus)},
             labels={"disk": "ssd"} if ssd else {},
+            zone="z0" if ssd else "z1",
             taints=taints,
             unschedulable=cordoned,
             images={"app:latest": IMAGE} if image else {},
@@ -94,11 +109,23 @@ class RememberingMachine(RuleBasedStateMachine):
         if name in self.world.cluster.nodes.rows:
             self.world.cluster.remove_node(name)
 
-    @rule(number=st.integers(0, 9), where=NAMES, cpu=st.integers(0, 3))
-    def pod_is_on_a_node(self, number: int, where: str, cpu: int) -> None:
+    @rule(
+        number=st.integers(0, 9),
+        where=NAMES,
+        cpu=st.integers(0, 3),
+        company=st.sampled_from(sorted(COMPANY)),
+        app=st.sampled_from(("web", "db")),
+    )
+    def pod_is_on_a_node(self, number: int, where: str, cpu: int, company: str, app: str) -> None:
         # Each has a port of its own: of two that share one, the first to leave frees it for both (reference 7.4).
         shown = pod(
-            f"b{number}", node=where, cpu=str(cpu), requests={"example.com/gpu": "1"}, host_ports=[8080 + number]
+            f"b{number}",
+            node=where,
+            cpu=str(cpu),
+            requests={"example.com/gpu": "1"},
+            host_ports=[8080 + number],
+            labels={"app": app},
+            affinity=COMPANY[company],
         )
         self.world.cluster.put_pod(self.world.info(shown))
         self.bound[shown.metadata.uid] = shown
@@ -108,6 +135,12 @@ class RememberingMachine(RuleBasedStateMachine):
         self.world.cluster.remove_pod(f"uid-default-b{number}")
         self.bound.pop(f"uid-default-b{number}", None)
 
+    @rule(name=st.sampled_from(("one", "other")))
+    def service_comes_or_goes(self, name: str) -> None:
+        services = self.world.cluster.catalog(Service)
+        if services.remove("default", name) is None:
+            services.put(service(name))
+
     @rule(probe=st.sampled_from(PROBES))
     def somebody_asks(self, probe: Pod) -> None:
         self.world.decide(probe)
@@ -115,6 +148,8 @@ class RememberingMachine(RuleBasedStateMachine):
     @invariant()
     def old_answers_equal_fresh_ones(self) -> None:
         fresh = World(self.world.cluster.nodes.objects, self.bound.values())
+        for shown in self.world.cluster.catalog(Service):
+            fresh.cluster.catalog(Service).put(shown)
         for probe in PROBES:
             assert told(self.world.decide(probe), self.world) == told(fresh.decide(probe), fresh)
 

@@ -7,9 +7,7 @@ go on. Nothing here knows of connections.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,7 +23,6 @@ __all__ = [
     "ListPage",
     "ObjectReader",
     "WatchEvent",
-    "collector_paused",
     "error_event",
 ]
 
@@ -121,30 +118,6 @@ class Lines:
     def unfinished(self) -> bool:
         """Whether the stream so far ends in the middle of a line."""
         return bool(self._begun)
-
-
-#: Who keeps the collector from running; it is the process's, so are these.
-_pauses: set[object] = set()
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep the cyclic garbage collector from running while a collection is loaded, none of which is garbage.
-
-    With it on, loading takes about twice as long. Pauses may overlap: the collector comes back when the last one ends.
-    """
-    if not _pauses and not gc.isenabled():
-        yield
-        return
-    pause = object()
-    _pauses.add(pause)
-    gc.disable()
-    try:
-        yield
-    finally:
-        _pauses.discard(pause)
-        if not _pauses:
-            gc.enable()
 
 
 class ObjectReader:

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from kubestow import collector
 from kubestow.client.decoding import (
     UNDECODABLE,
     Bookmark,
@@ -27,7 +28,6 @@ from kubestow.client.decoding import (
     ListPage,
     ObjectReader,
     WatchEvent,
-    collector_paused,
     error_event,
 )
 from kubestow.client.originals import Originals
@@ -114,7 +114,7 @@ class Reflector:
         self._initial = {}
         try:
             with ExitStack() as self._loading:
-                self._loading.enter_context(collector_paused())
+                self._loading.enter_context(collector.paused())
                 await self._follow(resourceVersionMatch="NotOlderThan", sendInitialEvents="true")
         finally:
             self._initial = None
@@ -128,7 +128,7 @@ class Reflector:
             await self._list_pages(limit=0)  # the pages expired faster than they could be read
 
     async def _list_pages(self, *, limit: int) -> None:
-        with collector_paused():
+        with collector.paused():
             version, objects = await self._read_pages(limit)
         self._complete(version or "0", objects)
 

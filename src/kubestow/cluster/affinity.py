@@ -164,6 +164,10 @@ class CarriedTerms:
         for group in groups | _EVERYBODY:
             yield from self._by_group.get(group, ())
 
+    def speak_of(self, groups: Groups) -> bool:
+        """Whether there are any terms that may speak of pods in these groups."""
+        return not self._by_group.keys().isdisjoint(groups | _EVERYBODY)
+
     def version_about(self, groups: Groups) -> int:
         """Grows whenever :meth:`about` changes for these groups."""
         return sum(self._versions[group] for group in groups | _EVERYBODY)

@@ -36,6 +36,7 @@ class EventResource(StrEnum):
     NAMESPACE = "Namespace"
     NOMINATION = "Nomination"  # a node promised to a pending pod, or no longer
     WORKLOAD = "Workload"  # services, replication controllers, replica sets, stateful sets
+    AFFINITY_TERM = "AffinityTerm"  # a term of pod affinity or anti-affinity that placed pods carry, new or gone
     #: Any kind that plugins bring along: its events have a name of their own, remembered answers share this one.
     CUSTOM = "custom"
     WILDCARD = "*"

@@ -41,13 +41,13 @@ class PodGroupName(NamedTuple):
 
 def memberships(pod: PodInfo) -> Iterator[PodGroupName]:
     """The groups that a pod says it belongs to, at most one of each API."""
-    group = pod.spec.scheduling_group
-    named = (
-        (PodGroupAPI.KUBERNETES, group.pod_group_name if group is not None else None),
-        (PodGroupAPI.COSCHEDULING, pod.labels.get(_COSCHEDULING_LABEL)),
-        (PodGroupAPI.VOLCANO, pod.metadata.annotations.get(_VOLCANO_ANNOTATION)),
-    )
-    return (PodGroupName(api, pod.namespace, name) for api, name in named if name)
+    metadata, group = pod.metadata, pod.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        yield PodGroupName(PodGroupAPI.KUBERNETES, metadata.namespace, group.pod_group_name)
+    if name := metadata.labels.get(_COSCHEDULING_LABEL):
+        yield PodGroupName(PodGroupAPI.COSCHEDULING, metadata.namespace, name)
+    if name := metadata.annotations.get(_VOLCANO_ANNOTATION):
+        yield PodGroupName(PodGroupAPI.VOLCANO, metadata.namespace, name)
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ _POD_DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
 _POD_CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
 _POD_STARTED = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_START_TIME).bits
 _NOMINATED = ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits
+_TERMS_CARRIED = ClusterEvent(EventResource.AFFINITY_TERM, Action.UPDATE).bits
 
 
 #: What a change of a kind is called among cluster events; the others are never waited for.
@@ -208,8 +209,9 @@ class Cluster:
     def _place(self, placement: Placement, bits: int = _POD_ADDED) -> None:
         info = placement.info
         self._placements[info.uid] = placement
-        if self._census.add(info.uid, placement):
+        if self._census.add(info.uid, placement) and info.shape.carried_terms:
             self.carried_terms.add(info.shape.carried_terms)
+            self.journal.write(EVERY_ROW, _TERMS_CARRIED)
         self.drop_nomination(info.uid)
         row = self.nodes.rows.get(placement.node_name)
         if row is None:
@@ -231,7 +233,9 @@ class Cluster:
             self._take_off(row, info)
             self.journal.write(row, _POD_DELETED)
         if self._census.remove(info.uid, placement):
-            self.carried_terms.remove(info.shape.carried_terms)
+            if info.shape.carried_terms:
+                self.carried_terms.remove(info.shape.carried_terms)
+                self.journal.write(EVERY_ROW, _TERMS_CARRIED)
             self.counters.forget(info.shape)
 
     def _put_on(self, row: int, info: PodInfo) -> None:

@@ -43,6 +43,8 @@ T = TypeVar("T")
 SLOW = 1.0
 """One ask that takes longer than this many seconds is told of."""
 
+_KEYS, _SCORES = np.dtype(np.int32), np.dtype(np.int64)
+
 
 def _no_clock() -> float:
     return 0.0
@@ -120,9 +122,7 @@ class Asking:
 
     def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """What of the pod the plugin's answers depend on, None when they must not be remembered."""
-        signature = self(plugin, "signature", plugin.signature, pod)
-        self(plugin, "signature", hash, signature)
-        return signature
+        return self(plugin, "signature", _hashable_signature, plugin, pod)
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Asking:
             return None
         if not isinstance(verdict, Verdict):
             raise _unexpected(plugin, "Filter", verdict, expected="a Verdict or None")
-        keys = _checked_array(plugin, "Filter", verdict.keys, np.int32, nodes, name="keys of ")
+        keys = _checked_array(plugin, "Filter", verdict.keys, _KEYS, nodes, name="keys of ")
         owned = keys if keys.flags.owndata else keys.copy()  # remembering writes to it
         return Verdict(owned, _CheckedLegend(plugin, verdict.legend), has_errors=verdict.has_errors)
 
@@ -170,7 +170,7 @@ class Asking:
     def score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """Raw scores, int64, one per node; nobody else holds the array."""
         scores = self(plugin, "Score", plugin.score, state, pod, nodes)
-        checked = _checked_array(plugin, "Score", scores, np.int64, nodes)
+        checked = _checked_array(plugin, "Score", scores, _SCORES, nodes)
         return checked if checked.flags.owndata else checked.copy()
 
     def normalize(
@@ -180,7 +180,7 @@ class Asking:
         given = scores.view()
         given.flags.writeable = False
         normalized = self(plugin, "NormalizeScore", plugin.normalize, state, pod, given, nodes)
-        checked = _checked_array(plugin, "NormalizeScore", normalized, np.int64, nodes)
+        checked = _checked_array(plugin, "NormalizeScore", normalized, _SCORES, nodes)
         return in_range(plugin, "NormalizeScore", checked)
 
 
@@ -231,17 +231,22 @@ def in_range(plugin: ScorePlugin, extension_point: str, scores: NDArray[np.int64
 
 
 def _checked_array(
-    plugin: Plugin, extension_point: str, answer: Any, dtype: type[np.generic], nodes: Nodes, *, name: str = ""
+    plugin: Plugin, extension_point: str, answer: Any, dtype: np.dtype[Any], nodes: Nodes, *, name: str = ""
 ) -> NDArray[Any]:
-    wanted = f"{dtype.__name__} and shape ({len(nodes)},)"
-    if not isinstance(answer, np.ndarray):
-        raise PluginError(
-            plugin.name, extension_point, f"answered with {name}{type(answer).__name__}, expected {wanted}"
-        )
-    if answer.dtype != dtype or answer.shape != (len(nodes),):
+    if isinstance(answer, np.ndarray):
+        if answer.dtype == dtype and answer.shape == (len(nodes),):
+            return answer
         found = f"{answer.dtype} and shape {answer.shape}"
-        raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
-    return answer
+    else:
+        found = type(answer).__name__
+    wanted = f"{dtype.name} and shape ({len(nodes)},)"
+    raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
+
+
+def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
+    signature = plugin.signature(pod)
+    hash(signature)
+    return signature
 
 
 def _unexpected(plugin: Plugin, extension_point: str, answer: object, *, expected: str) -> PluginError:

@@ -33,9 +33,13 @@ class CycleState:
     def get(self, kind: type[S]) -> S | None:
         """The value of a type, None when there is none."""
         value = self._values.get(kind)
-        if value is None:
-            return next((found for other in self._shared if (found := other.get(kind)) is not None), None)
-        return value  # type: ignore[return-value]  # stored under its own type
+        if value is not None:
+            return value  # type: ignore[return-value]  # stored under its own type
+        for other in self._shared:
+            found = other.get(kind)
+            if found is not None:
+                return found
+        return None
 
     def own(self, kind: type[S]) -> S | None:
         """The value of a type that this state itself keeps, None when there is none or only a shared one."""

@@ -1,56 +1,32 @@
 """The evaluation of a pod: what all plugins of a profile say of all nodes.
 
-Pods of one shape share an evaluation; evaluations share the answers of each plugin with every other shape of the same
-signature for that plugin (see :mod:`kubestow.framework.answers`). Bringing one up to date costs a few calls on the rows
-that changed; putting it together (a mask, then a weighted sum) is a handful of passes over arrays.
+Pods of one shape share an evaluation (:mod:`.evaluations`); evaluations share the answers of each plugin with every
+other shape of the same signature for that plugin (:mod:`.answers`). Bringing one up to date costs a few calls on the
+rows that changed; putting it together (a mask, then a weighted sum) is a handful of passes over arrays.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo, Shape
+from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes, Rows
-from kubestow.framework.answers import Answers, Role, Round
+from kubestow.framework.answers import Answers, Round
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
-from kubestow.framework.plugin import (
-    MAX_SCORE,
-    FilterPlugin,
-    Plugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from kubestow.framework.plugin import PreFilterResult
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Evaluation", "Evaluations", "Feasible", "Weighted"]
-
-#: Remembered evaluations may fill about this many bytes …
-_BUDGET = 64 * 2**20
-#: … of which one that shares nothing takes about this many per node.
-_BYTES_PER_NODE = 120
-_FEWEST = 32
+__all__ = ["Evaluation", "Feasible"]
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Weighted:
-    """A score plugin and its weight."""
-
-    plugin: ScorePlugin
-    weight: int
 
 
 @dataclass(slots=True)
@@ -166,7 +142,8 @@ class Evaluation:
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins prepared in this cycle and keeps what they write later."""
         unreached = self._pre_filters[self._reached :]
-        return CycleState(*(answers.state for answers in self._answers if answers not in unreached))
+        reached = [a for a in self._answers if a not in unreached] if unreached else self._answers
+        return CycleState(*[answers.state for answers in reached])
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
@@ -236,14 +213,14 @@ class Evaluation:
         candidates: Mask,
         stale: _Stale,
     ) -> Feasible:
-        alive = candidates.copy()
+        alive = candidates
         beside = filters.refusals_beside_promised(alive)
         for refusal in beside:
             if refusal.verdict.has_errors and (
                 error := _first_error(cluster, refusal.plugin, refusal.verdict, refusal.where)
             ):
                 return Feasible(slice(0, 0), 0, filters, error)
-            alive &= ~refusal.where
+            alive = alive & ~refusal.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for answers in self._filters:
             verdict, passes = self._verdict(answers, cluster, pod, alive, stale)
@@ -252,7 +229,7 @@ class Evaluation:
             if verdict.has_errors and (error := _first_error(cluster, answers.plugin.name, verdict, alive & ~passes)):
                 return Feasible(slice(0, 0), 0, filters, error)
             verdicts.append((answers.plugin.name, verdict, passes))
-            alive &= passes
+            alive = alive & passes
         self._filter_round.note(cluster)
         count = int(np.count_nonzero(alive))
         rows = slice(0, count) if count == len(alive) else np.flatnonzero(alive)
@@ -308,7 +285,8 @@ class Evaluation:
             else:
                 varying.append(scores if weight == 1 else scores * weight)
         self._score_round.note(cluster)
-        total = np.full(len(nodes), constant, np.int64)
+        total = np.empty(len(nodes), np.int64)
+        total.fill(constant)
         for scores in varying:
             total += scores
         self._asking.passed("Score", Code.SUCCESS, began)
@@ -362,85 +340,3 @@ def _first_error(cluster: Cluster, plugin: str, verdict: Verdict, where: Mask) -
         if status.code is Code.ERROR:
             return Status(Code.ERROR, (f'running "{plugin}" filter plugin: {status.message}',), plugin)
     return None
-
-
-class Evaluations:
-    """The evaluations of a profile by shape, the least recently used forgotten first."""
-
-    def __init__(
-        self,
-        *,
-        pre_filters: Sequence[PreFilterPlugin],
-        filters: Sequence[FilterPlugin],
-        pre_scores: Sequence[PreScorePlugin],
-        scores: Sequence[Weighted],
-        asking: Asking,
-    ) -> None:
-        self._asking = asking
-        self._pre_filters = pre_filters
-        self._filters = filters
-        self._scores = scores
-        scoring: set[Plugin] = {weighted.plugin for weighted in scores}
-        self._preparing = [plugin for plugin in pre_scores if plugin not in scoring]
-        everyone: set[Plugin] = {*pre_filters, *filters, *pre_scores, *scoring}
-        self._roles = {
-            plugin: Role(plugin, asking, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores)
-            for plugin in everyone
-        }
-        self._by_shape: OrderedDict[Shape, Evaluation] = OrderedDict()
-        self._answers: WeakValueDictionary[tuple[Plugin, Hashable], Answers] = WeakValueDictionary()
-
-    @property
-    def highest_total(self) -> int:
-        """The most that all scores of a node can add up to."""
-        return sum(weighted.weight for weighted in self._scores) * MAX_SCORE
-
-    @property
-    def filters_anything(self) -> bool:
-        """Whether any plugin may refuse a node."""
-        return bool(self._pre_filters or self._filters)
-
-    def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
-        """The evaluation for pods of this shape. Raises PluginError when a plugin cannot be asked about it."""
-        shape = pod.shape
-        evaluation = self._by_shape.get(shape)
-        if evaluation is None:
-            evaluation = self._by_shape[shape] = self._new(pod)
-            most = max(_FEWEST, _BUDGET // (_BYTES_PER_NODE * max(1, len(cluster.nodes))))
-            while len(self._by_shape) > most:
-                self._by_shape.popitem(last=False)
-        else:
-            self._by_shape.move_to_end(shape)
-        return evaluation
-
-    def _new(self, pod: PodInfo) -> Evaluation:
-        own: dict[Plugin, Answers] = {}
-
-        def answers(plugin: Plugin) -> Answers:
-            if plugin not in own:
-                own[plugin] = self._shared_answers(plugin, pod)
-            return own[plugin]
-
-        concerned = {plugin for plugin in self._roles if self._asking.concerns(plugin, pod)}
-        scores = [s for s in self._scores if s.plugin in concerned or self._cannot_skip(s.plugin)]
-        return Evaluation(
-            [answers(plugin) for plugin in self._pre_filters if plugin in concerned],
-            [answers(plugin) for plugin in self._filters if plugin in concerned],
-            [(answers(scorer.plugin), scorer.weight) for scorer in scores],
-            [answers(plugin) for plugin in self._preparing if plugin in concerned],
-            self._asking,
-        )
-
-    def _cannot_skip(self, plugin: ScorePlugin) -> bool:
-        """It is PreScore that skips scoring, so a plugin whose PreScore is disabled scores every pod."""
-        return isinstance(plugin, PreScorePlugin) and self._roles[plugin].pre_score is None
-
-    def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
-        signature = self._asking.signature(plugin, pod)
-        if signature is None:
-            return Answers(self._roles[plugin], remembered=False)
-        shared = self._answers.get((plugin, signature))
-        if shared is None:
-            shared = Answers(self._roles[plugin], remembered=True)
-            self._answers[plugin, signature] = shared
-        return shared

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.catalog import Described
+from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.cluster.views import Nodes
@@ -174,6 +175,8 @@ class Plugin(ABC):
     time_limit: float | None = 15 * 60.0
     #: Events that can change this plugin's mind.
     interests: Sequence[Interest] = EVERYTHING
+    #: Events that can change what :meth:`concerns` says; none where that depends on the shape alone.
+    concern_events: Sequence[ClusterEvent] = ()
     #: Kinds of objects that are watched only where some plugin names them, here or as an interest.
     kinds: Sequence[type[Any]] = ()
 
@@ -186,7 +189,10 @@ class Plugin(ABC):
         return {*self.kinds, *(interest.kind for interest in self.interests if interest.kind is not None)}
 
     def concerns(self, pod: PodInfo) -> bool:
-        """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score."""
+        """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score.
+
+        Asked once per shape, and again after :attr:`concern_events`.
+        """
         return True
 
     def signature(self, pod: PodInfo) -> Hashable | None:

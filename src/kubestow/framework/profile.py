@@ -23,7 +23,7 @@ from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation import Evaluations, Weighted
+from kubestow.framework.evaluations import Evaluations, Weighted
 from kubestow.framework.gangs import GangPlugin
 from kubestow.framework.interest import Interest
 from kubestow.framework.plugin import (

@@ -7,8 +7,9 @@ are forgotten first. A pod that is still pending is tried again and again, so wh
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
 
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock
@@ -19,8 +20,7 @@ __all__ = ["Attempt", "Attempts"]
 _REMEMBERED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one attempt ended.
 
     ``number`` counts from 1, ``seconds`` is how long it took; ``message`` says why it failed, else there is a node.
@@ -49,7 +49,12 @@ class Attempts(Observer):
     def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         key = queued.info.key
         self._attempts[key] = Attempt(
-            queued.info.uid, queued.attempts, self._clock.now(), seconds=seconds, result=result, message=message
+            uid=queued.info.uid,
+            number=queued.attempts,
+            ended_at=self._clock.now(),
+            seconds=seconds,
+            result=result,
+            message=message,
         )
         self._attempts.move_to_end(key)
         if len(self._attempts) > self._most:
@@ -59,4 +64,4 @@ class Attempts(Observer):
         key = queued.info.key
         ended = self._attempts.get(key)
         if ended is not None:
-            self._attempts[key] = replace(ended, node_name=node_name)
+            self._attempts[key] = msgspec.structs.replace(ended, node_name=node_name)

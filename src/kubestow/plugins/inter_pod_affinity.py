@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.affinity import AffinityTerm
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.views import Nodes
 from kubestow.config.plugin_args import InterPodAffinityArgs
@@ -45,6 +45,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     name = "InterPodAffinity"
     unprepared_filter = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
     unprepared_score = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
+    concern_events = (ClusterEvent(EventResource.AFFINITY_TERM, Action.ALL),)
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -58,6 +59,13 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, spoils=Spoils.ALL, hint=_changes_domains),
             on(EventResource.NODE, Action.DELETE, spoils=Spoils.ALL, wakes=False),
             on(EventResource.NAMESPACE, Action.ALL, spoils=Spoils.ALL, wakes=False),
+        )
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """Pods with terms of their own, and those that terms of placed pods may speak of."""
+        shape = pod.shape
+        return bool(
+            shape.carried_terms or shape.affinity_terms.problems or self._cluster.carried_terms.speak_of(shape.groups)
         )
 
     def signature(self, pod: PodInfo) -> Hashable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,10 @@ _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """The resources that count for a pod, and its requests of them (int64 of shape (resources, 1))."""
+    """The resources that count for a pod, and its requests of them."""
 
     names: Sequence[str]
-    requests: NDArray[np.int64]
+    requests: Sequence[int]
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -69,8 +70,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         counted = state.get(_Counted) or self._counted(pod)
         if not counted.names:
             return np.full(len(nodes), _KEPT, np.int64)
-        capacity, used = map(np.array, zip(*(self._devices.usage(name, nodes) for name in counted.names), strict=True))
-        fractions = np.array((used, used + counted.requests), np.float64)
+        usage = [self._devices.usage(name, nodes) for name in counted.names]
+        if len(nodes) == 1:
+            amounts = [
+                (capacity.item(), used.item(), request)
+                for (capacity, used), request in zip(usage, counted.requests, strict=True)
+            ]
+            return np.array([_score_of_one(amounts)], np.int64)
+        capacity, used = map(np.array, zip(*usage, strict=True))
+        fractions = np.array((used, used + np.array(counted.requests, np.int64)[:, np.newaxis]), np.float64)
         fractions /= np.maximum(capacity, 1)
         before, after = _balance(np.minimum(fractions, 1.0, out=fractions), capacity > 0)
         score: NDArray[np.int64] = after - before
@@ -82,10 +90,45 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def _counted(self, pod: PodInfo) -> _Counted:
         requests = zip(self._resources, self._requests(pod), strict=True)
         counted = [(name, request) for name, request in requests if request or name in _NATIVE]
-        return _Counted([name for name, _ in counted], np.array([[request] for _, request in counted], np.int64))
+        return _Counted([name for name, _ in counted], [request for _, request in counted])
 
     def _requests(self, pod: PodInfo) -> list[int]:
         return [pod.shape.requests.get(name, 0) for name in self._resources]
+
+
+# -- one node, where numbers are quicker than arrays of one --------------------------------------------------------
+
+
+def _score_of_one(amounts: Sequence[tuple[int, int, int]]) -> int:
+    """The score of a node by what it has of each resource, what is used of it and what the pod requests."""
+    there = [(float(capacity), used, request) for capacity, used, request in amounts if capacity > 0]
+    before = _balance_of_one([min(used / capacity, 1.0) for capacity, used, _ in there])
+    after = _balance_of_one([min((used + request) / capacity, 1.0) for capacity, used, request in there])
+    return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
+
+
+def _balance_of_one(fractions: Sequence[float]) -> int:
+    if len(fractions) == 2:
+        deviation = abs(fractions[0] - fractions[1]) / 2
+    else:
+        deviation = _spread(fractions)
+    return int((1.0 - deviation) * MAX_SCORE)
+
+
+def _spread(fractions: Sequence[float]) -> float:
+    """Population standard deviation, summed up from left to right like the reference does; 0 of fewer than three."""
+    if len(fractions) < 3:
+        return 0.0
+    total = squares = 0.0
+    for fraction in fractions:
+        total += fraction
+    mean = total / len(fractions)
+    for fraction in fractions:
+        squares += (fraction - mean) * (fraction - mean)
+    return sqrt(squares / len(fractions))
+
+
+# -- many nodes ----------------------------------------------------------------------------------------------------
 
 
 def _balance(fractions: Floats, present: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -77,6 +77,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """Every insufficient resource is a bit of the key, so all reasons of a node are kept."""
         wanted = state[_Wanted]
+        if len(nodes) == 1:
+            return Verdict(np.array([self._key(nodes, wanted.amounts)], np.int32), wanted.legend)
         keys = (nodes.pod_count >= nodes.allowed_pods) * np.int32(_TOO_MANY_PODS)
         bit = _FIRST_RESOURCE
         for name, amount in wanted.amounts:
@@ -89,6 +91,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 keys |= (short & (allocatable < amount)) * np.int32(_NEVER)
             bit <<= bit < 1 << _MOST_RESOURCES
         return Verdict(keys, wanted.legend)
+
+    def _key(self, nodes: Nodes, amounts: Sequence[tuple[str, int]]) -> int:
+        """The key of a single node; numbers are quicker there than arrays of one."""
+        key = _TOO_MANY_PODS if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
+        bit = _FIRST_RESOURCE
+        for name, amount in amounts:
+            allocatable: int = nodes.allocatable(name).item()
+            short = allocatable - nodes.requested(name).item() < amount
+            if short and (allocatable > 0 or not self._devices.is_backed(name)):
+                key |= bit | _NEVER if allocatable < amount else bit
+            bit <<= bit < 1 << _MOST_RESOURCES
+        return key
 
     def _wanted(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
         """The amounts to compare, in the order in which reasons are given."""
@@ -110,9 +124,16 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         counted = state.get(_Counted) or self._counted(pod)
         if not counted.names:
             return np.zeros(len(nodes), np.int64)
-        capacity, used = map(np.array, zip(*(self._usage(nodes, name) for name in counted.names), strict=True))
-        used += counted.requests
-        return self._strategy(Usage(capacity, used, counted.weights))
+        usage = [self._usage(nodes, name) for name in counted.names]
+        if len(nodes) == 1:
+            amounts = [
+                (capacity.item(), used.item() + request, weight)
+                for (capacity, used), request, weight in zip(usage, counted.requests, counted.weights, strict=True)
+            ]
+            return np.array([self._strategy.score(amounts)], np.int64)
+        capacity, used = map(np.array, zip(*usage, strict=True))
+        used += _column(counted.requests)
+        return self._strategy.scores(Usage(capacity, used, _column(counted.weights)))
 
     def _usage(self, nodes: Nodes, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """What there is and what is in use already: with defaults for CPU and memory, as requested for the others."""
@@ -128,8 +149,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         requests = pod.shape.requests | {CPU: cpu, MEMORY: memory}
         return _Counted(
             [spec.name for spec in specs],
-            np.array([[requests.get(spec.name, 0)] for spec in specs], np.int64),
-            np.array([[spec.weight or 1] for spec in specs], np.int64),
+            [requests.get(spec.name, 0) for spec in specs],
+            [spec.weight or 1 for spec in specs],
         )
 
     # -- queueing hints ------------------------------------------------------------------------------------------
@@ -166,11 +187,11 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What scoring counts: resources, the pod's requests of them and their weights (int64, one row each)."""
+    """What scoring counts: resources, the pod's requests of them and their weights."""
 
     names: Sequence[str]
-    requests: NDArray[np.int64]
-    weights: NDArray[np.int64]
+    requests: Sequence[int]
+    weights: Sequence[int]
 
 
 class _Legend:
@@ -186,6 +207,11 @@ class _Legend:
                 reasons.append(f"Insufficient {name}")
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _NEVER else Code.UNSCHEDULABLE
         return Status(code, tuple(reasons))
+
+
+def _column(numbers: Sequence[int]) -> NDArray[np.int64]:
+    """One number per resource, to be combined with arrays of shape (resources, nodes)."""
+    return np.array(numbers, np.int64)[:, np.newaxis]
 
 
 def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Service, TopologySpreadConstraint
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.views import Nodes
 from kubestow.config.plugin_args import PodTopologySpreadArgs
@@ -63,6 +63,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     scores_feasible_set = True
     unprepared_filter = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
     unprepared_score = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
+    concern_events = (ClusterEvent(EventResource.WORKLOAD, Action.ALL),)
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -82,8 +83,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         )
 
     def concerns(self, pod: PodInfo) -> bool:
-        """Pods with constraints of their own, and all others when there are default ones."""
-        return bool(pod.spec.topology_spread_constraints or self._defaults)
+        """Pods with constraints, their own or the default ones, which are for pods that something selects."""
+        spread = self._spread(pod.shape)
+        return spread.hard is not _SKIP or spread.soft is not _SKIP
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Nearly all of the shape matters."""

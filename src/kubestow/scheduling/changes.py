@@ -60,13 +60,14 @@ def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
 
 
 def _pod_actions(old: PodInfo, new: PodInfo) -> Iterator[Action]:
-    if old.labels != new.labels:
+    reshaped = new.shape is not old.shape  # else labels and spec are the same
+    if reshaped and old.labels != new.labels:
         yield Action.UPDATE_POD_LABEL
-    if any(new.requests.get(name, 0) < amount for name, amount in old.requests.items()):
+    if new.requests is not old.requests and any(new.requests.get(name, 0) < n for name, n in old.requests.items()):
         yield Action.UPDATE_POD_SCALE_DOWN
-    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+    if reshaped and old.spec.scheduling_gates and not new.spec.scheduling_gates:
         yield Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-    if len(old.spec.tolerations) != len(new.spec.tolerations):
+    if reshaped and len(old.spec.tolerations) != len(new.spec.tolerations):
         yield Action.UPDATE_POD_TOLERATION
     if (
         old.status.resource_claim_statuses != new.status.resource_claim_statuses

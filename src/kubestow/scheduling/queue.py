@@ -283,6 +283,8 @@ class SchedulingQueue:
     ) -> None:
         """Something happened: bring back the pods that it could help (reference 6.7)."""
         self._in_flight.keep(event, old, new)
+        if not self._refused_by and not event.is_wildcard:
+            return  # nobody waits for anything
         concerned = self._hints.concerned(event)
         for queued in list(self._candidates(event, concerned)):
             if among is None or among(queued.info):
@@ -455,3 +457,5 @@ class SchedulingQueue:
             refused = self._refused_by.get(plugin)
             if refused is not None:
                 refused.pop(queued.info.uid, None)
+                if not refused:
+                    del self._refused_by[plugin]
