@@ -42,6 +42,8 @@ class Rendezvous:
         self._expected: dict[str, asyncio.Future[Status]] = {}
         self._here: set[str] = set()
         self._result: Status | None = None
+        #: Whether somebody who was expected will not be bound; until then there is nothing to look around for.
+        self._is_short = False
         self._timer = asyncio.get_running_loop().call_later(timeout, self._time_out, timeout)
 
     @property
@@ -83,6 +85,8 @@ class Rendezvous:
 
         Who has been bound counts, whatever became of it.
         """
+        if not self._is_short:
+            return None
         together = len(self._bound.union(self._holding()))
         if together >= self._quorum:
             return None
@@ -95,6 +99,8 @@ class Rendezvous:
             return
         if is_bound:
             self._bound.add(uid)
+        else:
+            self._is_short = True
         self._here.discard(uid)
         if not verdict.done():
             verdict.set_result(Status.unschedulable(why))
