@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.client.pacing import Backoff, RateLimit, jittered
+from kubestow.client.pacing import RateLimit
+from kubestow.scheduling.retrying import Backoff, jittered
 
 from .clocks import LeapingClock
 

@@ -16,10 +16,10 @@ import msgspec
 
 from kubestow.api.core import Pod, PodCondition
 from kubestow.api.meta import APIObject, ObjectMeta, decode
-from kubestow.client.pacing import Backoff, SleepingClock
 from kubestow.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, InvalidObject, Unreachable
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
+from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
+from kubestow.scheduling.retrying import Backoff
 
 __all__ = ["PodWriter", "patch_object"]
 
@@ -34,7 +34,7 @@ _RETRIABLE = (409, 500, 503)
 class PodWriter:
     """Writes to pods, one by one. Failures are raised as APIError or Unreachable."""
 
-    def __init__(self, transport: Transport, *, clock: SleepingClock, random: Random) -> None:
+    def __init__(self, transport: Transport, *, clock: Clock, random: Random) -> None:
         self._transport, self._clock, self._random = transport, clock, random
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:

@@ -145,3 +145,6 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start that never go back: for backoff and durations."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once that many seconds have passed on this clock."""
