@@ -62,7 +62,7 @@ class RemoteCluster:
         limits = [RateLimit(qps=qps, burst=burst, clock=clock) if qps > 0 else None for _ in range(2)]
         self._transport = Transport(credentials, clock=clock, limit=limits[0], on_answer=on_answer)
         self._event_transport = Transport(credentials, clock=clock, limit=limits[1], on_answer=on_answer)
-        self._pods = PodWriter(self._transport, clock=clock, random=random)
+        self._pods = PodWriter(self._transport)
         self.resource_claims = ClaimWriter(self._transport)
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
