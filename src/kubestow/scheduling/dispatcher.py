@@ -212,7 +212,11 @@ class Dispatcher:
     # -- anything else ---------------------------------------------------------------------------------------------
 
     async def write(self, uid: str, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        """Write to an object when it is its turn, once: what a failure means is the caller's to say."""
+        """Write to an object when it is its turn, once: what a failure means is the caller's to say.
+
+        Such a write is made of the object as it was read, and holds for that version alone. So it is neither merged
+        with others nor repeated: whoever asked reads the object again and finds out what is still to be done.
+        """
         return await self._in_lane(uid, call, lambda lane: self._executed(call, request()))
 
     async def _executed(self, call: Call, request: Awaitable[T]) -> T:
