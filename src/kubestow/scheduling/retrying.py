@@ -72,7 +72,8 @@ class Retries:
     def pause_after(error: APIError | Unreachable, pauses: Iterator[float]) -> float | None:
         """The pause before a request that failed is made again, None when it is not.
 
-        A server that says when to come back is not asked before that.
+        A server that says when to come back is not asked before that; over HTTP the transport has heeded it already,
+        up to a limit of its own.
         """
         if isinstance(error, Unreachable):
             return next(pauses, None)
