@@ -124,9 +124,8 @@ def _watch_answer() -> bytes:
 
 async def bindings(url: str) -> None:
     """POST bindings, many in flight."""
-    clock = WallClock()
-    async with Transport(Credentials(url), clock=clock) as transport:
-        pods = PodWriter(transport, clock=clock, random=Random(1))
+    async with Transport(Credentials(url), clock=WallClock()) as transport:
+        pods = PodWriter(transport)
 
         async def bind(count: int) -> None:
             for number in range(count):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from kubestow.api.core import PodCondition
-from kubestow.client.pacing import WallClock
 from kubestow.client.transport import MERGE_PATCH
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError
@@ -20,7 +17,7 @@ OTHER_UID = "00000000-0000-0000-0000-000000000000"
 
 @pytest.fixture
 def pods(place: Place) -> PodWriter:
-    return PodWriter(place.transport, clock=WallClock(), random=Random(1))
+    return PodWriter(place.transport)
 
 
 async def test_a_binding_sets_the_node_and_the_condition(place: Place, pods: PodWriter) -> None:
@@ -65,7 +62,7 @@ async def test_a_condition_is_merged_by_its_type(place: Place, pods: PodWriter) 
     pod = await place.pod("p")
     for message in ("first", "second"):
         condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
-        await pods.patch_pod_status(reference(pod), PodStatusPatch(condition, nominated_node_name="n"))
+        await pods.patch_pod_status(reference(pod), PodStatusPatch((condition,), nominated_node_name="n"))
     status = (await place.read("p"))["status"]
     assert [(c["type"], c["message"]) for c in status["conditions"]] == [("PodScheduled", "second")]
     assert status["nominatedNodeName"] == "n"

@@ -9,10 +9,9 @@ from random import Random
 from typing import Any
 
 from kubestow.api.core import Namespace, Node, Pod
-from kubestow.client.pacing import SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import Transport
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.ports import Clock, Resource
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
@@ -80,7 +79,7 @@ def expired() -> dict[str, Any]:
 
 @asynccontextmanager
 async def reflecting(
-    transport: Transport, clock: SleepingClock, resource: Resource = PODS, silence: float = 150.0
+    transport: Transport, clock: Clock, resource: Resource = PODS, silence: float = 150.0
 ) -> AsyncIterator[RecordingSubscriber]:
     """A reflector at work for as long as the block runs."""
     subscriber = RecordingSubscriber()

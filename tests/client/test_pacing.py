@@ -1,27 +1,14 @@
-"""Delays that grow, and random shares of them."""
+"""A limit on requests a second."""
 
 from __future__ import annotations
-
-from itertools import islice
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.client.pacing import Backoff, RateLimit, jittered
+from kubestow.client.pacing import RateLimit
 
 from .clocks import LeapingClock
-
-
-def test_delays_grow_by_their_factor_up_to_the_limit() -> None:
-    backoff = Backoff(initial=0.5, factor=3, jitter=0, limit=10)
-    assert list(islice(backoff.delays(Random(1)), 5)) == [0.5, 1.5, 4.5, 10, 10]
-
-
-@given(st.floats(0, 1e6), st.floats(0, 2), st.integers())
-def test_jitter_only_lengthens_and_by_no_more_than_its_share(seconds: float, jitter: float, seed: int) -> None:
-    assert seconds <= jittered(seconds, jitter, Random(seed)) <= seconds * (1 + jitter) * 1.000001
 
 
 @given(st.floats(0.5, 1000), st.integers(1, 50), st.lists(st.floats(0, 5), max_size=60))

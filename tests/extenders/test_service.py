@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -13,6 +14,7 @@ import pytest
 
 from kubestow import config
 from kubestow.api.core import Node
+from kubestow.client.pacing import WallClock
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extending import Opinions, Service
 from kubestow.extending.binding import Binding
@@ -219,10 +221,14 @@ def known_pod(made: Extending, cluster: MemoryCluster) -> None:
     made.mirror.apply(PODS, "ADDED", cluster.pod("p"))
 
 
+def binding(made: Extending, cluster: MemoryCluster) -> Binding:
+    return Binding(cluster, made.mirror, clock=WallClock(), random=Random(1))
+
+
 async def test_a_bound_pod_is_on_its_node_at_once() -> None:
     made, cluster = extending(Colour, RED, binds=True), MemoryCluster()
     known_pod(made, cluster)
-    async with serving(made, Binding(cluster, made.mirror)) as asking:
+    async with serving(made, binding(made, cluster)) as asking:
         assert await asking.answer("bind", BIND) == {"Error": ""}
     assert cluster.bindings == [("default/p", "red")]
     assert made.mirror.cluster.is_assumed("uid-default-p")
@@ -232,7 +238,7 @@ async def test_a_binding_that_fails_leaves_nothing_behind() -> None:
     made, cluster = extending(Colour, RED, binds=True), MemoryCluster()
     known_pod(made, cluster)
     cluster.bind_failures.append(APIError(409, "Conflict", "taken"))
-    async with serving(made, Binding(cluster, made.mirror)) as asking:
+    async with serving(made, binding(made, cluster)) as asking:
         assert await asking.answer("bind", BIND) == {"Error": "taken"}
     assert made.mirror.cluster.placement("uid-default-p") is None
 

@@ -21,6 +21,7 @@ from kubestow.observability.recording import Recorder
 from kubestow.testing import node, nodes, pod
 from tests.observability.watched import Watched, samples, watching
 from tests.plugins.dra.devices import device_class, slice_of
+from tests.scheduling.desk import Server
 
 Story = Callable[[Watched], Awaitable[None]]
 
@@ -130,6 +131,11 @@ MOVED: list[tuple[Story, str, dict[str, str]]] = [
     (a_pod_preempts_another, "preemption_victims_count", {}),
     (a_pod_preempts_another, "preemption_goroutines_duration_seconds_count", {"result": "success"}),
     (a_pod_preempts_another, "preemption_goroutines_execution_total", {"result": "success"}),
+    (a_pod_is_bound, "async_api_call_execution_total", {"call_type": "pod_binding", "result": "success"}),
+    (a_pod_is_bound, "async_api_call_execution_duration_seconds_count", {"call_type": "pod_binding"}),
+    (a_bind_fails, "async_api_call_execution_total", {"call_type": "pod_binding", "result": "error"}),
+    (a_pod_fits_nowhere, "async_api_call_execution_total", {"call_type": "pod_status_patch", "result": "success"}),
+    (a_pod_preempts_another, "async_api_call_execution_total", {"call_type": "pod_deletion", "result": "success"}),
     (a_pod_waits_for_a_gate, "pending_pods", {"queue": "gated"}),
     (a_pod_fits_nowhere, "pending_pods", {"queue": "unschedulable"}),
     (a_bind_fails, "pending_pods", {"queue": "backoff"}),
@@ -147,6 +153,19 @@ def test_a_metric_moves_when_what_it_measures_happens(story: Story, name: str, l
         assert watched.value(f"scheduler_{name}", **labels) > before
 
     watching(told, node("n", cpu="4"))
+
+
+def test_writes_are_pending_until_they_are_answered() -> None:
+    async def story(watched: Watched) -> None:
+        watched.world.cluster.put(pod("big", cpu="100"))
+        watched.world.cluster.put(pod("small", cpu="1"))
+        await watched.world.settles()
+        for kind in ("pod_status_patch", "pod_binding"):
+            assert watched.value("scheduler_pending_async_api_calls", call_type=kind) == 1
+        await watched.world.passes(2)
+        assert watched.value("scheduler_pending_async_api_calls") == 0
+
+    watching(story, node("n", cpu="4"), cluster=Server())
 
 
 def test_a_pod_that_is_held_back_is_measured_when_that_ends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,10 +14,10 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
-from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.living import Living, in_virtual_time, living
@@ -48,12 +49,12 @@ class SlowCluster(MemoryCluster):
 
 
 def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
-    pods = {info.uid: info for info in known}
+    pods, clock = {info.uid: info for info in known}, VirtualClock(asyncio.get_running_loop())
     return Evictions(
         cluster,
-        statuses=StatusWriter(cluster),
+        dispatcher=Dispatcher(cluster, clock=clock, random=Random(1), known=pods.get, observer=Observer()),
         take_back=lambda uid: False,
-        clock=VirtualClock(asyncio.get_running_loop()),
+        clock=clock,
         known=pods.get,
         is_placed=lambda uid: uid in pods,
         activate=lambda uid: None,

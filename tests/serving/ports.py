@@ -14,9 +14,10 @@ import aiohttp
 
 from kubestow import config
 from kubestow.certificates import KeyPair
-from kubestow.client.pacing import SleepingClock, WallClock
+from kubestow.client.pacing import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
+from kubestow.scheduling.ports import Clock
 from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from kubestow.serving.serving import About, Serving
 from tests.client.kubeconfigs import kubeconfig, save
@@ -96,7 +97,7 @@ class Port:
 async def port(
     options: ServingOptions = OPEN,
     *,
-    clock: SleepingClock | None = None,
+    clock: Clock | None = None,
     document: Mapping[str, Any] | None = None,
     gates: FeatureGates | None = None,
 ) -> AsyncIterator[Port]:

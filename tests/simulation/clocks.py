@@ -13,7 +13,7 @@ _DAY = 86_400.0
 
 
 class UnsteadyClock:
-    """Time passes as everywhere; what the clock shows is another matter. Implements the client's ``SleepingClock``."""
+    """Time passes as everywhere; what the clock shows is another matter. Implements the scheduler's ``Clock``."""
 
     def __init__(self, true: VirtualClock, random: Random) -> None:
         self._true, self._random = true, random

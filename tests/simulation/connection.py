@@ -14,10 +14,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from kubestow.api.core import Pod
-from kubestow.client.pacing import SleepingClock
 from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from tests.simulation.claims import Claims
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.server import Server
@@ -51,7 +50,7 @@ class Connection:
         sight: Sight,
         before_bind: Callable[[str], None],
         after_bind: Callable[[str, str], None],
-        clock: SleepingClock,
+        clock: Clock,
         random: Random,
         wired: bool,
     ) -> None:

@@ -196,7 +196,8 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         "binding cycles": scheduler._bindings.tasks,
         "evictions": scheduler._evictions._tasks,
         "preemptors": scheduler._evictions._preempting,
-        "status writes": scheduler._statuses._writes,
+        "writes": scheduler.dispatcher._lanes,
+        "statuses of pods that are settled": scheduler.dispatcher._sent.keys() - wanted,
     }
     for what, there in held.items():
         if there:

@@ -167,9 +167,10 @@ class Server:
     def patch(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         """Change a pod's status."""
         current = self._current(pod)
-        if patch.condition is not None:
-            others = [c for c in current.status.conditions if c.type != patch.condition.type]
-            current = with_status(current, conditions=[*others, patch.condition])
+        if patch.conditions:
+            changed = {condition.type for condition in patch.conditions}
+            others = [c for c in current.status.conditions if c.type not in changed]
+            current = with_status(current, conditions=[*others, *patch.conditions])
         if patch.nominated_node_name is not None:
             current = with_status(current, nominated_node_name=patch.nominated_node_name)
         self.put(current)

@@ -15,10 +15,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from kubestow.client.credentials import Credentials
-from kubestow.client.pacing import SleepingClock
 from kubestow.client.transport import JSON, Transport
 from kubestow.errors import Unreachable
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.ports import Clock, Resource
 from kubestow.scheduling.resources import WATCHED
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.server import Change, Server
@@ -34,7 +33,7 @@ Ask = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
 class Wire(Transport):
     """Connections of one process to the simulated server; ``ask`` sends a request and brings its answer, or fails."""
 
-    def __init__(self, server: Server, *, ask: Ask, faults: Faults, clock: SleepingClock, patience: float) -> None:
+    def __init__(self, server: Server, *, ask: Ask, faults: Faults, clock: Clock, patience: float) -> None:
         super().__init__(Credentials("http://server"), clock=clock)
         self._objects, self._ask, self._faults, self._patience = server, ask, faults, patience
 

@@ -19,10 +19,10 @@ from typing import Any, Self
 import msgspec
 
 from kubestow.api.timestamps import micro_timestamp
-from kubestow.client.pacing import SleepingClock, jittered
 from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.ports import EventRecord, ObjectReference
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference
+from kubestow.scheduling.retrying import jittered
 
 __all__ = ["EventRecorder"]
 
@@ -68,7 +68,7 @@ class EventRecorder:
         transport: Transport,
         *,
         host: str,
-        clock: SleepingClock,
+        clock: Clock,
         random: Random,
         writers: int = 4,
         queue_size: int = 4096,

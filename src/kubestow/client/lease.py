@@ -26,10 +26,9 @@ import msgspec
 
 from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.decoding import UNDECODABLE
-from kubestow.client.pacing import SleepingClock
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, InputError, KubestowError, Unreachable
-from kubestow.scheduling.ports import EventRecord, ObjectReference
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference
 
 __all__ = ["LeaderElection", "LeaseLost", "LeaseTimes"]
 
@@ -78,7 +77,7 @@ class LeaderElection:
         transport: Transport,
         *,
         identity: str,
-        clock: SleepingClock,
+        clock: Clock,
         namespace: str = "kube-system",
         name: str = "kube-scheduler",
         times: LeaseTimes = LeaseTimes(),

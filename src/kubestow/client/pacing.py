@@ -1,29 +1,18 @@
-"""When the client may speak and when it must wait: the clock it sleeps on, backoff after failures, a rate limit.
+"""When the client may speak: the clock of this machine, and a limit on requests a second.
 
-Everything here is arithmetic on an injected clock and random source; only :class:`WallClock` touches real time. Delays
-are in seconds throughout.
+:class:`RateLimit` is arithmetic on an injected clock; only :class:`WallClock` touches real time. Delays are in seconds
+throughout. What is tried again after a failure, and how soon, is in :mod:`kubestow.scheduling.retrying`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from random import Random
-from typing import Protocol
 
 from kubestow.scheduling.ports import Clock
 
-__all__ = ["Backoff", "RateLimit", "SleepingClock", "WallClock", "jittered"]
-
-
-class SleepingClock(Clock, Protocol):
-    """A clock that can also be waited on."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Return once that many seconds have passed on this clock."""
+__all__ = ["RateLimit", "WallClock"]
 
 
 class WallClock:
@@ -38,36 +27,10 @@ class WallClock:
         await asyncio.sleep(seconds)
 
 
-def jittered(seconds: float, jitter: float, random: Random) -> float:
-    """The delay, longer by a random share of it: up to ``jitter`` times."""
-    return seconds * (1 + jitter * random.random())
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays that grow: the first is ``initial``, each next one ``factor`` times as long, none longer than ``limit``.
-
-    Every delay is then made longer by a random share of at most ``jitter``, so that clients of a server that comes back
-    do not all arrive at once.
-    """
-
-    initial: float
-    factor: float
-    jitter: float
-    limit: float = float("inf")
-
-    def delays(self, random: Random) -> Iterator[float]:
-        """The delays one after the other, without end."""
-        delay = self.initial
-        while True:
-            yield jittered(delay, self.jitter, random)
-            delay = min(delay * self.factor, self.limit)
-
-
 class RateLimit:
     """A token bucket: ``qps`` requests a second in the long run, ``burst`` at once."""
 
-    def __init__(self, *, qps: float, burst: int, clock: SleepingClock) -> None:
+    def __init__(self, *, qps: float, burst: int, clock: Clock) -> None:
         self._qps, self._burst, self._clock = qps, max(burst, 1), clock
         self._tokens, self._filled_at = float(self._burst), clock.monotonic()
 

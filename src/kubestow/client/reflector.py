@@ -31,10 +31,10 @@ from kubestow.client.decoding import (
     error_event,
 )
 from kubestow.client.originals import Originals
-from kubestow.client.pacing import Backoff, SleepingClock, jittered
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.ports import Resource, Subscriber
+from kubestow.scheduling.ports import Clock, Resource, Subscriber
+from kubestow.scheduling.retrying import Backoff, jittered
 
 __all__ = ["Reflector"]
 
@@ -68,7 +68,7 @@ class Reflector:
         resource: Resource,
         subscriber: Subscriber,
         *,
-        clock: SleepingClock,
+        clock: Clock,
         random: Random,
         silence: float = _SILENCE,
         originals: Originals | None = None,

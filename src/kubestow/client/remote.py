@@ -20,12 +20,13 @@ from kubestow.client.claims import ClaimWriter
 from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
 from kubestow.client.originals import Originals
-from kubestow.client.pacing import Backoff, RateLimit, SleepingClock
+from kubestow.client.pacing import RateLimit
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import OnAnswer, Transport
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError, InputError, Unreachable
-from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.retrying import Backoff
 
 __all__ = ["RemoteCluster"]
 
@@ -48,7 +49,7 @@ class RemoteCluster:
         self,
         credentials: Credentials,
         *,
-        clock: SleepingClock,
+        clock: Clock,
         random: Random,
         qps: float = 0.0,
         burst: int = 0,
@@ -61,7 +62,7 @@ class RemoteCluster:
         limits = [RateLimit(qps=qps, burst=burst, clock=clock) if qps > 0 else None for _ in range(2)]
         self._transport = Transport(credentials, clock=clock, limit=limits[0], on_answer=on_answer)
         self._event_transport = Transport(credentials, clock=clock, limit=limits[1], on_answer=on_answer)
-        self._pods = PodWriter(self._transport, clock=clock, random=random)
+        self._pods = PodWriter(self._transport)
         self.resource_claims = ClaimWriter(self._transport)
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)

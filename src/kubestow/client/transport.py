@@ -24,8 +24,9 @@ from yarl import URL
 
 from kubestow import __version__
 from kubestow.client.credentials import Credentials
-from kubestow.client.pacing import RateLimit, SleepingClock
+from kubestow.client.pacing import RateLimit
 from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.scheduling.ports import Clock
 
 __all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "OnAnswer", "Transport", "problem_of"]
 
@@ -68,7 +69,7 @@ class Transport:
         self,
         credentials: Credentials,
         *,
-        clock: SleepingClock,
+        clock: Clock,
         limit: RateLimit | None = None,
         user_agent: str = USER_AGENT,
         timeout: float = _REQUEST_TIMEOUT,

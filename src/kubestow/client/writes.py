@@ -1,5 +1,6 @@
 """What a scheduler asks for of single pods: it binds them, patches their status, deletes victims, and reads one again
-when it cannot know whether a binding was made.
+when it cannot know whether a binding was made. Each call is one request; when and how often one is made is said by
+:mod:`kubestow.scheduling.dispatcher`.
 
 Bodies are kube-scheduler's, with one thing added: every write carries the pod's uid, so that it never hits another pod
 that has meanwhile taken the name (for a binding the API server checks it as a precondition, in a patch as an immutable
@@ -9,14 +10,12 @@ field).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import msgspec
 
 from kubestow.api.core import Pod, PodCondition
 from kubestow.api.meta import APIObject, ObjectMeta, decode
-from kubestow.client.pacing import Backoff, SleepingClock
 from kubestow.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
@@ -25,17 +24,12 @@ __all__ = ["PodWriter", "patch_object"]
 
 _encode = msgspec.json.Encoder().encode
 
-#: client-go's default for conflicts: four tries within a third of a second (reference 1.8).
-_PATCH_BACKOFF = Backoff(initial=0.010, factor=5.0, jitter=0.1)
-_PATCH_TRIES = 4
-_RETRIABLE = (409, 500, 503)
-
 
 class PodWriter:
     """Writes to pods, one by one. Failures are raised as APIError or Unreachable."""
 
-    def __init__(self, transport: Transport, *, clock: SleepingClock, random: Random) -> None:
-        self._transport, self._clock, self._random = transport, clock, random
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         """POST the pod's binding, once: whether a lost answer meant success only :meth:`read_pod` can tell."""
@@ -60,23 +54,8 @@ class PodWriter:
         return found if found.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """PATCH the pod's status; nothing is sent for an empty patch. Conflicts and outages are retried briefly."""
-        status = _status(patch)
-        if not status:
-            return
-        body = _encode({"metadata": {"uid": pod.uid}, "status": status})
-        delays = _PATCH_BACKOFF.delays(self._random)
-        for _ in range(_PATCH_TRIES - 1):
-            try:
-                await self._patch_once(pod, body)
-                return
-            except (APIError, Unreachable) as error:
-                if isinstance(error, APIError) and error.code not in _RETRIABLE:
-                    raise
-            await self._clock.sleep(next(delays))
-        await self._patch_once(pod, body)
-
-    async def _patch_once(self, pod: ObjectReference, body: bytes) -> None:
+        """PATCH the pod's status."""
+        body = _encode({"metadata": {"uid": pod.uid}, "status": _status(patch)})
         await self._transport.request("PATCH", f"{_path(pod)}/status", body, content_type=STRATEGIC_MERGE_PATCH)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
@@ -121,8 +100,8 @@ def _path(pod: ObjectReference) -> str:
 
 def _status(patch: PodStatusPatch) -> dict[str, Any]:
     status: dict[str, Any] = {}
-    if patch.condition is not None:
-        status["conditions"] = [_condition(patch.condition)]
+    if patch.conditions:
+        status["conditions"] = [_condition(condition) for condition in patch.conditions]
     if patch.nominated_node_name is not None:
         status["nominatedNodeName"] = patch.nominated_node_name or None  # null takes the field away
     return status

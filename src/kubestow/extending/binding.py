@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from kubestow.api.extender import BindingArgs
 from kubestow.extending.mirror import Mirror
-from kubestow.scheduling.binder import Binder
-from kubestow.scheduling.ports import ClusterAPI, ObjectReference
+from kubestow.scheduling.dispatcher import Dispatcher
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference
 
 __all__ = ["Binding"]
 
@@ -13,8 +16,8 @@ __all__ = ["Binding"]
 class Binding:
     """Binds through a cluster API and takes the placement as done meanwhile."""
 
-    def __init__(self, api: ClusterAPI, mirror: Mirror) -> None:
-        self._binder = Binder(api)
+    def __init__(self, api: ClusterAPI, mirror: Mirror, *, clock: Clock, random: Random) -> None:
+        self._dispatcher = Dispatcher(api, clock=clock, random=random, known=mirror.known, observer=Observer())
         self._mirror = mirror
 
     async def bind(self, asked: BindingArgs) -> None:
@@ -25,7 +28,7 @@ class Binding:
             cluster.assume(info, asked.node)
         try:
             reference = ObjectReference("Pod", asked.pod_namespace, asked.pod_name, asked.pod_uid)
-            await self._binder.bind(reference, asked.node)
+            await self._dispatcher.bind(reference, asked.node)
         except BaseException:
             if assumed and cluster.is_assumed(asked.pod_uid):
                 cluster.forget(asked.pod_uid)

@@ -96,10 +96,12 @@ class Extending:
                 await asyncio.get_running_loop().create_future()
                 return
             credentials = await load_credentials(kubeconfig, master=master)
-            remote = RemoteCluster(credentials, clock=WallClock(), random=self.random)
+            clock = WallClock()
+            remote = RemoteCluster(credentials, clock=clock, random=self.random)
             cluster = await stack.enter_async_context(remote)
             await cluster.answered()
-            service = Service(opinions, self.mirror, self.offer, Binding(cluster, self.mirror).bind)
+            binding = Binding(cluster, self.mirror, clock=clock, random=self.random)
+            service = Service(opinions, self.mirror, self.offer, binding.bind)
             on_listening(await stack.enter_async_context(service.listening(host, port, tls)))
             self.mirror.on_synced = on_ready
             own = self._own_kinds()

@@ -132,7 +132,8 @@ class Handle(Protocol):
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Merge-patch an object of one of the cluster's catalogs (or its ``status``), if it is still as it was read.
 
-        The new resourceVersion is returned. Raises APIError (a conflict when the object has changed) or Unreachable.
+        The new resourceVersion is returned. Writes to one object go out one by one. Raises APIError (a conflict when
+        the object has changed) or Unreachable.
         """
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:

@@ -4,8 +4,8 @@ What counts is moved by :mod:`kubestow.observability.recording`; what is read at
 :mod:`kubestow.observability.readings`. There is no registry but the one that a :class:`Metrics` makes.
 
 Not here, because they have no meaning in this scheduler: ``batch_*``, ``get_node_hint_*`` and
-``store_schedule_results_*`` (answers are remembered instead of node lists), ``async_api_call_*`` (there is no
-dispatcher), ``volume_binder_cache_requests_total`` (there is no such cache) and ``go_*``.
+``store_schedule_results_*`` (answers are remembered instead of node lists), ``volume_binder_cache_requests_total``
+(there is no such cache) and ``go_*``.
 """
 
 from __future__ import annotations
@@ -221,6 +221,21 @@ class Metrics:
         )
 
     def _requests(self) -> None:
+        self.writes = self._counter(
+            "async_api_call_execution_total",
+            "Writes to the API server, each try by itself, by how they ended.",
+            _ALPHA,
+            "call_type",
+            "result",
+        )
+        self.write_duration = self._histogram(
+            "async_api_call_execution_duration_seconds",
+            "Writes to the API server, each try by itself, until they were answered.",
+            _ALPHA,
+            "call_type",
+            "result",
+            bounds=_ATTEMPT,
+        )
         self.client_requests = self._counter(
             "rest_client_requests_total", "Requests to an API server.", _ALPHA, "code", "method", "host", prefix=""
         )

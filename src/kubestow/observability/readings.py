@@ -14,6 +14,7 @@ from kubestow import __version__
 from kubestow.config import FEATURES, FeatureGates
 from kubestow.observability.instruments import Gauge, Stability
 from kubestow.observability.metrics import Metrics
+from kubestow.scheduling.observer import Call
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 
@@ -67,6 +68,7 @@ def add_readings(
     gauge("scheduler_unschedulable_pods", "Waiting pods by who refused them.", beta, ("plugin", "profile"), _refused)
     gauge("scheduler_inflight_events", "Events kept for pods being scheduled.", alpha, ("event",), _in_flight)
     gauge("scheduler_goroutines", "Tasks under way beside the scheduling cycle.", beta, ("operation",), _tasks)
+    gauge("scheduler_pending_async_api_calls", "Writes asked for and not done.", alpha, ("call_type",), _writes)
     gauge("scheduler_cache_size", "Pods on nodes, those not confirmed yet, and nodes.", alpha, ("type",), _cached)
     metrics.add(
         Gauge(
@@ -126,6 +128,12 @@ def _in_flight(scheduler: Scheduler) -> Reading:
 def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     yield ("binding",), scheduler.bindings_under_way
     yield ("prioritizing_extender",), scheduler.extenders_prioritizing
+
+
+def _writes(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    pending = scheduler.dispatcher.pending()
+    for call in Call:
+        yield (call.value,), pending[call]
 
 
 def _cached(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -16,7 +16,7 @@ from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import Metrics
 from kubestow.scheduling.decision import Decision
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Call, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Recorder"]
@@ -40,6 +40,7 @@ class Recorder(Observer):
         self._cycles = 0
         self._algorithm = metrics.algorithm_duration.at()
         self._pod_attempts = metrics.pod_attempts.at()
+        self._written: dict[tuple[Call, bool], tuple[CounterCell, HistogramCell]] = {}
 
     def of_profile(self, scheduler_name: str) -> PluginObserver:
         return _ProfileRecorder(self, scheduler_name)
@@ -72,6 +73,14 @@ class Recorder(Observer):
         result = "success" if succeeded else "error"
         self.metrics.evictions.at(result).value += 1
         self.metrics.evictions_duration.at(result).observe(seconds)
+
+    def written(self, call: Call, *, succeeded: bool, seconds: float) -> None:
+        cells = self._written.get((call, succeeded))
+        if cells is None:
+            labels, metrics = (call.value, "success" if succeeded else "error"), self.metrics
+            cells = self._written[call, succeeded] = metrics.writes.at(*labels), metrics.write_duration.at(*labels)
+        cells[0].value += 1
+        cells[1].observe(seconds)
 
     def claim_created(self, *, succeeded: bool) -> None:
         self.metrics.claim_creations.at("success" if succeeded else "failure").value += 1

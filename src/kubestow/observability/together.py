@@ -21,6 +21,7 @@ _TOLD = (
     "bound",
     "preempted",
     "evicted",
+    "written",
     "claim_created",
     "devices_awaited",
     "enqueued",

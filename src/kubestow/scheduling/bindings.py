@@ -1,8 +1,8 @@
 """The binding cycles under way: placed pods, each in a task of its own, on the way to their nodes (reference 4.7).
 
 What plugins are asked on this way is in :mod:`kubestow.scheduling.binding_cycle`; here is the order of things around
-it: who is waited for, which writes have to be out before, how many go at once, and how others can take a pod back. What
-follows from a failure is the scheduler's.
+it: who is waited for, and how others can take a pod back. What follows from a failure is the scheduler's; how many are
+bound at once, and which writes have to be out before, is the dispatcher's.
 """
 
 from __future__ import annotations
@@ -12,22 +12,19 @@ import logging
 from collections.abc import Callable
 
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binder import Binder
 from kubestow.scheduling.binding_cycle import BindingCycle, Reserved
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.extenders import Extenders
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, PodStatusPatch, reference
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.reports import Reports
-from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Bindings"]
 
 _log = logging.getLogger(__name__)
 
-#: Binding cycles at the API server at once; further pods wait for a slot.
-_AT_ONCE = 512
 #: Who speaks when a pod on its way has to make room.
 _PREEMPTION = "DefaultPreemption"
 
@@ -44,8 +41,7 @@ class Bindings:
         queue: SchedulingQueue,
         waiting: WaitingPods,
         extenders: Extenders,
-        binder: Binder,
-        statuses: StatusWriter,
+        dispatcher: Dispatcher,
         reports: Reports,
         clock: Clock,
         observer: Observer,
@@ -53,11 +49,10 @@ class Bindings:
         on_failed: Callable[[Reserved, Status], None],
         on_bound: Callable[[Reserved], None],
     ) -> None:
-        self._queue, self._waiting, self._extenders, self._binder = queue, waiting, extenders, binder
-        self._statuses, self._reports, self._clock, self._observer = statuses, reports, clock, observer
+        self._queue, self._waiting, self._extenders, self._dispatcher = queue, waiting, extenders, dispatcher
+        self._reports, self._clock, self._observer = reports, clock, observer
         self._nominates = nominates
         self._on_failed, self._on_bound = on_failed, on_bound
-        self._slots = asyncio.Semaphore(_AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
         #: The binding cycles that are at PreBind, by the uid of the pod.
         self._in_pre_bind: dict[str, BindingCycle] = {}
@@ -87,15 +82,13 @@ class Bindings:
         if not flight.ok and flight.code is not Code.SKIP:
             return flight
         if self._nominates and (flight.ok or reserved.waits):
-            self._statuses.patch(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
+            self._dispatcher.patch_status(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
         getting_ready = self._ready(reserved, cycle if flight.ok else None)
         meeting = reserved.meeting
         status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
         if not status.ok:
             return status
-        await self._statuses.settle(info.uid)
-        async with self._slots:
-            status = await self._bound_for_good(reserved, cycle)
+        status = await self._dispatcher.binding(info.uid, lambda: self._bound_for_good(reserved, cycle))
         if status.ok:
             self._reports.bound(info, reserved.node_name)
             self._tell_bound(reserved)
@@ -119,7 +112,7 @@ class Bindings:
         status = await self._extenders.bind(info, node_name) if self._extenders else None
         if status is None or status.ok:
             return status
-        if await self._binder.node_of(reference(info)) == node_name:
+        if await self._dispatcher.node_of(reference(info)) == node_name:
             return SUCCESS
         return None if status.code is Code.SKIP else status
 

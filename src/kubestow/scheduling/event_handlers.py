@@ -59,7 +59,9 @@ class Queue(Protocol):
 class EventHandlers:
     """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours.
 
-    ``on_handled`` is told of each event and how many seconds it took, by the clock ``monotonic``.
+    ``on_pod_deleted`` is called when a pod that was assumed on a node is being deleted, ``on_pod_settled`` when a pod
+    has a node for good, or is gone; ``on_handled`` is told of each event and how many seconds it took, by the clock
+    ``monotonic``.
     """
 
     def __init__(
@@ -72,13 +74,14 @@ class EventHandlers:
         on_pod_deleted: Callable[[str], None],
         on_synced: Callable[[], None],
         on_news: Callable[[], None],
+        on_pod_settled: Callable[[str], None] = lambda uid: None,
         monotonic: Callable[[], float] = lambda: 0.0,
         on_handled: Callable[[str, float], None] = lambda event, seconds: None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._scheduler_names = scheduler_names
-        self._on_pod_deleted = on_pod_deleted
+        self._on_pod_deleted, self._on_pod_settled = on_pod_deleted, on_pod_settled
         self._on_synced = on_synced
         self._on_news = on_news
         self._monotonic, self._on_handled = monotonic, on_handled
@@ -250,6 +253,7 @@ class EventHandlers:
         self._cluster.put_pod(info)
         if old is None or not old.spec.node_name:
             self._queue.delete(info.uid)
+            self._on_pod_settled(info.uid)
             self._move(ASSIGNED_POD_ADD, None, info)
             self.promise_over(info, promised)
             return
@@ -296,6 +300,7 @@ class EventHandlers:
         if old is None:
             return
         self._by_uid.pop(old.uid, None)
+        self._on_pod_settled(old.uid)
         self._cluster.pod_groups.remove(old.uid)
         if old.spec.node_name:
             self._cluster.remove_pod(old.uid)

@@ -17,9 +17,9 @@ from kubestow.api.core import PodCondition
 from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.status_writer import StatusWriter
 
 __all__ = ["Evictions"]
 
@@ -60,7 +60,7 @@ class Evictions:
         self,
         api: ClusterAPI,
         *,
-        statuses: StatusWriter,
+        dispatcher: Dispatcher,
         take_back: Callable[[str], bool],
         clock: Clock,
         known: Callable[[str], PodInfo | None],
@@ -69,7 +69,7 @@ class Evictions:
         observer: Observer,
     ) -> None:
         self._api = api
-        self._statuses = statuses
+        self._dispatcher = dispatcher
         self._take_back = take_back
         self._clock = clock
         self._known = known
@@ -121,7 +121,7 @@ class Evictions:
     async def _make_room(self, attempt: _Attempt, *, victims: Sequence[PodInfo], outranked: Sequence[PodInfo]) -> None:
         began = self._clock.monotonic()
         for pod in outranked:
-            self._statuses.patch(reference(pod), PodStatusPatch(nominated_node_name=""))
+            self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
             await _all_done([self._evict(victim, attempt) for victim in others])
@@ -154,10 +154,8 @@ class Evictions:
         if self._take_back(victim.uid):
             self._record(victim, attempt, " (in kube-scheduler memory).")
             return
-        named = reference(victim)
         try:
-            await self._api.patch_pod_status(named, PodStatusPatch(condition=self._disruption(attempt)))
-            await self._api.delete_pod(named)
+            await self._dispatcher.evict(victim, self._disruption(attempt))
         except APIError as error:
             if error.code == 404:
                 return  # gone by itself

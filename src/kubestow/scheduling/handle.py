@@ -19,12 +19,11 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.plugin import Waiting
-from kubestow.scheduling.binder import Binder
-from kubestow.scheduling.doubt import until_answered
+from kubestow.scheduling.dispatched_claims import DispatchedClaims
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.news import News
-from kubestow.scheduling.observed_claims import ObservedClaims
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.observer import Call, Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference, reference
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.reports import event_of
@@ -47,6 +46,7 @@ class Handle:
         gates: config.FeatureGates,
         api: ClusterAPI,
         *,
+        dispatcher: Dispatcher,
         clock: Clock,
         random: Random,
         evictions: Evictions,
@@ -59,14 +59,14 @@ class Handle:
         self._queue = queue
         self._waiting = waiting
         self.random = random
-        self.resource_claims = ObservedClaims(api.resource_claims, observer)
+        self.resource_claims = DispatchedClaims(api.resource_claims, dispatcher, observer)
         self.background: set[asyncio.Task[None]] = set()
         self._clock = clock
         self._news = news
         self._gates = gates
         self._api = api
         self._observer = observer
-        self.binder = Binder(api)
+        self._dispatcher = dispatcher
         self._evictions = evictions
 
     def feature_enabled(self, gate: str) -> bool:
@@ -85,7 +85,7 @@ class Handle:
         self._queue().activate([pod.uid for pod in pods])
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self.binder.bind(reference(pod), node_name)
+        await self._dispatcher.bind(reference(pod), node_name)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = resource_of(type(obj)), obj.metadata
@@ -97,13 +97,17 @@ class Handle:
             resource.api_version,
             metadata.resource_version,
         )
-        return await self._api.patch(resource, subject, changes, subresource=subresource)
+        return await self._dispatcher.write(
+            subject.uid,
+            Call.OBJECT_WRITE,
+            lambda: self._api.patch(resource, subject, changes, subresource=subresource),
+        )
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
 
     async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await until_answered(subject, read)
+        return await self._dispatcher.until_answered(subject, read)
 
     def now(self) -> datetime:
         return self._clock.now()

@@ -14,7 +14,7 @@ from kubestow.framework.status import Code
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Observer", "Result"]
+__all__ = ["Call", "Observer", "Result"]
 
 
 class Result(StrEnum):
@@ -23,6 +23,16 @@ class Result(StrEnum):
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
     ERROR = "error"
+
+
+class Call(StrEnum):
+    """What is written to the API server; the values are labels of metrics."""
+
+    POD_STATUS_PATCH = "pod_status_patch"
+    POD_BINDING = "pod_binding"
+    POD_DELETION = "pod_deletion"
+    #: Whatever plugins change about other objects.
+    OBJECT_WRITE = "object_write"
 
 
 class Observer:
@@ -57,6 +67,11 @@ class Observer:
 
     def evicted(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         """The victims have been evicted, or not all of them could be."""
+
+    # -- the API server ------------------------------------------------------------------------------------------------
+
+    def written(self, call: Call, *, succeeded: bool, seconds: float) -> None:
+        """A write has been answered, or tried in vain; each try is told of."""
 
     # -- devices -------------------------------------------------------------------------------------------------------
 

@@ -71,9 +71,12 @@ def reference(info: PodInfo) -> ObjectReference:
 
 @dataclass(frozen=True, slots=True)
 class PodStatusPatch:
-    """A change to a pod's status. ``nominated_node_name`` None leaves the field alone, ``""`` clears it."""
+    """A change to a pod's status: conditions, at most one of a type, each as a whole; others stay as they are.
 
-    condition: PodCondition | None = None
+    ``nominated_node_name`` None leaves the field alone, ``""`` clears it.
+    """
+
+    conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str | None = None
 
 
@@ -104,7 +107,10 @@ class Subscriber(Protocol):
 
 
 class ClusterAPI(Protocol):
-    """A cluster to schedule on. Failures are raised as APIError or Unreachable."""
+    """A cluster to schedule on: each call of a write is one request. Failures are raised as APIError or Unreachable.
+
+    When writes go out, in which order and how often, is the :class:`~kubestow.scheduling.dispatcher.Dispatcher`'s.
+    """
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Keep the subscriber in step with the collections until cancelled, through every outage."""
@@ -116,7 +122,7 @@ class ClusterAPI(Protocol):
         """GET the pod as it is now, not as a cache has it; None when it is gone or another one has its name."""
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Strategic-merge PATCH of ``pods/status``; conflicts and outages are retried briefly (reference 1.8)."""
+        """Strategic-merge PATCH of ``pods/status``, once, with the pod's uid; it does no harm when it is repeated."""
 
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
@@ -127,7 +133,7 @@ class ClusterAPI(Protocol):
         """
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        """DELETE a pod with its default grace period; one that is gone already is no error."""
+        """DELETE a pod with its default grace period, if it has that uid; one that is gone already is no error."""
 
     @property
     def resource_claims(self) -> ResourceClaimWriter:
@@ -145,3 +151,6 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start that never go back: for backoff and durations."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once that many seconds have passed on this clock."""

@@ -6,8 +6,8 @@ from kubestow.api.core import PodCondition
 from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.status import Status
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.status_writer import StatusWriter
 
 __all__ = ["Reports", "event_of", "reason_of"]
 
@@ -15,8 +15,8 @@ __all__ = ["Reports", "event_of", "reason_of"]
 class Reports:
     """Writes down what becomes of pods. Nothing here waits."""
 
-    def __init__(self, api: ClusterAPI, statuses: StatusWriter, clock: Clock) -> None:
-        self._api, self._statuses, self._clock = api, statuses, clock
+    def __init__(self, api: ClusterAPI, dispatcher: Dispatcher, clock: Clock) -> None:
+        self._api, self._dispatcher, self._clock = api, dispatcher, clock
 
     def bound(self, info: PodInfo, node_name: str) -> None:
         """The pod has its node for good."""
@@ -28,29 +28,17 @@ class Reports:
 
     def pending(self, info: PodInfo, reason: str, message: str, nomination: str | None) -> None:
         """Put the PodScheduled condition and the nomination on the pod, as far as they change."""
-        condition = self._condition(info, reason, message)
-        if nomination == info.status.nominated_node_name:
-            nomination = None
-        if condition is not None or nomination is not None:
-            self._statuses.patch(reference(info), PodStatusPatch(condition, nomination))
-
-    def _condition(self, info: PodInfo, reason: str, message: str) -> PodCondition | None:
-        current = next((c for c in info.status.conditions if c.type == "PodScheduled"), None)
-        generation = info.metadata.generation
-        if current is not None and current.status == "False":
-            since = current.last_transition_time
-            if (current.reason, current.message, current.observed_generation) == (reason, message, generation):
-                return None
-        else:
-            since = timestamp(self._clock.now())
-        return PodCondition(
+        pending = (c for c in info.status.conditions if c.type == "PodScheduled" and c.status == "False")
+        current = next(pending, None)
+        condition = PodCondition(
             type="PodScheduled",
             status="False",
             reason=reason,
             message=message,
-            observed_generation=generation,
-            last_transition_time=since,
+            observed_generation=info.metadata.generation,
+            last_transition_time=timestamp(self._clock.now()) if current is None else current.last_transition_time,
         )
+        self._dispatcher.patch_status(reference(info), PodStatusPatch((condition,), nomination))
 
 
 def event_of(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:

@@ -29,6 +29,7 @@ from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, un
 from kubestow.scheduling.bindings import Bindings
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
 from kubestow.scheduling.decision import Decider, Decision, RandomTie
+from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
@@ -45,7 +46,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.reports import Reports, reason_of
 from kubestow.scheduling.resources import watched
-from kubestow.scheduling.status_writer import StatusWriter
 from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Scheduler"]
@@ -82,11 +82,13 @@ class Scheduler:
         configuration = config.apply_ignored_resources(configuration)
         self.cluster = Cluster()
         self.waiting = WaitingPods()
-        self._statuses = StatusWriter(api)
-        self._reports = Reports(api, self._statuses, clock)
+        self.dispatcher = dispatcher = Dispatcher(
+            api, clock=clock, random=random, known=lambda uid: self.handlers.known(uid), observer=observer
+        )
+        self._reports = Reports(api, dispatcher, clock)
         self._evictions = Evictions(
             api,
-            statuses=self._statuses,
+            dispatcher=dispatcher,
             take_back=lambda uid: self._bindings.take_back(uid),
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
@@ -99,6 +101,7 @@ class Scheduler:
             self.cluster,
             gates,
             api,
+            dispatcher=dispatcher,
             clock=clock,
             random=random,
             evictions=self._evictions,
@@ -148,6 +151,7 @@ class Scheduler:
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
             on_pod_deleted=self._assumed_pod_deleted,
+            on_pod_settled=dispatcher.settled,
             on_synced=self.synced.set,
             on_news=news.happened,
             monotonic=clock.monotonic,
@@ -161,8 +165,7 @@ class Scheduler:
             queue=self.queue,
             waiting=self.waiting,
             extenders=self._extenders,
-            binder=handle.binder,
-            statuses=self._statuses,
+            dispatcher=dispatcher,
             reports=self._reports,
             clock=clock,
             observer=observer,
@@ -203,6 +206,7 @@ class Scheduler:
             try:
                 await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self.dispatcher.close()
                 await _end([scheduling, draining, leading, watching, *self._under_way()])
             await self.leadership.release()
 
@@ -236,7 +240,7 @@ class Scheduler:
 
     def _under_way(self) -> list[asyncio.Task[None]]:
         """What outlives a scheduling cycle."""
-        return [*self._bindings.tasks, *self._handle.background, *self._evictions.tasks, *self._statuses.tasks]
+        return [*self._bindings.tasks, *self._handle.background, *self._evictions.tasks, *self.dispatcher.tasks]
 
     async def _schedule_forever(self) -> None:
         await self.begun()

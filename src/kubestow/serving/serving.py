@@ -21,12 +21,12 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from kubestow.client.credentials import load_credentials, service_account
-from kubestow.client.pacing import SleepingClock
 from kubestow.client.transport import Transport
 from kubestow.config import FeatureGates, SchedulerConfiguration
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability, exposed
+from kubestow.scheduling.ports import Clock
 from kubestow.serving.authentication import Authenticator
 from kubestow.serving.authorization import Authorizer
 from kubestow.serving.endpoints import Endpoints, Handler, Subtree
@@ -62,9 +62,7 @@ class About:
 class Serving:
     """The secure port of one scheduler. Use as ``async with``; raises InputError for options that cannot be used."""
 
-    def __init__(
-        self, options: ServingOptions, about: About, observability: Observability, *, clock: SleepingClock
-    ) -> None:
+    def __init__(self, options: ServingOptions, about: About, observability: Observability, *, clock: Clock) -> None:
         self._options, self._about, self._clock = options, about, clock
         self._observability = observability
         self._health = Health(self._checks())
@@ -231,7 +229,7 @@ class _Trusting:
                 raise InputError("--authentication-kubeconfig", f"cannot look up whom to trust: {error}") from None
         self._believe()
 
-    async def keep_fresh(self, clock: SleepingClock) -> None:
+    async def keep_fresh(self, clock: Clock) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self._look()

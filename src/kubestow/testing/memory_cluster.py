@@ -130,13 +130,14 @@ class MemoryCluster:
         return current if current is not None and current.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Set a condition or the nomination."""
+        """Set conditions and the nomination."""
         await asyncio.sleep(0)
         current = self._current(pod)
         status = current.status
-        if patch.condition is not None:
-            others = [c for c in status.conditions if c.type != patch.condition.type]
-            status = msgspec.structs.replace(status, conditions=[*others, patch.condition])
+        if patch.conditions:
+            changed = {condition.type for condition in patch.conditions}
+            others = [c for c in status.conditions if c.type not in changed]
+            status = msgspec.structs.replace(status, conditions=[*others, *patch.conditions])
         if patch.nominated_node_name is not None:
             status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
         self.put(msgspec.structs.replace(current, status=status))

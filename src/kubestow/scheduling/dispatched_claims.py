@@ -1,4 +1,8 @@
-"""Writes to claims on devices, with the making of new ones told to whoever watches."""
+"""Writes to claims on devices: each when it is its object's turn, and the making of new ones told to whoever watches.
+
+They pass the dispatcher one by one and are made once: a plugin has to see every answer, because what it makes of a
+conflict or of a lost answer depends on what the claim has become.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,17 @@ from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.resource_claims import ResourceClaimWriter
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.dispatcher import Dispatcher
+from kubestow.scheduling.observer import Call, Observer
 
-__all__ = ["ObservedClaims"]
+__all__ = ["DispatchedClaims"]
 
 
-class ObservedClaims:
+class DispatchedClaims:
     """A :class:`~kubestow.framework.resource_claims.ResourceClaimWriter` in front of another."""
 
-    def __init__(self, writer: ResourceClaimWriter, observer: Observer) -> None:
-        self._writer, self._observer = writer, observer
+    def __init__(self, writer: ResourceClaimWriter, dispatcher: Dispatcher, observer: Observer) -> None:
+        self._writer, self._dispatcher, self._observer = writer, dispatcher, observer
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
         return await self._writer.read(namespace, name)
@@ -33,10 +38,14 @@ class ObservedClaims:
         return claim
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
-        return await self._writer.patch(claim, patch, subresource=subresource)
+        return await self._dispatcher.write(
+            claim.metadata.uid,
+            Call.OBJECT_WRITE,
+            lambda: self._writer.patch(claim, patch, subresource=subresource),
+        )
 
     async def delete(self, claim: ResourceClaim) -> None:
-        await self._writer.delete(claim)
+        await self._dispatcher.write(claim.metadata.uid, Call.OBJECT_WRITE, lambda: self._writer.delete(claim))
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
-        await self._writer.report_extended(pod, status)
+        await self._dispatcher.write(pod.uid, Call.POD_STATUS_PATCH, lambda: self._writer.report_extended(pod, status))
