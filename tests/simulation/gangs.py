@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -43,11 +43,13 @@ class Jobs:
         self._pace = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
 
-    async def live(self) -> None:
+    async def live(self) -> NoReturn:
         """Until cancelled."""
         while True:
             await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
             await self._start()
+            if self._random.random() < 0.15:
+                await self._renew_a_group()
 
     async def _start(self) -> None:
         """A group and its pods, one after the other, the group not always first."""
@@ -62,6 +64,13 @@ class Jobs:
             self._server.put(obj)
             if draw.random() < 0.3:
                 await asyncio.sleep(draw.uniform(0.0, 0.5))
+
+    async def _renew_a_group(self) -> None:
+        """Delete a group, and make it anew after a while."""
+        there = self._random.choice(_groups(self._server))
+        self._server.remove(there)
+        await asyncio.sleep(self._random.uniform(0.0, 2.0))
+        self._server.put(there)
 
     def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI) -> list[Pod]:
         draw, names = self._random, self._scheduler_names
@@ -82,6 +91,7 @@ class Jobs:
                 f"{job}-{number}",
                 labels=labels,
                 scheduler=scheduler,
+                gates=("quota",) if draw.random() < 0.05 else (),
                 metadata={"uid": f"uid-{job}-{number}", "generation": 1, "annotations": annotations},
                 spec=spec | wish(),
                 status={"phase": "Pending"},
@@ -91,19 +101,19 @@ class Jobs:
         ]
 
 
-def _has_group(server: Server, pod: Pod) -> bool:
-    """Whether the group of a job's pod is there (yet)."""
-    there = {group.metadata.name for resource in _GROUPS for group in server.listed(resource)}
-    return pod.metadata.labels["job"] in there
+def _groups(server: Server) -> list[Any]:
+    return [there for resource in _GROUPS for there in server.listed(resource)]
 
 
 def _jobs(server: Server) -> dict[str, list[Pod]]:
     """The pods of each job whose group is there, without those that are on their way out."""
+    grouped = {there.metadata.name for there in _groups(server)}
     jobs: dict[str, list[Pod]] = {}
     for there in server.pods():
         is_leaving = ended(there) or there.metadata.deletion_timestamp is not None
-        if "job" in there.metadata.labels and not is_leaving and _has_group(server, there):
-            jobs.setdefault(there.metadata.labels["job"], []).append(there)
+        job = there.metadata.labels.get("job", "")
+        if job in grouped and not is_leaving:
+            jobs.setdefault(job, []).append(there)
     return jobs
 
 
