@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import pytest
+
 from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Resource
 from kubestow.simulator.resource_claims import ClaimsInMemory
-from kubestow.testing import MemoryCluster, node
+from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.living import Living, in_virtual_time
 from kubestow.testing.memory_cluster import ClaimsOf
 from tests.plugins.dra.devices import claim, device_class, pod_with, slice_of
@@ -36,14 +38,17 @@ class Slow(ClaimsInMemory):
 
 
 class Lagging(MemoryCluster):
-    """News of claims come five seconds late."""
+    """News of claims come five seconds late, and in order."""
+
+    told = 0
 
     @cached_property
     def resource_claims(self) -> Slow:
         return Slow(ClaimsOf(self))
 
     def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
-        late = 5.0 if resource.type is ResourceClaim and self._subscribers else 0.0
+        self.told += 1  # what is due at the same time is not done in order
+        late = 5.0 + self.told / 1e6 if resource.type is ResourceClaim and self._subscribers else 0.0
         asyncio.get_running_loop().call_later(late, super()._tell, resource, event_type, obj)
 
 
@@ -72,3 +77,47 @@ def test_a_device_that_may_have_been_given_away_is_not_given_to_another() -> Non
         assert world.cluster.claim("other").status.allocation is None
 
     in_virtual_time(story, *CLUSTER, claim(), claim("other"), cluster=cluster)
+
+
+class Pausing(ClaimsInMemory):
+    """Allocations take five seconds, and are ``refused`` or not."""
+
+    refused: APIError | None = None
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        if patch.get("status", {}).get("allocation"):
+            await asyncio.sleep(5)
+            if self.refused is not None:
+                raise self.refused
+        return await super().patch(claim, patch, subresource=subresource)
+
+
+class Hesitant(MemoryCluster):
+    @cached_property
+    def resource_claims(self) -> Pausing:
+        return Pausing(ClaimsOf(self))
+
+
+@pytest.mark.parametrize("refused", [None, APIError(403, "Forbidden", "no")])
+def test_devices_are_kept_for_a_pod_that_has_to_make_room_while_they_are_being_allocated(
+    refused: APIError | None,
+) -> None:
+    cluster = Hesitant()
+    cluster.resource_claims.refused = refused
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c", cpu="3"))
+        await world.passes(1)
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.passes(2)
+        world.cluster.put(pod_with("other", name="q"))
+        await world.passes(20)
+        assert world.node_of("high") == "n"
+        cluster.resource_claims.refused = None
+        await world.passes(20)
+        given = [name for name in ("c", "other") if world.cluster.claim(name).status.allocation is not None]
+        assert given == (["c"] if refused is None else ["other"])
+        assert not world.cluster.claim("c").is_reserved_for("uid-default-p")
+
+    nodes = (node("n", cpu="4"), device_class(), slice_of("d0", node="n"))
+    in_virtual_time(story, *nodes, claim(), claim("other"), cluster=cluster)

@@ -1,6 +1,7 @@
 """Gangs: jobs whose pods are of use only together, and what must hold of them.
 
-How many pods a job had is written on its group, so that those which are gone are known too.
+Groups are of any of the three APIs. To which job a pod belongs, how many pods that had and how many it needs is written
+on labels of its own, which no scheduler reads.
 """
 
 from __future__ import annotations
@@ -8,23 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from kubestow.api.core import Pod
-from kubestow.api.meta import ObjectMeta
-from kubestow.api.scheduling import CoschedulingPodGroup, CoschedulingPodGroupSpec
+from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.scheduling.resources import CATALOGUED
 from kubestow.testing import pod
 from kubestow.workloads.placeability import placeable
+from tests.scheduling.gangs import group
 from tests.simulation.process import Process
 from tests.simulation.server import Server, ended, with_spec
 
 __all__ = ["Jobs", "half_gangs", "missed_gangs", "waits_for_siblings"]
 
-_LABEL = "scheduling.x-k8s.io/pod-group"
-_GROUPS = next(resource for resource in CATALOGUED if resource.type is CoschedulingPodGroup)
+_GROUPS = [resource for resource in CATALOGUED if resource.kind == "PodGroup"]
 
 
 class Jobs:
@@ -43,35 +43,21 @@ class Jobs:
         self._pace = random.choice((2.0, 4.0))  # seconds between two jobs
         self._started = 0
 
-    async def live(self) -> None:
+    async def live(self) -> NoReturn:
         """Until cancelled."""
         while True:
             await asyncio.sleep(self._random.expovariate(1.0 / self._pace))
             await self._start()
+            if self._random.random() < 0.15:
+                await self._renew_a_group()
 
     async def _start(self) -> None:
         """A group and its pods, one after the other, the group not always first."""
         draw = self._random
         self._started += 1
         name, size = f"job-{self._started}", draw.randint(2, 5)
-        metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", annotations={"size": str(size)})
-        spec = CoschedulingPodGroupSpec(min_member=draw.randint(1, size), schedule_timeout_seconds=draw.choice((1, 60)))
-        same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
-        scheduler = draw.choice(self._scheduler_names)
-        wish = draw.choice(self._wishes) if scheduler == self._scheduler_names[0] and draw.random() < 0.3 else dict
-        made = [
-            pod(
-                f"{name}-{number}",
-                labels={"app": "job", _LABEL: name},
-                scheduler=scheduler,
-                metadata={"uid": f"uid-{name}-{number}", "generation": 1},
-                spec=wish(),
-                status={"phase": "Pending"},
-                **same,
-            )
-            for number in range(size)
-        ]
-        objects = [CoschedulingPodGroup(metadata=metadata, spec=spec), *made]
+        needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(tuple(PodGroupAPI))
+        objects = [group(name, needs, api=api, timeout=timeout), *self._pods(name, size, needs=needs, api=api)]
         if draw.random() < 0.3:
             draw.shuffle(objects)
         for obj in objects:
@@ -79,20 +65,61 @@ class Jobs:
             if draw.random() < 0.3:
                 await asyncio.sleep(draw.uniform(0.0, 0.5))
 
+    async def _renew_a_group(self) -> None:
+        """Delete a group, and make it anew after a while."""
+        there = self._random.choice(_groups(self._server))
+        self._server.remove(there)
+        await asyncio.sleep(self._random.uniform(0.0, 2.0))
+        self._server.put(there)
 
-def _group_of(server: Server, pod: Pod) -> CoschedulingPodGroup | None:
-    named = pod.metadata.labels.get(_LABEL)
-    return next((group for group in server.listed(_GROUPS) if group.metadata.name == named), None)
+    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI) -> list[Pod]:
+        draw, names = self._random, self._scheduler_names
+        same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
+        scheduler = draw.choice(names)
+        wish = draw.choice(self._wishes) if scheduler == names[0] and draw.random() < 0.3 else dict
+        labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}
+        spec: dict[str, Any] = {}
+        annotations = {}
+        if api is PodGroupAPI.KUBERNETES:
+            spec["schedulingGroup"] = {"podGroupName": job}
+        elif api is PodGroupAPI.COSCHEDULING:
+            labels["scheduling.x-k8s.io/pod-group"] = job
+        else:
+            annotations["scheduling.k8s.io/group-name"] = job
+        return [
+            pod(
+                f"{job}-{number}",
+                labels=labels,
+                scheduler=scheduler,
+                gates=("quota",) if draw.random() < 0.05 else (),
+                metadata={"uid": f"uid-{job}-{number}", "generation": 1, "annotations": annotations},
+                spec=spec | wish(),
+                status={"phase": "Pending"},
+                **same,
+            )
+            for number in range(size)
+        ]
 
 
-def _members(server: Server, group: CoschedulingPodGroup) -> list[Pod]:
-    return [
-        pod
-        for pod in server.pods()
-        if pod.metadata.labels.get(_LABEL) == group.metadata.name
-        and not ended(pod)
-        and pod.metadata.deletion_timestamp is None
-    ]
+def _groups(server: Server) -> list[Any]:
+    return [there for resource in _GROUPS for there in server.listed(resource)]
+
+
+def _jobs(server: Server) -> dict[str, list[Pod]]:
+    """The pods of each job whose group is there, without those that are on their way out."""
+    grouped = {there.metadata.name for there in _groups(server)}
+    jobs: dict[str, list[Pod]] = {}
+    for there in server.pods():
+        is_leaving = ended(there) or there.metadata.deletion_timestamp is not None
+        job = there.metadata.labels.get("job", "")
+        if job in grouped and not is_leaving:
+            jobs.setdefault(job, []).append(there)
+    return jobs
+
+
+def _needs(pod: Pod) -> int:
+    """How many pods the job of a pod needs."""
+    return int(pod.metadata.labels["needs"])
 
 
 def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
@@ -101,22 +128,21 @@ def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
     Who has been bound counts, whatever became of it: that cannot be taken back.
     """
     asked = next((pod for pod in server.pods() if pod.metadata.uid == uid), None)
-    group = _group_of(server, asked) if asked is not None else None
-    if group is None:
+    if asked is None or "job" not in asked.metadata.labels:
         return
-    cluster = process.scheduler.cluster
-    uids = [f"{group.metadata.uid}-{number}" for number in range(int(group.metadata.annotations["size"]))]
+    cluster, labels = process.scheduler.cluster, asked.metadata.labels
+    uids = [f"uid-{labels['job']}-{number}" for number in range(int(labels["size"]))]
     have = [each for each in uids if each in server.bound_by or cluster.placement(each) or cluster.nomination(each)]
-    if len(have) < group.spec.min_member:
-        yield f"{process.name} binds {uid} with nodes for {len(have)} of {group.spec.min_member} pods of its gang"
+    if len(have) < _needs(asked):
+        yield f"{process.name} binds {uid} with nodes for {len(have)} of {_needs(asked)} pods of its gang"
 
 
 def waits_for_siblings(server: Server, pod: Pod) -> bool:
     """Whether a pod can do nothing by itself, because too few of its gang are bound."""
-    if _LABEL not in pod.metadata.labels:
+    if "job" not in pod.metadata.labels:
         return False
-    group = _group_of(server, pod)
-    return group is None or sum(bool(m.spec.node_name) for m in _members(server, group)) < group.spec.min_member
+    members = _jobs(server).get(pod.metadata.labels["job"], [])
+    return sum(bool(member.spec.node_name) for member in members) < _needs(pod)
 
 
 def missed_gangs(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]:
@@ -124,14 +150,13 @@ def missed_gangs(server: Server, scheduler_names: Sequence[str]) -> Iterator[str
 
     Those that have volumes or devices to share are not judged.
     """
-    for group in server.listed(_GROUPS):
-        members = _members(server, group)
+    for job, members in _jobs(server).items():
         pending = [pod for pod in members if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names]
-        needed = group.spec.min_member - (len(members) - len(pending))
+        needed = _needs(members[0]) - (len(members) - len(pending))
         if any(pod.spec.volumes or pod.spec.resource_claims for pod in members):
             continue
         if pending and needed > 0 and len(_placed_in_turn(server, pending)) >= needed:
-            yield f"{group.metadata.name} waits, and {needed} of its pods would fit"
+            yield f"{job} waits, and {needed} of its pods would fit"
 
 
 def _placed_in_turn(server: Server, pending: Sequence[Pod]) -> list[Pod]:

@@ -245,7 +245,8 @@ class People:
 
     def change_annotation(self) -> None:
         if (there := self._some_pod()) is not None:
-            self._server.put(with_metadata(there, annotations={"note": str(self._random.random())}))
+            annotations = there.metadata.annotations | {"note": str(self._random.random())}
+            self._server.put(with_metadata(there, annotations=annotations))
 
     def lift_gates(self) -> None:
         there = self._some_pod(lambda pod: bool(pod.spec.scheduling_gates))

@@ -22,6 +22,7 @@ from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.virtual_time import VirtualClock
+from tests.scheduling.gangs import GATES
 from tests.simulation.clocks import UnsteadyClock
 from tests.simulation.connection import Connection
 from tests.simulation.extender import WaywardExtender
@@ -137,9 +138,11 @@ class Process(Observer):
             "kind": config.KIND,
             "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
         }
+        gates = config.FeatureGates(GATES)
         return Scheduler(
-            config.load(document, subject=self.name, implements=implements(registry)),
+            config.load(document, subject=self.name, gates=gates, implements=implements(registry)),
             registry=registry,
+            gates=gates,
             api=connection,
             clock=self.clock,
             random=Random(f"{self.name} {self._starts}"),

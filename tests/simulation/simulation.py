@@ -75,7 +75,7 @@ class _Size:
 
 #: Most runs are short: what many short ones find in the same time is more.
 _SIZES = {
-    _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2): 9,
+    _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2): 19,
     _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8, is_large=True): 1,
 }
 

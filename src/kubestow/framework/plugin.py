@@ -142,6 +142,9 @@ class Handle(Protocol):
     async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Read something from the API server, again and again until it answers. Raises APIError for a refusal."""
 
+    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work that goes on to its end even if the wait is cancelled, such as a write that may take effect."""
+
     @property
     def resource_claims(self) -> ResourceClaimWriter:
         """Writes to the API's claims on devices."""

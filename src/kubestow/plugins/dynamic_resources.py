@@ -83,7 +83,13 @@ class DynamicResources(
         filter_timeout = args.filter_timeout.seconds if args.filter_timeout is not None else 0
         steps = round(filter_timeout * _STEPS_PER_SECOND) or None
         self._nodes = NodeSearch(handle, self._features, steps=steps, binding_timeout=binding_timeout)
-        self._preparation = Preparation(handle, self._features, self._changes, binding_timeout=binding_timeout)
+        self._preparation = Preparation(
+            handle,
+            self._features,
+            self._changes,
+            binding_timeout=binding_timeout,
+            on_freed=self._bring_back,
+        )
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         self.interests = (
             on(EventResource.NODE, nodes, spoils=Spoils.NOTHING),
@@ -262,15 +268,13 @@ class DynamicResources(
         kept = state.get(PodClaims)
         if kept is None:
             return
+        kept.given_up = True
         for uid in kept.promised:
-            self._ledger.withdraw(uid)
-        kept.promised.clear()
+            if uid != kept.writing:
+                self._ledger.withdraw(uid)
+        kept.promised = [uid for uid in kept.promised if uid == kept.writing]
         for index, claim in enumerate(kept.claims):
-            if index == kept.extended:
-                if claim.metadata.name != IN_MEMORY:
-                    self.handle.spawn(self._changes.delete(claim))
-            elif claim.status.allocation is not None and claim.is_reserved_for(pod.uid):
-                self.handle.spawn(self._changes.release(claim, pod))
+            self._changes.give_back(claim, pod, is_extended=index == kept.extended)
 
     # -- pre-bind ------------------------------------------------------------------------------------------------
 
@@ -287,6 +291,10 @@ class DynamicResources(
         if kept is None:
             return Status.error(_NOT_FOUND)
         return await self._preparation.prepare(kept, pod, node_name)
+
+    def _bring_back(self) -> None:
+        """Have pods with claims tried again: no event tells them that what was promised is free."""
+        self.handle.activate([pod for pod in self.handle.pending_pods() if self.signature(pod) != ()])
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 

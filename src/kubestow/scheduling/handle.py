@@ -60,7 +60,7 @@ class Handle:
         self._waiting = waiting
         self.random = random
         self.resource_claims = DispatchedClaims(api.resource_claims, dispatcher, observer)
-        self.background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[Any]] = set()
         self._clock = clock
         self._news = news
         self._gates = gates
@@ -109,6 +109,16 @@ class Handle:
     async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         return await self._dispatcher.until_answered(subject, read)
 
+    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_drop)
+            raise
+
     def now(self) -> datetime:
         return self._clock.now()
 
@@ -122,6 +132,12 @@ class Handle:
 
     def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         self._observer.devices_awaited(pod, driver, outcome, seconds)
+
+
+def _drop(task: asyncio.Task[Any]) -> None:
+    """Nobody waits any more for how a task ends."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.info("%s", task.exception())
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

@@ -42,6 +42,10 @@ class PodClaims:
     #: What Reserve promised, by claim, for PreBind to write.
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     promised: list[str] = field(default_factory=list)
+    #: The promise whose claim is being written.
+    writing: str | None = None
+    #: Whether the pod has lost its node; then what is still being written has to be given back.
+    given_up: bool = False
     needed: NodeClaim | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from kubestow.cluster.claims import ClaimLedger
@@ -18,15 +19,24 @@ __all__ = ["Preparation"]
 
 
 class Preparation:
-    """Prepares one pod after another, many at once."""
+    """Prepares one pod after another, many at once.
+
+    ``on_freed`` is called when devices turn out to be free that had been promised to a pod which is gone.
+    """
 
     def __init__(
-        self, handle: Handle, features: Features, changes: ClaimChanges, *, binding_timeout: timedelta
+        self,
+        handle: Handle,
+        features: Features,
+        changes: ClaimChanges,
+        *,
+        binding_timeout: timedelta,
+        on_freed: Callable[[], None],
     ) -> None:
         self._handle = handle
         self._features = features
         self._changes = changes
-        self._binding_timeout = binding_timeout
+        self._binding_timeout, self._on_freed = binding_timeout, on_freed
 
     @property
     def _ledger(self) -> ClaimLedger:
@@ -38,7 +48,7 @@ class Preparation:
             for index in range(len(kept.claims)):
                 kept.claims[index] = await self._changes.settled(kept.claims[index])
                 if not kept.claims[index].is_reserved_for(pod.uid):
-                    await self._write(kept, index, pod)
+                    await self._handle.see_through(self._write(kept, index, pod))
         except NotWritten as error:
             return Status.error(str(error))
         if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
@@ -48,20 +58,30 @@ class Preparation:
         return None
 
     async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
-        """Write one claim; its promise is over then, kept or broken. Raises NotWritten."""
+        """Write one claim; its promise is over then, kept or broken. Raises NotWritten.
+
+        Should the pod lose its node meanwhile, the write may take effect all the same: the promise stays until that is
+        known, and what has been written is given back.
+        """
         claim, allocation = kept.claims[index], kept.allocations.get(index)
         is_extended = index == kept.extended
         if is_extended and allocation is None:
             return  # the node offers the resources itself
-        promised = claim.metadata.uid
+        promised = kept.writing = claim.metadata.uid
         try:
             if is_extended and kept.needed is not None and claim.metadata.name == IN_MEMORY:
                 claim = kept.claims[index] = await self._changes.create_extended(pod, kept.needed)
             kept.claims[index] = await self._changes.reserve(claim, pod, allocation)
         finally:
+            kept.writing = None
             if promised in kept.promised:
                 kept.promised.remove(promised)
                 self._ledger.withdraw(promised)
+            if kept.given_up:
+                self._changes.give_back(kept.claims[index], pod, is_extended=is_extended)
+                self._on_freed()
+        if kept.given_up:
+            return
         if is_extended and kept.needed is not None:
             await self._changes.report_extended(pod, kept.claims[index], kept.needed)
 

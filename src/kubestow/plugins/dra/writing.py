@@ -20,7 +20,7 @@ from kubestow.cluster.claims import ClaimLedger
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.plugin import Handle
-from kubestow.plugins.dra.extended_resources import NodeClaim
+from kubestow.plugins.dra.extended_resources import IN_MEMORY, NodeClaim
 
 __all__ = ["ClaimChanges", "NotWritten"]
 
@@ -131,6 +131,14 @@ class ClaimChanges:
             self._ledger.wrote(await self._read(claim))
             self._doubtful.discard(uid)
         return self._ledger.get(claim.metadata.namespace, claim.metadata.name) or claim
+
+    def give_back(self, claim: ResourceClaim, pod: PodInfo, *, is_extended: bool) -> None:
+        """Have what was written of a claim for a pod taken back some time soon."""
+        if is_extended:
+            if claim.metadata.name != IN_MEMORY:
+                self._handle.spawn(self.delete(claim))
+        elif claim.status.allocation is not None and claim.is_reserved_for(pod.uid):
+            self._handle.spawn(self.release(claim, pod))
 
     def release(self, claim: ResourceClaim, pod: PodInfo) -> Coroutine[Any, Any, None]:
         """A pod no longer needs a claim. Raises APIError or Unreachable."""
