@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from kubestow import collector
 from kubestow.cli.serving import ServerOptions, interrupted, listening, server_options, write_kubeconfig
 
 __all__ = ["apiserver"]
@@ -31,7 +30,6 @@ def apiserver(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out
 
 
 async def _serve(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out: Path | None) -> None:
-    collector.be_patient()
     access = options.access()
     server = options.server(access, nodes=nodes, simulate=simulate)
     async with listening(server):

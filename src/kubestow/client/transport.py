@@ -12,8 +12,8 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,6 +47,10 @@ _CONNECT_TIMEOUT = 30.0
 _REQUEST_TIMEOUT = 70.0
 #: Bytes read ahead from a stream; what has come is handled in one go, so a larger buffer costs less per event.
 _STREAM_BUFFER = 2**18
+
+
+#: What is raised when a server does not answer, or not to the end.
+_NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class _StatusDetails(msgspec.Struct):
@@ -135,8 +139,10 @@ class Transport:
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         if self._limit is not None:
             await self._limit.wait()
-        with self._failures():
+        try:
             response = await self._open("GET", path, timeout=timeout, read_bufsize=_STREAM_BUFFER)
+        except _NO_ANSWER as error:
+            raise self._unreachable(error) from error
         chunks = self._chunks(response)
         try:
             yield chunks
@@ -145,16 +151,20 @@ class Transport:
             response.close()
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-        with self._failures():
+        try:
             async for chunk in response.content.iter_any():
                 yield chunk
+        except _NO_ANSWER as error:
+            raise self._unreachable(error) from error
 
     async def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         if self._limit is not None:
             await self._limit.wait()
-        with self._failures():
+        try:
             response = await self._open(method, path, data=body, content_type=content_type if body else "")
             return await response.read()
+        except _NO_ANSWER as error:
+            raise self._unreachable(error) from error
 
     async def _open(self, method: str, path: str, *, content_type: str = "", **options: Any) -> aiohttp.ClientResponse:
         """The response whose status is a success, its body not yet read."""
@@ -199,12 +209,8 @@ class Transport:
             _log.warning("the API server refused our credentials, and they cannot be renewed: %s", error)
             return False
 
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(self.server, problem_of(error)) from error
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(self.server, problem_of(error))
 
 
 def _worth_waiting(code: int) -> bool:

@@ -126,7 +126,7 @@ class ClusterEvent:
         )
         return same and bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The event's name in metrics and logs, such as ``AssignedPodAdd``."""
         return self.resource + _LABELS.get(self.action, self.action.name or "")

@@ -85,6 +85,8 @@ class NodeTable:
         self.allowed_pods = self.columns.new(np.int64)
         self.pod_count = self.columns.new(np.int64)
         self.unschedulable = self.columns.new(np.bool_)
+        #: True for every row.
+        self.every = self.columns.new(np.bool_, fill=True)
         #: When the row was added: the order in which the reference lists nodes.
         self.sequence = self.columns.new(np.int64)
         self.taints = InternedColumn[tuple[Taint, ...]](self.columns, ())

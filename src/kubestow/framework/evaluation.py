@@ -78,9 +78,10 @@ class _Narrowing:
     by: tuple[str, ...]
 
     def mask(self, cluster: Cluster) -> Mask:
+        """The nodes that are left, bool, not to be written to."""
         rows = cluster.nodes.rows
         if self.names is None:
-            return np.ones(len(rows), np.bool_)
+            return cluster.nodes.every.shown
         mask = np.zeros(len(rows), np.bool_)
         mask[[rows[name] for name in self.names if name in rows]] = True
         return mask
@@ -176,7 +177,7 @@ class Evaluation:
             found = self._filter(cluster, pod, filters, alone, stale)
             if found.count:
                 return found
-            candidates |= alone  # it was asked, so it has a status of its own
+            candidates = candidates | alone  # it was asked, so it has a status of its own
         found = self._filter(cluster, pod, filters, candidates, stale)
         found._narrowing = narrowing
         return found
@@ -285,9 +286,8 @@ class Evaluation:
             else:
                 varying.append(scores if weight == 1 else scores * weight)
         self._score_round.note(cluster)
-        total = np.empty(len(nodes), np.int64)
-        total.fill(constant)
-        for scores in varying:
+        total = varying[0] + constant if varying else np.full(len(nodes), constant, np.int64)
+        for scores in varying[1:]:
             total += scores
         self._asking.passed("Score", Code.SUCCESS, began)
         return total

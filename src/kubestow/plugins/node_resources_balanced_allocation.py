@@ -34,8 +34,7 @@ _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 class _Counted:
     """The resources that count for a pod, and its requests of them."""
 
-    names: Sequence[str]
-    requests: Sequence[int]
+    requests: Sequence[tuple[str, int]]
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -68,29 +67,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """50 and half of what the balance gains over 50, so that keeping it scores 75."""
         counted = state.get(_Counted) or self._counted(pod)
-        if not counted.names:
+        if not counted.requests:
             return np.full(len(nodes), _KEPT, np.int64)
-        usage = [self._devices.usage(name, nodes) for name in counted.names]
+        usages = [(*self._devices.usage(name, nodes), request) for name, request in counted.requests]
         if len(nodes) == 1:
-            amounts = [
-                (capacity.item(), used.item(), request)
-                for (capacity, used), request in zip(usage, counted.requests, strict=True)
-            ]
-            return np.array([_score_of_one(amounts)], np.int64)
-        capacity, used = map(np.array, zip(*usage, strict=True))
-        fractions = np.array((used, used + np.array(counted.requests, np.int64)[:, np.newaxis]), np.float64)
-        fractions /= np.maximum(capacity, 1)
-        before, after = _balance(np.minimum(fractions, 1.0, out=fractions), capacity > 0)
-        score: NDArray[np.int64] = after - before
-        score += MAX_SCORE // 2
-        score //= 2
-        score += MAX_SCORE // 2
-        return score
+            of_one = [(capacity.item(), used.item(), request) for capacity, used, request in usages]
+            return np.array([_score_of_one(of_one)], np.int64)
+        return _scores(usages)
 
     def _counted(self, pod: PodInfo) -> _Counted:
         requests = zip(self._resources, self._requests(pod), strict=True)
         counted = [(name, request) for name, request in requests if request or name in _NATIVE]
-        return _Counted([name for name, _ in counted], [request for _, request in counted])
+        return _Counted(counted)
 
     def _requests(self, pod: PodInfo) -> list[int]:
         return [pod.shape.requests.get(name, 0) for name in self._resources]
@@ -99,9 +87,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 # -- one node, where numbers are quicker than arrays of one --------------------------------------------------------
 
 
-def _score_of_one(amounts: Sequence[tuple[int, int, int]]) -> int:
+def _score_of_one(usages: Sequence[tuple[int, int, int]]) -> int:
     """The score of a node by what it has of each resource, what is used of it and what the pod requests."""
-    there = [(float(capacity), used, request) for capacity, used, request in amounts if capacity > 0]
+    there = [(float(capacity), used, request) for capacity, used, request in usages if capacity > 0]
     before = _balance_of_one([min(used / capacity, 1.0) for capacity, used, _ in there])
     after = _balance_of_one([min((used + request) / capacity, 1.0) for capacity, used, request in there])
     return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
@@ -131,17 +119,36 @@ def _spread(fractions: Sequence[float]) -> float:
 # -- many nodes ----------------------------------------------------------------------------------------------------
 
 
-def _balance(fractions: Floats, present: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(1 - standard deviation) x 100, truncated, over the resources that each node has.
+def _scores(usages: Sequence[tuple[NDArray[np.int64], NDArray[np.int64], int]]) -> NDArray[np.int64]:
+    """The scores of many nodes by what they have of each resource, what is used of it and what the pod requests."""
+    present, before, after = [], [], []
+    for capacity, used, request in usages:
+        present.append(capacity > 0)
+        divisor = np.maximum(capacity, 1).astype(np.float64)
+        before.append(_fractions(used, divisor))
+        after.append(_fractions(used + request, divisor))
+    score = _balance(after, present)
+    score -= _balance(before, present)
+    score += MAX_SCORE // 2
+    score //= 2
+    score += MAX_SCORE // 2
+    return score
 
-    ``fractions`` has shape (moments, resources, nodes), ``present`` (resources, nodes); the result (moments, nodes).
-    """
-    if len(present) == 2 and present.all():
-        deviation = fractions[:, 0] - fractions[:, 1]
+
+def _fractions(used: NDArray[np.int64], capacity: Floats) -> Floats:
+    """How much of the capacity is used, 1 at most."""
+    fractions: Floats = used / capacity
+    return np.minimum(fractions, 1.0, out=fractions)
+
+
+def _balance(fractions: Sequence[Floats], present: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
+    """(1 - standard deviation) x 100, truncated, over the resources that each node has."""
+    if len(present) == 2 and present[0].all() and present[1].all():
+        deviation: Floats = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
         deviation /= 2
     else:
-        deviation = np.array([_deviation(moment, present) for moment in fractions])
+        deviation = _deviation(np.array(fractions), np.array(present))
     np.subtract(1.0, deviation, out=deviation)
     deviation *= MAX_SCORE
     return deviation.astype(np.int64)

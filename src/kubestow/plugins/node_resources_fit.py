@@ -28,7 +28,7 @@ from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin, Pre
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.plugins.dra.device_counts import DeviceCounts
 from kubestow.plugins.dra.extended_resources import IMPLICIT_PREFIX, is_backed_by_name
-from kubestow.plugins.resource_scoring import Usage, strategy
+from kubestow.plugins.resource_scoring import strategy
 
 __all__ = ["NodeResourcesFit"]
 
@@ -122,18 +122,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """By the configured strategy, over the configured resources."""
         counted = state.get(_Counted) or self._counted(pod)
-        if not counted.names:
+        if not counted.resources:
             return np.zeros(len(nodes), np.int64)
-        usage = [self._usage(nodes, name) for name in counted.names]
+        usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in counted.resources]
         if len(nodes) == 1:
-            amounts = [
-                (capacity.item(), used.item() + request, weight)
-                for (capacity, used), request, weight in zip(usage, counted.requests, counted.weights, strict=True)
-            ]
-            return np.array([self._strategy.score(amounts)], np.int64)
-        capacity, used = map(np.array, zip(*usage, strict=True))
-        used += _column(counted.requests)
-        return self._strategy.scores(Usage(capacity, used, _column(counted.weights)))
+            of_one = [(capacity.item(), used.item() + request, weight) for capacity, used, request, weight in usages]
+            return np.array([self._strategy.score(of_one)], np.int64)
+        return self._strategy.scores([(capacity, used + request, weight) for capacity, used, request, weight in usages])
 
     def _usage(self, nodes: Nodes, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """What there is and what is in use already: with defaults for CPU and memory, as requested for the others."""
@@ -147,11 +142,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         specs = [spec for spec in self._scored if not _is_unrequested_scalar(pod, spec.name)]
         cpu, memory = pod.shape.scored_requests
         requests = pod.shape.requests | {CPU: cpu, MEMORY: memory}
-        return _Counted(
-            [spec.name for spec in specs],
-            [requests.get(spec.name, 0) for spec in specs],
-            [spec.weight or 1 for spec in specs],
-        )
+        return _Counted([(spec.name, requests.get(spec.name, 0), spec.weight or 1) for spec in specs])
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 
@@ -187,11 +178,9 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What scoring counts: resources, the pod's requests of them and their weights."""
+    """What scoring counts: resources, each with the pod's request of it and its weight."""
 
-    names: Sequence[str]
-    requests: Sequence[int]
-    weights: Sequence[int]
+    resources: Sequence[tuple[str, int, int]]
 
 
 class _Legend:
@@ -207,11 +196,6 @@ class _Legend:
                 reasons.append(f"Insufficient {name}")
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _NEVER else Code.UNSCHEDULABLE
         return Status(code, tuple(reasons))
-
-
-def _column(numbers: Sequence[int]) -> NDArray[np.int64]:
-    """One number per resource, to be combined with arrays of shape (resources, nodes)."""
-    return np.array(numbers, np.int64)[:, np.newaxis]
 
 
 def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.plugin import MAX_SCORE
 
-__all__ = ["Amounts", "Strategy", "Usage", "UtilizationShape", "strategy"]
+__all__ = ["Strategy", "UtilizationShape", "strategy"]
 
 Int64s = NDArray[np.int64]
 
@@ -26,31 +26,20 @@ _TOO_LARGE = 2**63
 _SHAPE_SCALE = MAX_SCORE // 10
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Several resources over many nodes: what there is and what would be used, int64 of shape (resources, nodes).
-
-    ``weights`` are the resources', int64 of shape (resources, 1).
-    """
-
-    capacity: Int64s
-    used: Int64s
-    weights: Int64s
-
-
-#: Capacity, use and weight of each of several resources, on one node.
-Amounts = Sequence[tuple[int, int, int]]
+#: What there is of a resource, what would be used of it, and its weight: on each of many nodes, or on one.
+Usages = Sequence[tuple[Int64s, Int64s, int]]
+UsagesOfOne = Sequence[tuple[int, int, int]]
 
 
 class Strategy(ABC):
-    """Scores nodes, 0 to 100, by the usage of several resources."""
+    """Scores nodes, 0 to 100, by the usage of several resources, at least one."""
 
     @abstractmethod
-    def scores(self, usage: Usage) -> Int64s:
+    def scores(self, usages: Usages) -> Int64s:
         """The scores of many nodes, int64."""
 
     @abstractmethod
-    def score(self, amounts: Amounts) -> int:
+    def score(self, usages: UsagesOfOne) -> int:
         """The score of one node."""
 
 
@@ -70,26 +59,29 @@ class _Allocated(Strategy):
     """The weighted mean of some share of each resource that a node has at all; 0 where it has none of them."""
 
     @abstractmethod
-    def _valued(self, usage: Usage) -> Int64s:
-        """The amounts that speak for each node."""
+    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
+        """The amounts of a resource that speak for each node, as an array of their own."""
 
     @abstractmethod
     def _valued_of_one(self, capacity: int, used: int) -> int:
-        """The same for one resource of one node."""
+        """The same on one node."""
 
-    def scores(self, usage: Usage) -> Int64s:
-        percent = self._valued(usage)
-        percent *= MAX_SCORE
-        percent //= np.maximum(usage.capacity, 1)
-        there = usage.capacity > 0
-        total = np.add.reduce(percent * usage.weights)
-        weights = usage.weights.sum() if there.all() else np.maximum(np.add.reduce(there * usage.weights), 1)
-        mean: Int64s = total // weights
+    def scores(self, usages: Usages) -> Int64s:
+        total: Any = 0
+        weights: Any = 0
+        for capacity, used, weight in usages:
+            percent = self._valued(capacity, used)
+            percent *= MAX_SCORE
+            percent //= np.maximum(capacity, 1)
+            there = capacity > 0
+            total += percent * weight
+            weights += weight if there.all() else there * weight
+        mean: Int64s = total // np.maximum(weights, 1)
         return mean
 
-    def score(self, amounts: Amounts) -> int:
+    def score(self, usages: UsagesOfOne) -> int:
         total = weights = 0
-        for capacity, used, weight in amounts:
+        for capacity, used, weight in usages:
             if capacity > 0:
                 total += _in_64_bits(self._valued_of_one(capacity, used) * MAX_SCORE) // capacity * weight
                 weights += weight
@@ -99,9 +91,9 @@ class _Allocated(Strategy):
 class _LeastAllocated(_Allocated):
     """What is free speaks for a node."""
 
-    def _valued(self, usage: Usage) -> Int64s:
-        free: Int64s = np.maximum(usage.capacity - usage.used, 0)
-        return free
+    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
+        free: Int64s = capacity - used
+        return np.maximum(free, 0, out=free)
 
     def _valued_of_one(self, capacity: int, used: int) -> int:
         return max(capacity - used, 0)
@@ -110,8 +102,8 @@ class _LeastAllocated(_Allocated):
 class _MostAllocated(_Allocated):
     """What is used speaks for a node."""
 
-    def _valued(self, usage: Usage) -> Int64s:
-        return np.minimum(usage.used, usage.capacity)
+    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
+        return np.minimum(used, capacity)
 
     def _valued_of_one(self, capacity: int, used: int) -> int:
         return min(used, capacity)
@@ -128,14 +120,18 @@ class _RequestedToCapacityRatio(Strategy):
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._shape = UtilizationShape(shape)
 
-    def score(self, amounts: Amounts) -> int:
-        capacity, used, weights = np.array(amounts, np.int64).T[:, :, np.newaxis]
-        return int(self.scores(Usage(capacity, used, weights))[0])
+    def score(self, usages: UsagesOfOne) -> int:
+        alone = [(np.array([capacity]), np.array([used]), weight) for capacity, used, weight in usages]
+        return int(self.scores(alone)[0])
 
-    def scores(self, usage: Usage) -> Int64s:
-        scores: Int64s = np.where(usage.capacity > 0, self._shape.scores(usage.used, usage.capacity), 0)
-        total = np.add.reduce(scores * usage.weights)
-        mean = total / np.maximum(np.add.reduce((scores > 0) * usage.weights), 1)
+    def scores(self, usages: Usages) -> Int64s:
+        total: Any = 0
+        weights: Any = 0
+        for capacity, used, weight in usages:
+            scores = np.where(capacity > 0, self._shape.scores(used, capacity), 0)
+            total += scores * weight
+            weights += (scores > 0) * weight
+        mean = total / np.maximum(weights, 1)
         rounded: Int64s = np.floor(mean + 0.5).astype(np.int64)  # half away from zero: scores are not negative
         return rounded
 

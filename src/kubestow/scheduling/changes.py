@@ -27,6 +27,9 @@ UNSCHEDULABLE_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.
 NODE_ADD = ClusterEvent(EventResource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, Action.DELETE)
 
+_ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE)
+_UNSCHEDULABLE_POD_UPDATE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.UPDATE)
+
 #: In the order in which the reference reports them.
 _NODE_ACTIONS = (
     Action.UPDATE_NODE_ALLOCATABLE,
@@ -53,10 +56,8 @@ def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
 
 def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     """The events of a pod's update; the generic one when nothing in particular changed."""
-    resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
-    return [ClusterEvent(resource, action) for action in _pod_actions(old, new)] or [
-        ClusterEvent(resource, Action.UPDATE)
-    ]
+    update = _ASSIGNED_POD_UPDATE if new.spec.node_name else _UNSCHEDULABLE_POD_UPDATE
+    return [ClusterEvent(update.resource, action) for action in _pod_actions(old, new)] or [update]
 
 
 def _pod_actions(old: PodInfo, new: PodInfo) -> Iterator[Action]:
