@@ -236,6 +236,26 @@ def test_who_comes_last_is_not_bound_once_too_many_have_lost_their_nodes() -> No
     in_virtual_time(story, *room.values(), group("train", 3), plugins=[Doorman], **BOTH)
 
 
+def test_a_promise_ends_with_its_node() -> None:
+    room = {name: node(name, cpu="1") for name in "abcd"}
+
+    async def story(world: Living) -> None:
+        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
+        *first, last = members(4, "train", cpu="1")
+        for each in first:
+            world.cluster.put(each)
+        await world.passes(0.5)
+        world.cluster.put(last)
+        await world.passes(0.6)
+        for name in room:
+            if is_empty(world, name):
+                world.cluster.remove(room[name])
+        await world.passes(0.5)
+        assert len(bound(world)) == 1
+
+    in_virtual_time(story, *room.values(), group("train", 3), plugins=[Doorman], **BOTH)
+
+
 def test_a_scheduler_that_stops_sends_everybody_back() -> None:
     async def story(world: Living) -> None:
         Doorman.slow = {"train-1"}

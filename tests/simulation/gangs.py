@@ -132,9 +132,10 @@ def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
         return
     cluster, labels = process.scheduler.cluster, asked.metadata.labels
     uids = [f"uid-{labels['job']}-{number}" for number in range(int(labels["size"]))]
-    have = [each for each in uids if each in server.bound_by or cluster.placement(each) or cluster.nomination(each)]
-    if len(have) < _needs(asked):
-        yield f"{process.name} binds {uid} with nodes for {len(have)} of {_needs(asked)} pods of its gang"
+    placed = [each for each in uids if each in server.bound_by or cluster.placement(each)]
+    promised = [each for each in uids if each not in placed and cluster.nomination(each) in cluster.nodes.rows]
+    if len(placed) + len(promised) < _needs(asked):
+        yield f"{process.name} binds {uid}, {len(placed)} placed and {len(promised)} promised of {_needs(asked)}"
 
 
 def waits_for_siblings(server: Server, pod: Pod) -> bool:

@@ -294,9 +294,9 @@ class Gangs:
         return meeting
 
     def _holding(self, gang: Gang) -> Iterable[str]:
-        """The members that have a node, or have been promised one."""
-        members = gang.members
-        return members.placed.union(uid for uid in members.ready if self._cluster.nomination(uid) is not None)
+        """The members that have a node, or have been promised one that is still there."""
+        members, nodes = gang.members, self._cluster.nodes.rows
+        return members.placed.union(uid for uid in members.ready if self._cluster.nomination(uid) in nodes)
 
     # -- too few have ----------------------------------------------------------------------------------------------
 
