@@ -36,7 +36,7 @@ class PodsInFlight:
         self._events: list[Happened] = []
         #: How many events have been cut off the list; positions count them.
         self._cut = 0
-        #: When each pod was popped, as a position in the list of events.
+        #: When each pod was popped, as a position in the list of events; in that order.
         self._popped_at: dict[str, int] = {}
 
     def __contains__(self, uid: str) -> bool:
@@ -53,7 +53,7 @@ class PodsInFlight:
         return counts
 
     def add(self, uid: str) -> None:
-        """A pod has been popped."""
+        """A pod has been popped; it was not in flight."""
         self._popped_at[uid] = self._cut + len(self._events)
 
     def keep(self, event: ClusterEvent, old: Any = None, new: Any = None, *, only: str = "") -> None:
@@ -73,7 +73,7 @@ class PodsInFlight:
         if not self._popped_at:
             self._cut_off(len(self._events))
         elif len(self._events) > _MANY:
-            unneeded = min(self._popped_at.values()) - self._cut
+            unneeded = next(iter(self._popped_at.values())) - self._cut
             if unneeded > _MANY // 2:
                 self._cut_off(unneeded)
 
