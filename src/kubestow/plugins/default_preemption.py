@@ -173,9 +173,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         if errors:
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
             return PostFilterResult(Status.error(f"preemption: {text}"))
-        if len(potential) < diagnosis.total:
-            tally.append((_NOT_HELPFUL, diagnosis.total - len(potential)))
-        return PostFilterResult(_refused(fit_error(diagnosis.total, tally)), nominated_node_name="")
+        total = diagnosis.in_question
+        if len(potential) < total:
+            tally.append((_NOT_HELPFUL, total - len(potential)))
+        return PostFilterResult(_refused(fit_error(total, tally)), nominated_node_name="")
 
 
 def _enough(violating: NDArray[np.bool_], wanted: int, *, exhausted: bool) -> NDArray[np.bool_] | None:

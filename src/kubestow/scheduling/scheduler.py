@@ -46,6 +46,7 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.reports import Reports, reason_of
 from kubestow.scheduling.resources import watched
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Scheduler"]
@@ -385,32 +386,32 @@ class Scheduler:
         self.cluster.drop_nomination(info.uid)
         self.handlers.promise_over(info, promised)
 
-    async def decide(self, info: PodInfo) -> Decision:
+    async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         began = self._clock.monotonic()
-        decision = await self.suppose(info)
+        decision = await self.suppose(info, scope)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         return decision
 
-    async def suppose(self, info: PodInfo) -> Decision:
+    async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
-        if self.takes_time(info):
-            return await self._decide_with_extenders(info)
-        return self._decide(info)
+        if scope.asks_extenders and self.takes_time(info):
+            return await self._decide_with_extenders(info, scope)
+        return self._decide(info, scope)
 
     def takes_time(self, info: PodInfo) -> bool:
         """Whether extenders take part in the decision about a pod."""
         return bool(self._extenders) and self._extenders.take_part(info)
 
-    def _decide(self, info: PodInfo) -> Decision:
+    def _decide(self, info: PodInfo, scope: Scope) -> Decision:
         try:
-            return _logged_decision(self._decider.decide(info))
+            return _logged_decision(self._decider.decide(info, scope))
         except Exception as error:
             return _broken_decision(info, error)
 
-    async def _decide_with_extenders(self, info: PodInfo) -> Decision:
+    async def _decide_with_extenders(self, info: PodInfo, scope: Scope) -> Decision:
         try:
-            return _logged_decision(await self._extended_decider.decide(info))
+            return _logged_decision(await self._extended_decider.decide(info, scope))
         except Exception as error:
             return _broken_decision(info, error)
 
