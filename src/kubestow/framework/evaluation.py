@@ -169,6 +169,17 @@ class Evaluation:
         self._asking.passed("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
         return found
 
+    def questions(self, cluster: Cluster, pod: PodInfo) -> tuple[Filters, Mask] | None:
+        """The filters after PreFilter, and the nodes that it left (bool); None when it refused the pod altogether.
+
+        Raises PluginError when a plugin breaks its contract.
+        """
+        for answers in self._forgetful:
+            answers.begin()
+        narrowing = self._pre_filter(cluster, pod, _Stale(self._filter_round.news(cluster)))
+        filters = Filters(cluster, pod, self._filters)
+        return None if narrowing.refused is not None else (filters, narrowing.mask(cluster))
+
     def _narrowed(
         self,
         cluster: Cluster,

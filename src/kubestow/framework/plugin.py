@@ -325,6 +325,9 @@ class PostFilterResult:
 class PostFilterPlugin(Plugin):
     """Called when no node fits, to make room."""
 
+    #: Whether its answer holds for the copies of a pod, too; otherwise every pod of a gang is asked about.
+    speaks_for_copies: ClassVar[bool] = False
+
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         """Success ends the search with a nomination; a refusal lets the next plugin try.

@@ -26,6 +26,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluations import Evaluations, Weighted
 from kubestow.framework.gangs import GangPlugin
 from kubestow.framework.interest import Interest
+from kubestow.framework.placements import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
 from kubestow.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -65,6 +66,8 @@ EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
         ExtensionPoint.PRE_BIND: PreBindPlugin,
         ExtensionPoint.BIND: BindPlugin,
         ExtensionPoint.POST_BIND: PostBindPlugin,
+        ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
+        ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
     }
 )
 """The base class that stands for each extension point."""
@@ -98,6 +101,8 @@ class Profile:
     asking: Asking
     #: All plugins, each once.
     plugins: Sequence[Plugin]
+    #: Which part of the cluster a gang gets.
+    placements: PlacementPlugins
     #: Says which pods are a gang; without it every pod is scheduled by itself.
     gangs: GangPlugin | None = None
 
@@ -135,6 +140,8 @@ def build_profile(
     scores = [_prepared_score(plugin, pre_scores) for plugin in at(ExtensionPoint.SCORE, ScorePlugin)]
     weights = [weight for _, weight in enabled[ExtensionPoint.SCORE]]
     percentage = configured.percentage_of_nodes_to_score
+    placement_weights = [weight for _, weight in enabled[ExtensionPoint.PLACEMENT_SCORE]]
+    generators = at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
     return Profile(
         scheduler_name=configured.scheduler_name,
         percentage_of_nodes_to_score=percentage_of_nodes_to_score if percentage is None else percentage,
@@ -154,6 +161,11 @@ def build_profile(
             asking=asking,
         ),
         asking=asking,
+        placements=PlacementPlugins(
+            generator=next(iter(generators), None),
+            scores=list(zip(at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin), placement_weights, strict=True)),
+            asking=asking,
+        ),
         plugins=tuple(made.values()),
         gangs=next((plugin for plugin in made.values() if isinstance(plugin, GangPlugin)), None),
     )

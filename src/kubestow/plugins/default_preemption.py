@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.config.plugin_args import DefaultPreemptionArgs
@@ -59,6 +60,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     """Evicts pods of lower priority."""
 
     name = "DefaultPreemption"
+    speaks_for_copies = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -66,6 +68,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         self._absolute = args.min_candidate_nodes_absolute
         self._asynchronous = handle.feature_enabled("SchedulerAsyncPreemption")
         self._yields_to_groups = handle.feature_enabled("WorkloadAwarePreemption")
+        self._yields_to_placements = handle.feature_enabled("TopologyAwareWorkloadScheduling")
         self._budgets = DisruptionBudgets(handle.cluster.catalog(PodDisruptionBudget))
         self._searches: OrderedDict[Shape, _Search] = OrderedDict()
         self.interests: Sequence[Interest] = (
@@ -105,14 +108,26 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """Why a pod may not preempt others (reference 9.1, 9.2), None when it may."""
-        if self._yields_to_groups and pod.spec.scheduling_group is not None:
-            return "not eligible due to workload aware preemption enabled"
+        if pod.spec.scheduling_group is not None and (why_not := self._left_to_its_group(pod)) is not None:
+            return why_not
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         nominated = pod.status.nominated_node_name
         if nominated and self._makes_room(pod, nominated, diagnosis):
             return "not eligible due to a terminating pod on the nominated node."
         return None
+
+    def _left_to_its_group(self, pod: PodInfo) -> str | None:
+        """Why a pod of a group may not preempt by itself (reference 9.1)."""
+        assert pod.spec.scheduling_group is not None
+        if self._yields_to_placements:
+            name = pod.spec.scheduling_group.pod_group_name or ""
+            group = self.handle.cluster.catalog(PodGroup).get(pod.namespace, name)
+            if group is None:
+                return "pod group for pod not found"
+            if group.spec.scheduling_constraints.topology:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        return "not eligible due to workload aware preemption enabled" if self._yields_to_groups else None
 
     def _makes_room(self, pod: PodInfo, nominated: str, diagnosis: Diagnosis) -> bool:
         """Whether victims of an earlier preemption are still leaving a node that may suit the pod then."""

@@ -16,19 +16,23 @@ import asyncio
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Protocol
 
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
+from kubestow.errors import PluginError
 from kubestow.framework.gangs import Gang, GangPlugin, Outcome
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code
+from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, permit
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.placements import choose
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 from kubestow.scheduling.trial import Failure, Trial
 
 __all__ = ["Gangs", "Refusal", "Steps"]
@@ -52,10 +56,10 @@ class Refusal:
 class Steps(Protocol):
     """What a scheduler does with one pod, as far as the cycle of a gang is made of it."""
 
-    async def decide(self, info: PodInfo) -> Decision:
+    async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """Find a node; nothing changes. There is no pause unless extenders take part."""
 
-    async def suppose(self, info: PodInfo) -> Decision:
+    async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """The same in a cluster that only looks as it does now, so that it is no attempt and nobody is told."""
 
     def is_wanted(self, info: PodInfo) -> bool:
@@ -91,6 +95,24 @@ class _Attempt:
     #: When the last trial was over; None while nothing has been tried.
     decided: float | None = None
     failures: list[Failure] = field(default_factory=list)
+    #: Among how many placements the gang had to choose; None when it may go anywhere.
+    placements: int | None = None
+
+    @property
+    def doorkeepers(self) -> frozenset[str]:
+        """The plugins whose change of mind may help any of the pods."""
+        plugins = (self.profile.gangs, self.profile.placements.generator if self.placements is not None else None)
+        return frozenset(plugin.name for plugin in plugins if plugin is not None)
+
+    @property
+    def acts_as_one(self) -> bool:
+        """Whether its pods are always decided about together, those too that the gang can do without."""
+        return self.placements is not None
+
+    @property
+    def needed(self) -> int:
+        """How many of the pods have to be placed so that it was worth it."""
+        return max(1, self.gang.quorum - len(self.gang.members.placed))
 
     def is_enough(self) -> bool:
         """Whether as many pods are placed now as the gang needs."""
@@ -106,8 +128,11 @@ class _Attempt:
 class Gangs:
     """Schedules gangs, and keeps what has to be known of them until the last of their pods is bound."""
 
-    def __init__(self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps) -> None:
+    def __init__(
+        self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps, random: Random
+    ) -> None:
         self._cluster, self._queue, self._evictions, self._steps = cluster, queue, evictions, steps
+        self._random = random
         self._meetings: dict[Hashable, Rendezvous] = {}
         #: Pods that wait for the rest of their gang and have not been told so yet, with the time when they will be (of
         #: the event loop), the first first: all have to be as patient.
@@ -143,14 +168,23 @@ class Gangs:
         attempt = _Attempt(gang, profile, self._gathered(gang, first), profile.asking.now())
         if self._is_hindered(attempt):
             return
-        trial = await self._tried(attempt)
-        if attempt.is_enough():
+        try:
+            trial = await self._placed(attempt)
+        except PluginError as error:
+            trial = Status.error(str(error))
+        if isinstance(trial, Status):
+            self._turn_away(attempt, trial)
+        elif self._is_done(attempt, trial):
             await self._carry_out(attempt, trial)
-            return
-        could = len(gang.members.placed)
-        trial.undo()
-        if not await self._made_room(attempt):
-            self._refuse(attempt, could)
+        else:
+            could = len(gang.members.placed)
+            trial.undo()
+            if not await self._made_room(attempt):
+                self._refuse(attempt, could)
+
+    def _is_done(self, attempt: _Attempt, trial: Trial) -> bool:
+        """Whether enough pods have nodes: as many as the gang needs, and one of them at least if all act as one."""
+        return attempt.is_enough() and (bool(trial.placed) or not attempt.acts_as_one or not attempt.pods)
 
     def _gathered(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
         """The gang's pods that wait for a node, the most important first; without those that have to wait longer."""
@@ -193,28 +227,61 @@ class Gangs:
             self._queue.postpone(queued, backing_off[attempt.gang.quorum - could - 1])
         return True
 
-    async def _tried(self, attempt: _Attempt) -> Trial:
+    async def _placed(self, attempt: _Attempt) -> Trial | Status:
+        """The pods placed where they may be: in one placement of the gang, or anywhere. Raises PluginError."""
+        gang, plugins, pods = attempt.gang, attempt.profile.placements, attempt.pods
+        placements = plugins.generate(gang, [queued.info for queued in pods], self._cluster.all_nodes())
+        if placements is None or isinstance(placements, Status):
+            return await self._tried(attempt) if placements is None else placements
+        attempt.placements = len(placements)
+        if len(placements) == 1:
+            return await self._tried(attempt, Scope(placements[0].nodes.names))
+        choice = await choose(
+            placements,
+            lambda scope: self._tried(attempt, scope),
+            cluster=self._cluster,
+            profile=attempt.profile,
+            gang=gang,
+            pods=pods,
+            needed=attempt.needed,
+            random=self._random,
+        )
+        trial = self._new_trial(attempt)
+        for queued, node_name in choice.assignments:
+            if queued in attempt.pods:  # and has not gone meanwhile
+                await trial.run([queued], Scope([node_name]))
+        trial.failures += [failure for failure in choice.failures if failure.queued in attempt.pods]
+        return self._ended(attempt, trial)
+
+    async def _tried(self, attempt: _Attempt, scope: Scope = EVERYWHERE) -> Trial:
         """The pods placed as far as possible. Should that be too few, those that found no node get to go first."""
-        trial = await self._trial(attempt, attempt.pods)
+        trial = await self._trial(attempt, attempt.pods, scope)
         shapes = {queued.info.shape for queued in attempt.pods}
         if attempt.is_enough() or not trial.placed or len(shapes) == 1:
             return trial
         trial.undo()
         failed = [failure.queued for failure in trial.failures]
-        return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
+        return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)], scope)
 
-    async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
-        decide = self._steps.suppose if evicting else self._steps.decide
-        siblings = attempt.gang.members.pods
-        trial = Trial(
+    async def _trial(
+        self, attempt: _Attempt, pods: Sequence[QueuedPod], scope: Scope = EVERYWHERE, *, evicting: bool = False
+    ) -> Trial:
+        trial = self._new_trial(attempt, evicting=evicting)
+        await trial.run(pods, scope)
+        return self._ended(attempt, trial)
+
+    def _new_trial(self, attempt: _Attempt, *, evicting: bool = False) -> Trial:
+        return Trial(
             self._cluster,
             attempt.profile,
-            decide,
+            self._steps.suppose if evicting else self._steps.decide,
             is_wanted=self._steps.is_wanted,
-            siblings=siblings,
+            siblings=attempt.gang.members.pods,
             evicting=evicting,
         )
-        await trial.run(pods)
+
+    def _ended(self, attempt: _Attempt, trial: Trial) -> Trial:
+        """A trial is over: what is to be known of it, whether or not it is taken back."""
         for queued in trial.gone:
             attempt.pods.remove(queued)
             self._queue.done(queued.info.uid)
@@ -234,16 +301,28 @@ class Gangs:
             attempt.failures = [*refused, *trial.failures]
             self._refuse(attempt, could)
             return
-        left_over = [failure.queued for failure in trial.failures]
+        left_over = [] if attempt.acts_as_one else [failure.queued for failure in trial.failures]
         meeting = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
-        for failure in refused:
-            self._steps.refuse(failure.queued, _refusal(failure))
+        for failure in [*refused, *(trial.failures if attempt.acts_as_one else ())]:
+            self._steps.refuse(failure.queued, _refusal(attempt, failure))
         for queued in left_over:
             await self._schedule_left_over(queued, meeting)
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
+        elif attempt.failures and attempt.pods:
+            self._conclude_left_over(attempt)
+
+    def _conclude_left_over(self, attempt: _Attempt) -> None:
+        """Nobody was placed of those that a gang can do without."""
+        outcome = Outcome.UNSCHEDULABLE
+        if any(failure.status.code is Code.ERROR for failure in attempt.failures):
+            outcome = Outcome.ERROR
+        elif any(failure.has_room for failure in attempt.failures):
+            outcome = Outcome.WAITING_ON_PREEMPTION
+        first = attempt.failures[0]
+        attempt.conclude(outcome, f"{_UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
 
     async def _schedule_left_over(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
         """Schedule by itself who is not needed; the meeting that expects it goes on for as long as that takes."""
@@ -302,6 +381,8 @@ class Gangs:
 
     async def _made_room(self, attempt: _Attempt) -> bool:
         """Evict others if the whole gang fits then; whether it does."""
+        if attempt.placements is not None:
+            return False  # it would be as many preemptions as there are placements (reference 9.1)
         if not any(failure.has_room for failure in attempt.failures):
             return False
         if any(self._steps.takes_time(queued.info) for queued in attempt.pods):
@@ -339,8 +420,7 @@ class Gangs:
 
     def _refuse(self, attempt: _Attempt, could: int) -> None:
         """Give all pods back, those that had found a node too: what may help one of them may help them all."""
-        gang = attempt.gang
-        summary = f"{_UNSCHEDULABLE}: {gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
+        summary = f"{_UNSCHEDULABLE}: {_summary(attempt, could)}"
         first = next(iter(attempt.failures), None)
         reason = f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
         refusal = _refusal_of_all(attempt, reason)
@@ -350,6 +430,18 @@ class Gangs:
             message = reason if failure is None else f"{failure.message} {summary}"
             self._steps.refuse(queued, replace(refusal, message=message))
         attempt.conclude(Outcome.ERROR if refusal.reason == "SchedulerError" else Outcome.UNSCHEDULABLE, reason)
+
+    def _turn_away(self, attempt: _Attempt, status: Status) -> None:
+        """Give all pods back because of what a plugin said of the gang as a whole."""
+        is_error = status.code is Code.ERROR
+        message = status.message if is_error else f"{_UNSCHEDULABLE}: {status.message}"
+        refusal = _refusal_of_all(attempt, message)
+        if is_error:
+            refusal = replace(refusal, reason="SchedulerError", rejectors=frozenset())
+        elif status.plugin:
+            refusal = replace(refusal, rejectors=refusal.rejectors | {status.plugin})
+        self._give_back(attempt.pods, refusal)
+        attempt.conclude(Outcome.ERROR if is_error else Outcome.UNSCHEDULABLE, message)
 
     def _give_back(self, pods: Iterable[QueuedPod], refusal: Refusal) -> None:
         for queued in pods:
@@ -396,14 +488,25 @@ class Gangs:
         return queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name
 
 
+def _summary(attempt: _Attempt, could: int) -> str:
+    """How many pods the gang needs, and how many of them fit; of several placements, in the first."""
+    gang, placements = attempt.gang, attempt.placements
+    if could < gang.quorum:
+        text = f"{gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
+    else:
+        text = f"none of the {len(attempt.pods)} pods of {gang.name} that look for a node fits"
+    if placements is None:
+        return text
+    return f"0/{placements} placements are available, first placement status: {text}"
+
+
 def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
     """What a gang as a whole waits for. An error, or something that no event will change, is worth another try soon."""
     failures = attempt.failures
     is_error = any(failure.status.code is Code.ERROR for failure in failures)
     has_no_cure = any(not failure.rejectors and not failure.pending for failure in failures)
     keeps_promises = any(failure.keeps_promise for failure in failures)
-    plugin = attempt.profile.gangs
-    own = frozenset({plugin.name}) if plugin is not None else frozenset()
+    own = attempt.doorkeepers
     return Refusal(
         "SchedulerError" if is_error else "Unschedulable",
         f"failed to schedule other pod from a pod group: {message}" if is_error else message,
@@ -413,12 +516,12 @@ def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
     )
 
 
-def _refusal(failure: Failure) -> Refusal:
+def _refusal(attempt: _Attempt, failure: Failure) -> Refusal:
     """What one pod waits for."""
     return Refusal(
         "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
         failure.message,
-        rejectors=failure.rejectors,
+        rejectors=failure.rejectors | attempt.doorkeepers if failure.rejectors else failure.rejectors,
         pending=failure.pending,
         nomination="",
     )

@@ -161,7 +161,7 @@ class Scheduler:
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
         self._extended_decider = ExtendedDecider(self._decider, self._extenders)
-        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
+        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self, random=random)
         self._bindings = Bindings(
             queue=self.queue,
             waiting=self.waiting,

@@ -19,6 +19,7 @@ from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 
 __all__ = ["Failure", "Trial"]
 
@@ -76,7 +77,7 @@ class Trial:
         self,
         cluster: Cluster,
         profile: Profile,
-        decide: Callable[[PodInfo], Awaitable[Decision]],
+        decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
         *,
         is_wanted: Callable[[PodInfo], bool],
         siblings: Iterable[str] = (),
@@ -84,6 +85,7 @@ class Trial:
     ) -> None:
         self._cluster, self._profile, self._decide, self._is_wanted = cluster, profile, decide, is_wanted
         self._siblings, self._evicting = frozenset(siblings), evicting
+        self._speaks_for_copies = all(plugin.speaks_for_copies for plugin in profile.post_filter)
         self._undoing: list[Callable[[], None]] = []
         #: What is known of pods like one that has failed, as long as nobody else has been placed.
         self._hopeless: dict[Shape, Failure] = {}
@@ -94,10 +96,11 @@ class Trial:
         #: Pods that wanted no node any more when it was their turn.
         self.gone: list[QueuedPod] = []
 
-    async def run(self, pods: Sequence[QueuedPod]) -> None:
+    async def run(self, pods: Sequence[QueuedPod], scope: Scope = EVERYWHERE) -> None:
         """Try to place some pods, one after the other."""
+        self._hopeless.clear()
         for queued in pods:
-            await self._place(queued)
+            await self._place(queued, scope)
 
     def undo(self) -> None:
         """Leave the cluster as it was before."""
@@ -105,14 +108,15 @@ class Trial:
             step()
         self._undoing.clear()
 
-    async def _place(self, queued: QueuedPod) -> None:
+    async def _place(self, queued: QueuedPod, scope: Scope) -> None:
         if self._is_gone(queued):
             return
         known = self._hopeless.get(queued.info.shape)
-        if known is not None and self._is_like_its_copies(queued.info):
+        speaks_for_copies = self._speaks_for_copies or not scope.makes_room
+        if known is not None and speaks_for_copies and self._is_like_its_copies(queued.info):
             self.failures.append(replace(known, queued=queued))
             return
-        decision = await self._decide(queued.info)
+        decision = await self._decide(queued.info, scope)
         if self._is_gone(queued):
             return
         if decision.node_name is not None:
