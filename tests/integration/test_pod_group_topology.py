@@ -25,7 +25,7 @@ def group(name: str, key: str, minimum: int = 0) -> Object:
 
 
 def racks(**sizes: int) -> list[Node]:
-    """The nodes ``<rack>-0``, ``<rack>-1``, … of racks of some sizes; ``r1`` and ``r2`` are in one zone, the rest not."""
+    """The nodes ``<rack>-0``, ``<rack>-1``, … of racks of some sizes; ``r1`` and ``r2`` are in one zone."""
     return [
         node(f"{rack}-{number}", cpu="2", labels={"rack": rack, "zone": "z1" if rack in ("r1", "r2") else "z2"})
         for rack, size in sizes.items()

@@ -36,8 +36,8 @@ class Diagnosis:
     """What every node that does not fit said.
 
     ``total`` is the number of nodes, ``asked`` (bool) those that the filters were asked about; ``absent`` is the status
-    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out. Where only some nodes
-    were in question at all, ``within`` says which; nothing is said of the others.
+    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out. Where only some
+    nodes were in question at all, ``within`` says which; nothing is said of the others.
     """
 
     total: int

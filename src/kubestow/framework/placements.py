@@ -104,7 +104,7 @@ class PlacementPlugins:
         return placements or _NOWHERE.by(plugin.name)
 
     def best(self, gang: Gang, proposals: Sequence[Proposal], random: Random) -> int:
-        """The position of the best of some proposals; any of them with equal chance if several are. Raises PluginError."""
+        """The position of the best of some proposals, a random one if several are. Raises PluginError."""
         totals = np.zeros(len(proposals), np.int64)
         for plugin, weight in self.scores:
             totals += self._scored(plugin, gang, proposals) * weight

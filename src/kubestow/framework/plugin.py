@@ -320,6 +320,8 @@ class PostFilterResult:
     action: Callable[[], Coroutine[Any, Any, None]] | None = None
     #: What extenders may narrow down before the nomination holds; None when they have no say in it.
     candidacy: Candidacy | None = None
+    #: How many of the victims a disruption budget protects.
+    violations: int = 0
 
 
 class PostFilterPlugin(Plugin):

@@ -24,7 +24,7 @@ from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluations import Evaluations, Weighted
-from kubestow.framework.gangs import GangPlugin
+from kubestow.framework.gangs import GangPlugin, GangPreemptionPlugin
 from kubestow.framework.interest import Interest
 from kubestow.framework.placements import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
 from kubestow.framework.plugin import (
@@ -105,6 +105,8 @@ class Profile:
     placements: PlacementPlugins
     #: Says which pods are a gang; without it every pod is scheduled by itself.
     gangs: GangPlugin | None = None
+    #: Says whom one may evict for a gang as a whole.
+    gang_preemption: GangPreemptionPlugin | None = None
 
 
 def build_profile(
@@ -139,6 +141,7 @@ def build_profile(
     filters = [_prepared_filter(plugin, pre_filters) for plugin in at(ExtensionPoint.FILTER, FilterPlugin)]
     scores = [_prepared_score(plugin, pre_scores) for plugin in at(ExtensionPoint.SCORE, ScorePlugin)]
     weights = [weight for _, weight in enabled[ExtensionPoint.SCORE]]
+    post_filters = at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
     percentage = configured.percentage_of_nodes_to_score
     placement_weights = [weight for _, weight in enabled[ExtensionPoint.PLACEMENT_SCORE]]
     generators = at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
@@ -147,7 +150,7 @@ def build_profile(
         percentage_of_nodes_to_score=percentage_of_nodes_to_score if percentage is None else percentage,
         queue_sort=at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0],
         pre_enqueue=at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin),
-        post_filter=at(ExtensionPoint.POST_FILTER, PostFilterPlugin),
+        post_filter=post_filters,
         reserve=at(ExtensionPoint.RESERVE, ReservePlugin),
         permit=at(ExtensionPoint.PERMIT, PermitPlugin),
         pre_bind=at(ExtensionPoint.PRE_BIND, PreBindPlugin),
@@ -168,6 +171,7 @@ def build_profile(
         ),
         plugins=tuple(made.values()),
         gangs=next((plugin for plugin in made.values() if isinstance(plugin, GangPlugin)), None),
+        gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
 
 

@@ -32,14 +32,19 @@ class Room:
         self._slots = np.array([self._copies.hold(pod) for _ in range(self._most)], np.intp)
 
     @classmethod
-    def of(cls, cluster: Cluster, profile: Profile, pod: PodInfo, most: int) -> Room | None:
-        """What can be counted of a pod; None when only trying tells. Raises PluginError."""
+    def of(
+        cls, cluster: Cluster, profile: Profile, pod: PodInfo, most: int, within: NDArray[np.bool_] | None = None
+    ) -> Room | None:
+        """What can be counted of a pod on the nodes ``within`` (bool, one per row; None for all), or None when only
+        trying tells. Raises PluginError.
+        """
         if pod.spec.volumes or pod.spec.resource_claims:
             return None
         asked = profile.evaluations.of(cluster, pod).questions(cluster, pod)
         if asked is None or not asked[0].count_by_node:
             return None
-        return cls(pod, *asked, most)
+        filters, candidates = asked
+        return cls(pod, filters, candidates if within is None else candidates & within, most)
 
     def on(self, nodes: Nodes) -> Counts:
         """How many copies each of some nodes takes, real or hypothetical ones, ``most`` at most, int64."""

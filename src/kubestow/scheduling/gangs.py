@@ -23,11 +23,13 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import PluginError
 from kubestow.framework.gangs import Gang, GangPlugin, Outcome
+from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, permit
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.group_preemption import Clearing, make_room_for_all
 from kubestow.scheduling.placements import choose
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod
@@ -40,6 +42,8 @@ __all__ = ["Gangs", "Refusal", "Steps"]
 #: How long a gang may be incomplete before its pods are told, in seconds.
 _PATIENCE = 3.0
 _UNSCHEDULABLE = "pod group is unschedulable"
+_NOT_FOR_PLACEMENTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
+_NOT_ENOUGH = "it would not fit even if all pods of lower priority were evicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class Steps(Protocol):
     def is_wanted(self, info: PodInfo) -> bool:
         """Whether a pod still wants a node."""
 
-    def takes_time(self, info: PodInfo) -> bool:
-        """Whether extenders take part, so that the world moves on while it is decided about a pod."""
+    async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
+        """Whether extenders let a pod preempt as it was found out without asking them."""
 
     def undo(self, reserved: Reserved) -> None:
         """Take a placement back."""
@@ -97,6 +101,10 @@ class _Attempt:
     failures: list[Failure] = field(default_factory=list)
     #: Among how many placements the gang had to choose; None when it may go anywhere.
     placements: int | None = None
+    #: Why the gang could not preempt as a whole, if that was tried, and whether its pods keep the nodes that they were
+    #: promised; None where that is for each pod to say.
+    why_no_room: str = ""
+    keeps_promises: bool | None = None
 
     @property
     def doorkeepers(self) -> frozenset[str]:
@@ -107,7 +115,18 @@ class _Attempt:
     @property
     def acts_as_one(self) -> bool:
         """Whether its pods are always decided about together, those too that the gang can do without."""
-        return self.placements is not None
+        return self.placements is not None or self.preempts_as_one
+
+    @property
+    def preempts_as_one(self) -> bool:
+        """Whether others are evicted for the gang as a whole, and not for its pods one after the other."""
+        plugin = self.profile.gang_preemption
+        return plugin is not None and plugin.preempts_for(self.gang)
+
+    @property
+    def vetoed(self) -> frozenset[str]:
+        """The nodes that extenders refused for good to any of the pods."""
+        return frozenset().union(*(failure.vetoed for failure in self.failures))
 
     @property
     def needed(self) -> int:
@@ -270,11 +289,11 @@ class Gangs:
         await trial.run(pods, scope)
         return self._ended(attempt, trial)
 
-    def _new_trial(self, attempt: _Attempt, *, evicting: bool = False) -> Trial:
+    def _new_trial(self, attempt: _Attempt, *, evicting: bool = False, supposing: bool = False) -> Trial:
         return Trial(
             self._cluster,
             attempt.profile,
-            self._steps.suppose if evicting else self._steps.decide,
+            self._steps.suppose if evicting or supposing else self._steps.decide,
             is_wanted=self._steps.is_wanted,
             siblings=attempt.gang.members.pods,
             evicting=evicting,
@@ -305,14 +324,24 @@ class Gangs:
         meeting = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
-        for failure in [*refused, *(trial.failures if attempt.acts_as_one else ())]:
+        for failure in refused:
             self._steps.refuse(failure.queued, _refusal(attempt, failure))
-        for queued in left_over:
-            await self._schedule_left_over(queued, meeting)
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
         elif attempt.failures and attempt.pods:
             self._conclude_left_over(attempt)
+        for queued in left_over:
+            await self._schedule_left_over(queued, meeting)
+        if attempt.acts_as_one and trial.failures:
+            await self._keep_waiting(attempt, trial.failures)
+
+    async def _keep_waiting(self, attempt: _Attempt, failures: list[Failure]) -> None:
+        """Make room for those that a gang can do without, or let them wait for it."""
+        pods = [failure.queued for failure in failures]
+        further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.asking.now(), decided=None)
+        if not await self._made_room(further):
+            for failure in failures:
+                self._steps.refuse(failure.queued, _refusal(attempt, failure))
 
     def _conclude_left_over(self, attempt: _Attempt) -> None:
         """Nobody was placed of those that a gang can do without."""
@@ -381,40 +410,85 @@ class Gangs:
 
     async def _made_room(self, attempt: _Attempt) -> bool:
         """Evict others if the whole gang fits then; whether it does."""
-        if attempt.placements is not None:
-            return False  # it would be as many preemptions as there are placements (reference 9.1)
-        if not any(failure.has_room for failure in attempt.failures):
+        if attempt.placements is not None:  # it would be a preemption for each of them (reference 9.1)
+            attempt.why_no_room = _NOT_FOR_PLACEMENTS if attempt.preempts_as_one else ""
             return False
-        if any(self._steps.takes_time(queued.info) for queued in attempt.pods):
-            return False  # nobody may be imagined gone while others look
-        trial = await self._trial(attempt, attempt.pods, evicting=True)
+        try:
+            if attempt.preempts_as_one:
+                clearing = await self._cleared_for_all(attempt)
+            else:
+                clearing = await self._cleared_one_by_one(attempt)
+        except PluginError as error:
+            attempt.why_no_room = str(error)
+            return False
+        if clearing is not None:
+            self._make_room(attempt, clearing)
+        return clearing is not None
+
+    async def _cleared_one_by_one(self, attempt: _Attempt) -> Clearing | None:
+        """Let each pod preempt, the victims of those before it gone. Extenders are asked at the end: while they think,
+        nobody may be imagined gone.
+        """
+        if not any(failure.has_room for failure in attempt.failures):
+            return None
+        scope = Scope(barred=attempt.vetoed, asks_extenders=False)
+        trial = await self._trial(attempt, attempt.pods, scope, evicting=True)
         fits = attempt.is_enough()
         trial.undo()
-        if fits:
-            self._make_room(attempt, trial)
-        return fits
+        if not fits or not trial.promised:
+            return None
+        for queued, room in trial.promised:
+            if not await self._steps.agrees(queued.info, room):
+                return None
+        promises = [(reserved.queued, reserved.node_name) for reserved in trial.placed]
+        promises += [(queued, room.nominated_node_name or "") for queued, room in trial.promised]
+        siblings = {queued.info.uid for queued, _ in promises}
+        outranked = {pod.uid: pod for _, room in trial.promised for pod in room.outranked if pod.uid not in siblings}
+        victims = [victim for _, room in trial.promised for victim in room.victims]
+        return Clearing(promises, trial.failures, victims, list(outranked.values()))
 
-    def _make_room(self, attempt: _Attempt, trial: Trial) -> None:
+    async def _cleared_for_all(self, attempt: _Attempt) -> Clearing | None:
+        """Let the gang preempt as a whole; if it cannot, the attempt knows why."""
+        profile, infos = attempt.profile, [queued.info for queued in attempt.pods]
+        plugin = profile.gang_preemption
+        assert plugin is not None
+        scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
+        found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable, attempt.gang, infos)
+        if isinstance(found, Status):
+            attempt.why_no_room, attempt.keeps_promises = found.message, found.code is Code.PENDING
+            return None
+        attempt.why_no_room, attempt.keeps_promises = _NOT_ENOUGH, False
+        return await make_room_for_all(
+            found,
+            attempt.pods,
+            cluster=self._cluster,
+            profile=profile,
+            needed=attempt.needed,
+            within=scope.rows(self._cluster),
+            run=lambda: self._supposed(attempt, scope),
+        )
+
+    async def _supposed(self, attempt: _Attempt, scope: Scope) -> Trial:
+        """A trial of which nobody is told."""
+        trial = self._new_trial(attempt, supposing=True)
+        await trial.run(attempt.pods, scope)
+        return trial
+
+    def _make_room(self, attempt: _Attempt, clearing: Clearing) -> None:
         """Promise every pod the node that it will have, and begin the evictions."""
         message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
         waiting = _refusal_of_all(attempt, message)
-        for reserved in trial.placed:
-            self._steps.refuse(reserved.queued, replace(waiting, nomination=reserved.node_name))
-        for queued, room in trial.promised:
-            self._steps.refuse(queued, replace(waiting, nomination=room.nominated_node_name))
-        for failure in trial.failures:
+        for queued, node_name in clearing.promises:
+            self._steps.refuse(queued, replace(waiting, nomination=node_name))
+        for failure in clearing.failures:
             self._steps.refuse(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        preemptors = [reserved.info for reserved in trial.placed] + [queued.info for queued, _ in trial.promised]
-        outranked = {pod.uid: pod for _, room in trial.promised for pod in room.outranked}
-        for info in preemptors:
-            outranked.pop(info.uid, None)
-        for uid in outranked:
-            self._cluster.drop_nomination(uid)
+        for pod in clearing.outranked:
+            self._cluster.drop_nomination(pod.uid)
+        preemptors = [queued.info for queued, _ in clearing.promises]
+        if attempt.preempts_as_one:
+            preemptors += [failure.queued.info for failure in clearing.failures]
         self._evictions.start_for_group(
-            preemptors,
-            attempt.gang.uid,
-            victims=[victim for _, room in trial.promised for victim in room.victims],
-            outranked=list(outranked.values()),
+            preemptors, attempt.gang.uid, victims=clearing.victims, outranked=clearing.outranked
         )
         attempt.conclude(Outcome.WAITING_ON_PREEMPTION, message)
 
@@ -495,9 +569,9 @@ def _summary(attempt: _Attempt, could: int) -> str:
         text = f"{gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
     else:
         text = f"none of the {len(attempt.pods)} pods of {gang.name} that look for a node fits"
-    if placements is None:
-        return text
-    return f"0/{placements} placements are available, first placement status: {text}"
+    if placements is not None:
+        text = f"0/{placements} placements are available, first placement status: {text}"
+    return f"{text}, preemption: {attempt.why_no_room}" if attempt.why_no_room else text
 
 
 def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
@@ -505,7 +579,9 @@ def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
     failures = attempt.failures
     is_error = any(failure.status.code is Code.ERROR for failure in failures)
     has_no_cure = any(not failure.rejectors and not failure.pending for failure in failures)
-    keeps_promises = any(failure.keeps_promise for failure in failures)
+    keeps_promises = attempt.keeps_promises
+    if keeps_promises is None:
+        keeps_promises = any(failure.keeps_promise for failure in failures)
     own = attempt.doorkeepers
     return Refusal(
         "SchedulerError" if is_error else "Unschedulable",

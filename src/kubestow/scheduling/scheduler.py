@@ -16,13 +16,13 @@ from random import Random
 from kubestow import config
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
-from kubestow.errors import PluginError
+from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.gangs import Gang, GangPlugin
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.plugin import Plugin, PostFilterResult, Victims
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, unreserve
@@ -402,6 +402,19 @@ class Scheduler:
     def takes_time(self, info: PodInfo) -> bool:
         """Whether extenders take part in the decision about a pod."""
         return bool(self._extenders) and self._extenders.take_part(info)
+
+    async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
+        """Whether extenders let a pod preempt as it was found out without asking them."""
+        node_name = room.nominated_node_name or ""
+        if not self._extenders or not self._extenders.take_part_in_preemption(info):
+            return True
+        try:
+            left = await self._extenders.preempt(info, {node_name: Victims(room.victims, room.violations)})
+        except ExtenderError as error:
+            _log.warning("extenders cannot be asked about preemption for pod %s: %s", info.key, error.problem)
+            return False
+        agreed = {victim.uid for victim in left[node_name].pods} if node_name in left else set()
+        return agreed == {victim.uid for victim in room.victims}
 
     def _decide(self, info: PodInfo, scope: Scope) -> Decision:
         try:

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.state import Cluster, Placement
+from kubestow.cluster.state import Cluster
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.absence import put_back
 from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -39,6 +40,8 @@ class Failure:
     pending: frozenset[str]
     has_room: bool = False
     keeps_promise: bool = False
+    #: The nodes that extenders refused for good.
+    vetoed: frozenset[str] = frozenset()
 
     @classmethod
     def of_decision(cls, queued: QueuedPod, decision: Decision, *, is_promised: bool) -> Failure:
@@ -51,6 +54,7 @@ class Failure:
             pending=decision.pending,
             has_room=decision.nomination is not None and decision.nomination.status.ok,
             keeps_promise=is_promised and decision.nomination is None,
+            vetoed=decision.vetoed,
         )
 
     @classmethod
@@ -182,10 +186,4 @@ class Trial:
         placement = self._cluster.placement(uid)
         if placement is not None:
             self._cluster.remove_pod(uid)
-            self._undoing.append(lambda: self._restore(placement))
-
-    def _restore(self, placement: Placement) -> None:
-        if placement.assumed:
-            self._cluster.assume(placement.info, placement.node_name)
-        else:
-            self._cluster.put_pod(placement.info)
+            self._undoing.append(lambda: put_back(self._cluster, placement))
