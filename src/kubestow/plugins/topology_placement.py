@@ -1,7 +1,8 @@
 """TopologyPlacementGenerator puts a whole pod group into one rack, zone or whatever label it names (reference 8.19).
 
-It reads the topology constraint of Kubernetes' pod groups, of which the API allows one: a key of node labels. Every value
-of that label is a placement, made of the nodes that have it. Once some of the group have nodes, the others follow them.
+It reads the topology constraint of Kubernetes' pod groups, of which the API allows one: a key of node labels. Every
+value of that label is a placement, made of the nodes that have it. Once some of the group have nodes, the others follow
+them.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A plugin says whom one may evict at all, in units, and whom to spare first. Here it is found out who of them has to go:
 with everybody gone the gang must fit; then unit after unit is given back if it still fits beside them. That is what
-comes out, but not what is done. In a large cluster the units are many and the victims few, so the search goes by halves:
-it begins with the least important, takes twice as many until the gang fits, and gives them back in ever smaller parts.
-It trusts that a gang which fits somewhere also fits where more pods are gone.
+comes out, but not what is done. In a large cluster the units are many and the victims few, so the search begins with
+the least important, takes twice as many until the gang fits, and gives them back in ever smaller parts. It trusts that
+a gang which fits somewhere also fits where more pods are gone.
 
 Whether the gang fits is a matter of counting where all its pods are copies of each other and nothing but the pods of a
 node decides about the node. Otherwise it is tried, in the cluster itself with the units taken away, all within one
