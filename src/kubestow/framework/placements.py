@@ -95,7 +95,7 @@ class PlacementPlugins:
         plugin = self.generator
         if plugin is None:
             return None
-        found = self.asking(plugin, "PlacementGenerate", plugin.placements, gang, pods, nodes)
+        found = self.asking(plugin, "PlacementGenerate", _listed, plugin, gang, pods, nodes)
         if found is None:
             return None
         if isinstance(found, Status):
@@ -114,11 +114,21 @@ class PlacementPlugins:
     def _scored(self, plugin: PlacementScorePlugin, gang: Gang, proposals: Sequence[Proposal]) -> Scores:
         raw = np.zeros(len(proposals), np.int64)
         for position, proposal in enumerate(proposals):
-            score = self.asking(plugin, "PlacementScore", plugin.score_placement, gang, proposal)
-            raw[position] = self.asking(plugin, "PlacementScore", index, score)
+            raw[position] = self.asking(plugin, "PlacementScore", _whole, plugin, gang, proposal)
         raw.flags.writeable = False
         scores = self.asking(plugin, "NormalizePlacementScore", plugin.normalize_placements, gang, raw)
         return _in_range(plugin, scores, len(proposals))
+
+
+def _listed(
+    plugin: PlacementGeneratePlugin, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes
+) -> list[Placement] | Status | None:
+    answer = plugin.placements(gang, pods, nodes)
+    return answer if answer is None or isinstance(answer, Status) else list(answer)
+
+
+def _whole(plugin: PlacementScorePlugin, gang: Gang, proposal: Proposal) -> int:
+    return index(plugin.score_placement(gang, proposal))
 
 
 def _checked(plugin: PlacementGeneratePlugin, placement: object) -> Placement:
