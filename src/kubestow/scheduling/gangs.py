@@ -466,6 +466,7 @@ class Gangs:
             needed=attempt.needed,
             within=scope.rows(self._cluster),
             run=lambda: self._supposed(attempt, scope),
+            is_wanted=self._steps.is_wanted,
         )
 
     async def _supposed(self, attempt: _Attempt, scope: Scope) -> Trial:

@@ -7,12 +7,13 @@ the least important, takes twice as many until the gang fits, and gives them bac
 a gang which fits somewhere also fits where more pods are gone.
 
 Whether the gang fits is a matter of counting where all its pods are copies of each other and nothing but the pods of a
-node decides about the node. Otherwise it is tried, in the cluster itself with the units taken away, all within one
-instant.
+node decides about the node. Otherwise it is tried, in the cluster itself with the units taken away. Each trial is over
+within one instant; between two of them everybody is back, and others get their turn.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -57,18 +58,17 @@ async def make_room_for_all(
     needed: int,
     within: Mask | None,
     run: Callable[[], Awaitable[Trial]],
+    is_wanted: Callable[[PodInfo], bool],
 ) -> Clearing | None:
     """Find out who has to go so that as many of the ``pods`` fit as ``needed``; None when not even everybody suffices.
 
     The pods may go to the nodes ``within`` (bool, one per row), to all where it is None; ``run`` makes a trial of all
-    of them. Nothing is changed. Raises PluginError.
+    of them, ``is_wanted`` says whether one still wants a node. Nothing is changed. Raises PluginError.
     """
     infos = [queued.info for queued in pods]
-    promises = [(info, node_name) for info in infos if (node_name := cluster.nomination(info.uid)) is not None]
-    for info, _ in promises:
-        cluster.drop_nomination(info.uid)  # it would count as taken by the siblings
-    absence = Absence(cluster)
+    absence = Absence(cluster, infos, is_wanted)
     try:
+        absence.only(())  # what has been promised to one would count as taken for its siblings
         counted = _Counted.of(evictable, infos, cluster=cluster, profile=profile, needed=needed, within=within)
         tried = _Tried(evictable, absence, run, needed)
         gone = await fewest(len(evictable.units.lengths), tried.fits if counted is None else counted.fits)
@@ -80,8 +80,6 @@ async def make_room_for_all(
         return clearing
     finally:
         absence.end()
-        for info, node_name in promises:
-            cluster.nominate(info, node_name)
 
 
 def _outranked(promises: Sequence[tuple[QueuedPod, str]], cluster: Cluster) -> list[PodInfo]:
@@ -175,6 +173,8 @@ class _Tried:
         """Whether enough pods find nodes when some units (bool) are gone."""
         trial = await self._without(gone)
         trial.undo()
+        self._absence.end()
+        await asyncio.sleep(0)
         return len(trial.placed) >= self._needed
 
     async def clearing(self, gone: Mask) -> Clearing | None:

@@ -1,12 +1,15 @@
 """The placement of a gang: it is tried in each part of the cluster that would do, and gets the best (reference 4.10).
 
-A trial in one placement is taken back before the next begins, so all of them begin with the same cluster. Parts that
-have no room for so many copies of the pods are passed over without a trial, where that is a matter of counting. What is
-returned is no trial but its outcome, who goes where; it is for the caller to do it again.
+A trial in one placement is taken back before the next begins, and others get their turn in between. Where room is a
+matter of counting, parts without enough of it are passed over, and those are tried first that take the most pods and
+have the least to spare. No other pod is scheduled meanwhile, so with very many parts the search ends when a good many
+have been tried and some of them fit. What is returned is no trial but its outcome, who goes where; it is for the caller
+to do it again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +29,9 @@ from kubestow.scheduling.scope import Scope
 from kubestow.scheduling.trial import Failure, Trial
 
 __all__ = ["Choice", "choose"]
+
+#: So many decisions about pods are enough, if any placement fits: some seconds' worth in a large cluster.
+_ENOUGH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,13 @@ async def choose(
     named = [(placement.name, placement.nodes.names) for placement in plausible or placements[:1]]
     first: Choice | None = None
     fitting: list[tuple[Choice, Proposal]] = []
-    for name, nodes in named:
+    for tried, (name, nodes) in enumerate(named):
+        if fitting and tried * len(pods) >= _ENOUGH:
+            break
         trial = await run(Scope(nodes))
         choice = Choice([(r.queued, r.node_name) for r in trial.placed], trial.failures)
         trial.undo()
+        await asyncio.sleep(0)
         first = first or choice
         if len(choice.assignments) >= needed:
             fitting.append((choice, _proposal(choice, name, nodes, cluster)))
@@ -84,10 +93,13 @@ def _proposal(choice: Choice, name: str, nodes: Sequence[str], cluster: Cluster)
 def _plausible(
     placements: Sequence[Placement], pods: Sequence[PodInfo], *, cluster: Cluster, profile: Profile, needed: int
 ) -> Sequence[Placement]:
-    """The placements that may have room for as many pods as needed, as far as that can be counted."""
+    """The placements that may have room for as many pods as needed, the most promising first.
+
+    All of them as they are where room cannot be counted.
+    """
     if len(placements) == 1 or any(cluster.nomination(pod.uid) for pod in pods):
         return placements  # what a pod was promised counts as taken by its siblings
-    rooms = np.zeros(len(placements), np.int64)
+    rooms, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     for shape, count in Counter(pod.shape for pod in pods).items():
         room = Room.of(cluster, profile, samples[shape], count)
@@ -96,4 +108,6 @@ def _plausible(
         free = room.on(cluster.all_nodes())
         sums = np.array([free[placement.nodes.row_numbers].sum() for placement in placements], np.int64)
         rooms += np.minimum(sums, count)
-    return [placement for placement, fits in zip(placements, rooms.tolist(), strict=True) if fits >= needed]
+        spare += sums
+    order = np.lexsort((spare, -rooms))
+    return [placements[position] for position in order.tolist() if rooms[position] >= needed]
