@@ -341,7 +341,7 @@ class Gangs:
         further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.asking.now(), decided=None)
         if not await self._made_room(further):
             for failure in failures:
-                self._steps.refuse(failure.queued, _refusal(attempt, failure))
+                self._steps.refuse(failure.queued, _refusal(further, failure))
 
     def _conclude_left_over(self, attempt: _Attempt) -> None:
         """Nobody was placed of those that a gang can do without."""
@@ -483,6 +483,10 @@ class Gangs:
             self._steps.refuse(queued, replace(waiting, nomination=node_name))
         for failure in clearing.failures:
             self._steps.refuse(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
+        told = [queued for queued, _ in clearing.promises] + [failure.queued for failure in clearing.failures]
+        for queued in attempt.pods:
+            if queued not in told:  # it has gone meanwhile
+                self._steps.refuse(queued, waiting)
         for pod in clearing.outranked:
             self._cluster.drop_nomination(pod.uid)
         preemptors = [queued.info for queued, _ in clearing.promises]
@@ -600,5 +604,5 @@ def _refusal(attempt: _Attempt, failure: Failure) -> Refusal:
         failure.message,
         rejectors=failure.rejectors | attempt.doorkeepers if failure.rejectors else failure.rejectors,
         pending=failure.pending,
-        nomination="",
+        nomination=None if attempt.keeps_promises else "",
     )
