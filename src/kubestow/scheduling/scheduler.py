@@ -34,7 +34,8 @@ from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
-from kubestow.scheduling.gangs import Gangs, Refusal
+from kubestow.scheduling.gang_attempt import Refusal
+from kubestow.scheduling.gangs import Gangs
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.leadership import Leadership, Unopposed
