@@ -5,7 +5,6 @@ WorkloadAwarePreemption or a topology, TestWorkloadAwarePreemptionInvocation and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def on_node(count: int, prefix: str, priority: int) -> list[Pod]:
 
 
 @pytest.mark.parametrize("gates", [AS_A_WHOLE, AS_A_WHOLE | TOPOLOGY], ids=["", "topology"])
-async def test_a_gang_takes_the_places_of_all_others(live_stage: Stage, gates: Mapping[str, bool]) -> None:
+async def test_a_gang_takes_the_places_of_all_others(live_stage: Stage, gates: dict[str, bool]) -> None:
     stage = live_stage
     await stage.create(node("n", cpu="4"), *on_node(4, "low", 10))
     await group(stage, "train", 3)
@@ -52,7 +51,7 @@ async def test_a_gang_takes_the_places_of_all_others(live_stage: Stage, gates: M
 
 
 @pytest.mark.parametrize("gates", [AS_A_WHOLE, AS_A_WHOLE | TOPOLOGY], ids=["", "topology"])
-async def test_a_gang_takes_the_places_of_the_lowest(live_stage: Stage, gates: Mapping[str, bool]) -> None:
+async def test_a_gang_takes_the_places_of_the_lowest(live_stage: Stage, gates: dict[str, bool]) -> None:
     stage = live_stage
     await stage.create(node("n", cpu="4"), *on_node(2, "low", 10), *on_node(2, "lowest", 1))
     await group(stage, "middle", 2, priority=50)
@@ -64,7 +63,7 @@ async def test_a_gang_takes_the_places_of_the_lowest(live_stage: Stage, gates: M
 
 
 @pytest.mark.parametrize("gates", [{}, AS_A_WHOLE], ids=["one by one", "as a whole"])
-async def test_a_gang_that_stays_together_preempts_nobody(stage: Stage, gates: Mapping[str, bool]) -> None:
+async def test_a_gang_that_stays_together_preempts_nobody(stage: Stage, gates: dict[str, bool]) -> None:
     await stage.create(node("n", cpu="4", labels={"rack": "r"}), *on_node(2, "low", 10), *on_node(2, "lowest", 1))
     await group(stage, "middle", 2, priority=50, schedulingConstraints={"topology": [{"key": "rack"}]})
     async with stage.scheduler(gates=GATES | TOPOLOGY | gates):

@@ -14,7 +14,7 @@ from kubestow.testing import node, pod
 from tests.integration.stage import Object, Stage
 from tests.scheduling.gangs import GATES, member
 
-ON = {"gates": GATES | {"TopologyAwareWorkloadScheduling": True}}
+ON: dict[str, Any] = {"gates": GATES | {"TopologyAwareWorkloadScheduling": True}}
 
 
 def group(name: str, key: str, minimum: int = 0) -> Object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +20,7 @@ from kubestow.testing import node, pod
 from tests.scheduling.gangs import GATES, group, member
 from tests.scheduling.living import Living, in_virtual_time
 
-ON = {"gates": GATES | {"WorkloadAwarePreemption": True}}
+ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -62,11 +63,11 @@ class Unit:
     def objects(self) -> list[object]:
         status = {"startTime": (BEGAN + timedelta(minutes=self.started)).strftime("%Y-%m-%dT%H:%M:%SZ")}
         labels = {"guarded": "yes"} if self.guarded else {"guarded": "no"}
-        same = {"priority": self.priority, "status": status, "labels": labels}
+        same: dict[str, Any] = {"priority": self.priority, "status": status, "labels": labels}
         if len(self.pods) == 1:
             (on, cpu), *_ = self.pods
             return [pod(self.name, node=on, cpu=str(cpu), **same)]
-        mode = {"priority": self.priority, "disruptionMode": "PodGroup"}
+        mode: dict[str, Any] = {"priority": self.priority, "disruptionMode": "PodGroup"}
         members = [
             member(f"{self.name}-{n}", self.name, node=on, cpu=str(cpu), **same)
             for n, (on, cpu) in enumerate(self.pods)

@@ -14,7 +14,7 @@ from tests.scheduling.gangs import GATES, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.test_gang_preemption import LeavingSlowly, put, running, there
 
-ON = {"gates": GATES | {"WorkloadAwarePreemption": True}}
+ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 
 
 def preempting(name: str, minimum: int, *, priority: int = 100, **spec: Any) -> PodGroup:
