@@ -49,7 +49,7 @@ WORLD = World(
     profile={"plugins": {"multiPoint": {"enabled": [{"name": "Halves", "weight": 2}]}}},
 )
 PLUGINS: PlacementPlugins = WORLD.profiles["default-scheduler"].placements
-GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))  # type: ignore[arg-type]
+GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))
 
 
 def placement(name: str, *rows: int) -> Placement:
