@@ -238,3 +238,19 @@ async def test_a_basic_group_goes_on_when_there_is_more_room(stage: Stage) -> No
         await stage.refused("b")
         await stage.delete(there)
         assert await racks_of(stage, "a", "b") == {"r1"}
+
+
+async def test_groups_stay_together_without_the_plugin_that_waits_for_their_number(stage: Stage) -> None:
+    gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+    await stage.create(*racks(r1=1, r2=2), group("g", "rack", 5), *ours("a", "b", "c"))
+    async with stage.scheduler(gates=gates):
+        assert await racks_of(stage, "a", "b", "c") == {"r2"}
+
+
+async def test_without_that_plugin_a_group_has_to_exist_all_the_same(stage: Stage) -> None:
+    gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+    await stage.create(*racks(r1=1), *ours("a"))
+    async with stage.scheduler(gates=gates):
+        assert await stage.refused("a") == ['podgroup.scheduling.k8s.io "g" not found']
+        await stage.create(group("g", "rack"))
+        await stage.bound("a")

@@ -21,7 +21,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.framework.plugin import Plugin, PreEnqueuePlugin
 from kubestow.framework.status import Status
 
-__all__ = ["Evictable", "Gang", "GangPlugin", "GangPreemptionPlugin", "Outcome"]
+__all__ = ["Evictable", "Gang", "GangPlugin", "GangPreemptionPlugin", "GangSource", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,8 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-class GangPlugin(PreEnqueuePlugin):
-    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
-
-    A profile has at most one such plugin that counts: the first.
-    """
+class GangSource(Plugin):
+    """Knows which pods are a gang."""
 
     @abstractmethod
     def gang_of(self, pod: PodInfo) -> Gang | None:
@@ -61,6 +58,13 @@ class GangPlugin(PreEnqueuePlugin):
 
     def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
         """An attempt to schedule a gang has ended; the message says why it went no better."""
+
+
+class GangPlugin(GangSource, PreEnqueuePlugin):
+    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
+
+    A profile has at most one such plugin that counts, the first; without any, the first other source of gangs does.
+    """
 
 
 @dataclass(frozen=True, slots=True)

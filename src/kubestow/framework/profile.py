@@ -6,7 +6,7 @@ several points; which of them it is asked at is the configuration's choice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -24,7 +24,7 @@ from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluations import Evaluations, Weighted
-from kubestow.framework.gangs import GangPlugin, GangPreemptionPlugin
+from kubestow.framework.gangs import GangPlugin, GangPreemptionPlugin, GangSource
 from kubestow.framework.interest import Interest
 from kubestow.framework.placements import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
 from kubestow.framework.plugin import (
@@ -104,7 +104,7 @@ class Profile:
     #: Which part of the cluster a gang gets.
     placements: PlacementPlugins
     #: Says which pods are a gang; without it every pod is scheduled by itself.
-    gangs: GangPlugin | None = None
+    gangs: GangSource | None = None
     #: Says whom one may evict for a gang as a whole.
     gang_preemption: GangPreemptionPlugin | None = None
 
@@ -170,9 +170,14 @@ def build_profile(
             asking=asking,
         ),
         plugins=tuple(made.values()),
-        gangs=next((plugin for plugin in made.values() if isinstance(plugin, GangPlugin)), None),
+        gangs=_source_of_gangs(made.values()),
         gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
+
+
+def _source_of_gangs(plugins: Iterable[Plugin]) -> GangSource | None:
+    sources = [plugin for plugin in plugins if isinstance(plugin, GangSource)]
+    return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 
 
 def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plugin:

@@ -3,6 +3,9 @@
 It reads the topology constraint of Kubernetes' pod groups, of which the API allows one: a key of node labels. Every
 value of that label is a placement, made of the nodes that have it. Once some of the group have nodes, the others follow
 them.
+
+Where nobody else says what a gang is (without the plugin GangScheduling), it does: then no group waits for its number,
+but the pods of each are decided about together.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
-from kubestow.framework.gangs import Gang
+from kubestow.framework.gangs import Gang, GangSource, Outcome
 from kubestow.framework.interest import Interest, Spoils, on
 from kubestow.framework.placements import Placement, PlacementGeneratePlugin
 from kubestow.framework.plugin import Handle
 from kubestow.framework.status import Status
+from kubestow.plugins.pod_group_conditions import PodGroupConditions
 
 __all__ = ["TopologyPlacementGenerator"]
 
+#: How long members may wait for each other before they are bound, in seconds (reference 8.18).
+_TIMEOUT = 300.0
 _UNDETERMINED = "cannot determine domain for already scheduled pods"
 
 
-class TopologyPlacementGenerator(PlacementGeneratePlugin):
+class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
     """One placement per value of the label that the group names."""
 
     name = "TopologyPlacementGenerator"
@@ -37,16 +43,36 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._conditions = PodGroupConditions(handle)
         self.interests: Sequence[Interest] = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, spoils=Spoils.NOTHING),
             on(EventResource.ASSIGNED_POD, Action.DELETE, spoils=Spoils.NOTHING, hint=_is_sibling),
         )
 
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """The group that a pod names, whether or not it exists."""
+        name = next((name for name in memberships(pod) if name.api is PodGroupAPI.KUBERNETES), None)
+        if name is None:
+            return None
+        group = self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
+        uid = "" if group is None else group.metadata.uid
+        return Gang(name, uid, 0, _TIMEOUT, self.handle.cluster.pod_groups.members(name))
+
+    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+        """The group has a condition for it."""
+        self._conditions.concluded(gang, outcome, message)
+
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology; only that of its placed pods if there are any."""
-        key = self._key(gang)
-        if not key:
+        name = gang.name
+        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
             return None
+        group = self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
+        if group is None:
+            return Status.error(f'podgroup.scheduling.k8s.io "{name.name}" not found')
+        if not group.spec.scheduling_constraints.topology:
+            return None
+        key = group.spec.scheduling_constraints.topology[0].key
         values = nodes.label_values(key)
         chosen = self._chosen(gang, key)
         if isinstance(chosen, Status):
@@ -58,14 +84,6 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             for number, value in sorted(there.items(), key=lambda entry: entry[1])
             if chosen is None or value == chosen
         ]
-
-    def _key(self, gang: Gang) -> str:
-        name = gang.name
-        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
-            return ""
-        group = self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
-        constraints = group.spec.scheduling_constraints.topology if group is not None else ()
-        return constraints[0].key if constraints else ""
 
     def _chosen(self, gang: Gang, key: str) -> str | Status | None:
         """The domain in which the group is already; an error when that is not one domain."""

@@ -61,7 +61,7 @@ class Gangs:
         self._speaks = True
         for queued in self._queue.waiting():
             plugin = profiles[queued.info.spec.scheduler_name].gangs
-            if plugin is not None and self._is_kept_out(queued.info.uid, plugin):
+            if isinstance(plugin, GangPlugin) and self._is_kept_out(queued.info.uid, plugin):
                 self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
