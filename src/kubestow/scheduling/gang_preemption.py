@@ -34,6 +34,7 @@ class GangPreemption:
         """Evict others if the whole gang fits then; whether it does."""
         if attempt.placements is not None:  # it would be a preemption for each of them (reference 9.1)
             attempt.why_no_room = _NOT_FOR_PLACEMENTS if attempt.preempts_as_one else ""
+            attempt.keeps_promises = False
             return False
         try:
             if attempt.preempts_as_one:
