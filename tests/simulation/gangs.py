@@ -1,7 +1,7 @@
 """Gangs: jobs whose pods are of use only together, and what must hold of them.
 
-Groups are of any of the three APIs; some of Kubernetes' own have to stay together in one zone. To which job a pod belongs, how many pods that had and how many it needs is written
-on labels of its own, which no scheduler reads.
+Groups are of any of the three APIs; some of Kubernetes' own have to stay together in one zone. To which job a pod
+belongs, how many pods that had and how many it needs is written on labels of its own, which no scheduler reads.
 """
 
 from __future__ import annotations
