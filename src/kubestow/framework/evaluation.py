@@ -192,7 +192,7 @@ class Evaluation:
         """What the filters leave of the nodes that PreFilter left; a node the pod was promised is tried first."""
         candidates = narrowing.mask(cluster)
         if within is not None:
-            candidates &= within
+            candidates = candidates & within
         promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
         if promised is not None and (within is None or within[promised]):
             alone = np.zeros(len(cluster.nodes), np.bool_)
