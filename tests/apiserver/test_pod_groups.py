@@ -67,6 +67,42 @@ async def test_a_group_is_made_from_a_workload_that_exists(client: Client) -> No
     assert (await client.post(GROUPS, new)).status == 201
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}},
+            "Too many: 2: must have at most 1 items",
+        ),
+        ({"schedulingConstraints": {"topology": [{}]}}, "schedulingConstraints.topology[0].key: Required value"),
+        ({"schedulingConstraints": {"topology": [{"key": "a b"}]}}, 'topology[0].key: Invalid value: "a b"'),
+        ({"disruptionMode": "Node"}, 'disruptionMode: Unsupported value: "Node": supported values: "Pod", "PodGroup"'),
+    ],
+)
+async def test_what_a_group_asks_of_nodes_and_evictions_is_checked(
+    client: Client, fields: dict[str, Any], problem: str
+) -> None:
+    new = group(basic={})
+    new["spec"] |= fields
+    refused = await client.post(GROUPS, new)
+    assert refused.status == 422 and problem in refused.message
+    template = {"name": "t", "schedulingPolicy": {"basic": {}}} | fields
+    refused = await client.post(WORKLOADS, {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}})
+    assert refused.status == 422 and problem in refused.message
+
+
+async def test_a_group_has_the_priority_of_its_class(client: Client) -> None:
+    await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 100})
+    new = group(basic={})
+    new["spec"]["priorityClassName"] = "high"
+    assert (await client.post(GROUPS, new)).json["spec"]["priority"] == 100
+    new["metadata"]["name"] = "other"
+    new["spec"]["priority"] = 7
+    assert "the integer value of priority (7) must not be provided" in (await client.post(GROUPS, new)).message
+    new["spec"]["priorityClassName"] = "none"
+    assert "no PriorityClass with name none was found" in (await client.post(GROUPS, new)).message
+
+
 async def test_a_workload_has_templates_of_different_names(client: Client) -> None:
     template = {"name": "t", "schedulingPolicy": {"basic": {}}}
     new = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template, template]}}

@@ -162,7 +162,7 @@ class Stage:
         obj = as_sent(given)
         spec = obj.get("spec") or {}
         if obj["kind"] == "Pod" and spec.get("priority") is not None:
-            spec["priorityClassName"] = await self._priority_class(spec.pop("priority"))
+            spec["priorityClassName"] = await self.priority_class(spec.pop("priority"))
         created = await self.request("POST", _collection(obj), obj)
         status = {k: v for k, v in (obj.get("status") or {}).items() if k != "phase"}
         if obj["kind"] == "Node":
@@ -173,7 +173,8 @@ class Stage:
             created = await self.change(obj, {"status": status}, subresource="status")
         return {"apiVersion": obj["apiVersion"], "kind": obj["kind"]} | created
 
-    async def _priority_class(self, value: int) -> str:
+    async def priority_class(self, value: int) -> str:
+        """The name of a priority class of this value, which there is from now on."""
         name = f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
         if value not in self._priorities:
             self._priorities.add(value)

@@ -1,8 +1,8 @@
 """Pod groups (reference 11.6): gangs of all three APIs, from the server's objects to its conditions.
 
-Not here, because it is not offered: topology-aware scheduling and workload-aware preemption, with their variants of
-TestPodGroupScheduling and with TestPostFilterInvocationCount; and TestPodGroupAdmission, which is about Workloads, of
-which the embedded server has none. A gang preempts as a whole or not at all; tests/scheduling has that in detail.
+Groups that stay together are in test_pod_group_topology.py, those that preempt behind a gate of their own in
+test_pod_group_preemption.py. Not here is TestPodGroupAdmission, which is about the server: tests/apiserver has that.
+A gang preempts as a whole or not at all; tests/scheduling has that in detail.
 """
 
 from __future__ import annotations

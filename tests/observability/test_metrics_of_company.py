@@ -57,6 +57,29 @@ def test_attempts_to_schedule_a_pod_group_are_counted_by_outcome(outcome: str) -
     watching(story, node("n", cpu="4"), *low, group("train", 2), cluster=NobodyLeaves(), **BOTH)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "outcome"), [("500m", "scheduled"), ("9", "unschedulable"), ("1", "waiting_on_preemption")]
+)
+@pytest.mark.parametrize("as_a_whole", [False, True], ids=["one by one", "as a whole"])
+def test_who_a_gang_can_do_without_is_an_attempt_of_its_own(cpu: str, outcome: str, as_a_whole: bool) -> None:
+    async def story(watched: Watched) -> None:
+        for each in gang("1"):
+            watched.world.cluster.put(each)
+        await watched.world.settles()
+        labels = {"result": outcome, "profile": "default-scheduler"}
+        before = watched.value("scheduler_podgroup_schedule_attempts_total", **labels)
+        watched.world.cluster.put(member("late", "train", cpu=cpu, priority=100))
+        await watched.world.settles()
+        assert watched.value("scheduler_podgroup_schedule_attempts_total", **labels) == before + 1
+        assert watched.value("scheduler_podgroup_schedule_attempts_total") == 2
+
+    low = [pod("low", cpu="1500m", node="n", priority=1)]
+    chosen = gang_scheduling()
+    if as_a_whole:
+        chosen["gates"] = chosen["gates"] | {"WorkloadAwarePreemption": True}
+    watching(story, node("n", cpu="4"), *low, group("train", 2, priority=100), cluster=NobodyLeaves(), **chosen)
+
+
 def test_the_pods_of_a_gang_that_is_taken_back_count_as_one_attempt_each() -> None:
     async def story(watched: Watched) -> None:
         for each in gang("3"):

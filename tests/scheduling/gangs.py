@@ -10,7 +10,7 @@ from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGr
 from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.testing import pod
 
-__all__ = ["APIS", "GATES", "gang_scheduling", "group", "member", "members"]
+__all__ = ["APIS", "GATES", "gang_scheduling", "group", "member", "members", "together"]
 
 APIS = tuple(PodGroupAPI)
 #: What turns gang scheduling on for Kubernetes' own pod groups.
@@ -24,17 +24,29 @@ def gang_scheduling(*plugins: str) -> dict[str, Any]:
 
 
 def group(
-    name: str, minimum: int, *, api: PodGroupAPI = PodGroupAPI.KUBERNETES, timeout: int | None = None
+    name: str,
+    minimum: int,
+    *,
+    api: PodGroupAPI = PodGroupAPI.KUBERNETES,
+    timeout: int | None = None,
+    **spec: Any,
 ) -> PodGroup | CoschedulingPodGroup | VolcanoPodGroup:
-    """A pod group that needs so many pods; with 0 it is Kubernetes' basic one."""
+    """A pod group that needs so many pods; with 0 it is Kubernetes' basic one. ``spec`` are more fields of its spec."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
     if api is PodGroupAPI.COSCHEDULING:
-        spec: dict[str, Any] = {"minMember": minimum, "scheduleTimeoutSeconds": timeout}
+        spec |= {"minMember": minimum, "scheduleTimeoutSeconds": timeout}
         return convert(CoschedulingPodGroup, {"metadata": metadata, "spec": spec})
     if api is PodGroupAPI.VOLCANO:
         return convert(VolcanoPodGroup, {"metadata": metadata, "spec": {"minMember": minimum}})
     policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
-    return convert(PodGroup, {"metadata": metadata, "spec": {"schedulingPolicy": policy}})
+    return convert(PodGroup, {"metadata": metadata, "spec": {"schedulingPolicy": policy} | spec})
+
+
+def together(name: str, minimum: int, key: str) -> PodGroup:
+    """A pod group of Kubernetes all of whose pods go to nodes with the same value of a label."""
+    made = group(name, minimum, schedulingConstraints={"topology": [{"key": key}]})
+    assert isinstance(made, PodGroup)
+    return made
 
 
 def member(name: str, of: str, *, api: PodGroupAPI = PodGroupAPI.KUBERNETES, **same: Any) -> Pod:

@@ -1,7 +1,7 @@
 """Gangs: jobs whose pods are of use only together, and what must hold of them.
 
-Groups are of any of the three APIs. To which job a pod belongs, how many pods that had and how many it needs is written
-on labels of its own, which no scheduler reads.
+Groups are of any of the three APIs; some of Kubernetes' own have to stay together in one zone. To which job a pod
+belongs, how many pods that had and how many it needs is written on labels of its own, which no scheduler reads.
 """
 
 from __future__ import annotations
@@ -57,13 +57,21 @@ class Jobs:
         self._started += 1
         name, size = f"job-{self._started}", draw.randint(2, 5)
         needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(tuple(PodGroupAPI))
-        objects = [group(name, needs, api=api, timeout=timeout), *self._pods(name, size, needs=needs, api=api)]
+        wanted = self._wanted() if api is PodGroupAPI.KUBERNETES else {}
+        pods = self._pods(name, size, needs=needs, api=api, stay_together="schedulingConstraints" in wanted)
+        objects = [group(name, needs, api=api, timeout=timeout, **wanted), *pods]
         if draw.random() < 0.3:
             draw.shuffle(objects)
         for obj in objects:
             self._server.put(obj)
             if draw.random() < 0.3:
                 await asyncio.sleep(draw.uniform(0.0, 0.5))
+
+    def _wanted(self) -> dict[str, Any]:
+        """What a group of Kubernetes' own may ask for."""
+        draw = self._random
+        wanted = {"priority": draw.choice((0, 10, 100)), "disruptionMode": draw.choice(("Pod", "PodGroup"))}
+        return wanted | ({"schedulingConstraints": {"topology": [{"key": "zone"}]}} if draw.random() < 0.3 else {})
 
     async def _renew_a_group(self) -> None:
         """Delete a group, and make it anew after a while."""
@@ -72,12 +80,13 @@ class Jobs:
         await asyncio.sleep(self._random.uniform(0.0, 2.0))
         self._server.put(there)
 
-    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI) -> list[Pod]:
+    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI, stay_together: bool) -> list[Pod]:
         draw, names = self._random, self._scheduler_names
         same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
         scheduler = draw.choice(names)
         wish = draw.choice(self._wishes) if scheduler == names[0] and draw.random() < 0.3 else dict
         labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}
+        labels |= {"together": "yes"} if stay_together else {}
         spec: dict[str, Any] = {}
         annotations = {}
         if api is PodGroupAPI.KUBERNETES:
@@ -139,9 +148,11 @@ def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
 
 
 def waits_for_siblings(server: Server, pod: Pod) -> bool:
-    """Whether a pod can do nothing by itself, because too few of its gang are bound."""
+    """Whether a pod can do nothing by itself, because too few of its gang are bound, or because of where they are."""
     if "job" not in pod.metadata.labels:
         return False
+    if "together" in pod.metadata.labels:
+        return True
     members = _jobs(server).get(pod.metadata.labels["job"], [])
     return sum(bool(member.spec.node_name) for member in members) < _needs(pod)
 
@@ -149,12 +160,12 @@ def waits_for_siblings(server: Server, pod: Pod) -> bool:
 def missed_gangs(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]:
     """Gangs that wait although enough of their pods would fit, one after the other, beside all that are bound.
 
-    Those that have volumes or devices to share are not judged.
+    Those that have volumes or devices to share, or have to stay together, are not judged.
     """
     for job, members in _jobs(server).items():
         pending = [pod for pod in members if not pod.spec.node_name and pod.spec.scheduler_name in scheduler_names]
         needed = _needs(members[0]) - (len(members) - len(pending))
-        if any(pod.spec.volumes or pod.spec.resource_claims for pod in members):
+        if any(pod.spec.volumes or pod.spec.resource_claims or "together" in pod.metadata.labels for pod in members):
             continue
         if pending and needed > 0 and len(_placed_in_turn(server, pending)) >= needed:
             yield f"{job} waits, and {needed} of its pods would fit"

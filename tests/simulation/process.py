@@ -138,7 +138,8 @@ class Process(Observer):
             "kind": config.KIND,
             "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
         }
-        gates = config.FeatureGates(GATES)
+        more = ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
+        gates = config.FeatureGates(GATES | dict.fromkeys(more, True))
         return Scheduler(
             config.load(document, subject=self.name, gates=gates, implements=implements(registry)),
             registry=registry,

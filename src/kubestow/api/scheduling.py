@@ -15,9 +15,11 @@ __all__ = [
     "CoschedulingPodGroupSpec",
     "GangPolicy",
     "PodGroup",
+    "PodGroupConstraints",
     "PodGroupPolicy",
     "PodGroupSpec",
     "PodGroupStatus",
+    "TopologyConstraint",
     "VolcanoPodGroup",
     "VolcanoPodGroupSpec",
 ]
@@ -51,10 +53,28 @@ class PodGroupPolicy(APIObject, frozen=True):
     gang: GangPolicy | None = None
 
 
+class TopologyConstraint(APIObject, frozen=True):
+    """All pods of the group go to nodes with the same value of the label ``key``."""
+
+    key: str = ""
+
+
+class PodGroupConstraints(APIObject, frozen=True):
+    """``spec.schedulingConstraints``; the API allows one of each sort."""
+
+    topology: list[TopologyConstraint] = []
+
+
 class PodGroupSpec(APIObject, frozen=True):
-    """``spec`` of Kubernetes' pod group."""
+    """``spec`` of Kubernetes' pod group.
+
+    The mode of disruption says who is evicted when one of its pods has to be: ``Pod`` or ``PodGroup``, all of them.
+    """
 
     scheduling_policy: PodGroupPolicy = PodGroupPolicy()
+    scheduling_constraints: PodGroupConstraints = PodGroupConstraints()
+    disruption_mode: str = "Pod"
+    priority: int | None = None
 
 
 class PodGroupStatus(APIObject, frozen=True):

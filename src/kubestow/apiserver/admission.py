@@ -1,7 +1,8 @@
 """Admission: what the server adds to new objects, or refuses, by looking at others in the cluster.
 
 Namespaces must exist; pods get the priority of their class and the two default tolerations; claims get the default
-storage class; a bound pod learns its node's zone and region; pod groups name workloads that exist.
+storage class; a bound pod learns its node's zone and region; pod groups name workloads that exist, and get the
+priority of their class.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Admission:
             self._choose_storage_class(new["spec"])
         elif kind.storage == "podgroups.scheduling.k8s.io":
             self._check_workload(kind, new)
+            self._resolve_group_priority(kind, new)
 
     def topology_labels(self, node_name: str) -> dict[str, str]:
         """The labels that a pod takes over from the node it is bound to."""
@@ -72,7 +74,8 @@ class Admission:
                 problem = f'workload "{name}" does not exist or is being deleted'
                 raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
 
-    def _resolve_priority(self, kind: Kind, new: Object) -> None:
+    def _priority_class(self, kind: Kind, new: Object) -> Object | None:
+        """The priority class that an object names, or else the default one; the object names it from now on."""
         spec = new["spec"]
         name = spec.get("priorityClassName", "")
         classes = self._priorities.by_name()
@@ -87,6 +90,23 @@ class Admission:
             chosen = min(defaults, key=lambda one: int(one["value"]), default=None)
             if chosen is not None:
                 spec["priorityClassName"] = chosen["metadata"]["name"]
+        return chosen
+
+    def _resolve_group_priority(self, kind: Kind, new: Object) -> None:
+        """A group has the priority of its class; without any it has none, which is 0."""
+        spec, chosen = new["spec"], self._priority_class(kind, new)
+        given, value = spec.get("priority"), chosen["value"] if chosen is not None else 0
+        if given is not None and given != value:
+            problem = (
+                f"the integer value of priority ({given}) must not be provided in pod group spec; priority admission"
+                f" controller computed {value} from the given PriorityClass name"
+            )
+            raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
+        if chosen is not None:
+            spec["priority"] = value
+
+    def _resolve_priority(self, kind: Kind, new: Object) -> None:
+        spec, chosen = new["spec"], self._priority_class(kind, new)
         value = chosen["value"] if chosen is not None else 0
         if spec.get("priority", value) != value:
             problem = (

@@ -93,6 +93,9 @@ class PodGroups:
     def __len__(self) -> int:
         return len(self._members)
 
+    def __iter__(self) -> Iterator[PodGroupName]:
+        return iter(self._members)
+
     def members(self, name: PodGroupName) -> Members:
         """The members of a group; none of a group that nobody belongs to."""
         return self._members.get(name) or Members(self._on_nodes)

@@ -36,7 +36,8 @@ class Diagnosis:
     """What every node that does not fit said.
 
     ``total`` is the number of nodes, ``asked`` (bool) those that the filters were asked about; ``absent`` is the status
-    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out.
+    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out. Where only some
+    nodes were in question at all, ``within`` says which; nothing is said of the others.
     """
 
     total: int
@@ -45,6 +46,8 @@ class Diagnosis:
     pre_filter: Status | None = None
     absent: Status = field(default_factory=Status.unresolvable)
     narrowed_by: Sequence[str] = ()
+    #: bool, one per node; None when all are in question.
+    within: NDArray[np.bool_] | None = None
 
     def overruled_by(self, later: Refusal) -> Diagnosis:
         """The same with somebody's later word on some nodes, in place of what was said of them before."""
@@ -56,7 +59,13 @@ class Diagnosis:
             pre_filter=self.pre_filter,
             absent=self.absent,
             narrowed_by=self.narrowed_by,
+            within=self.within,
         )
+
+    @property
+    def in_question(self) -> int:
+        """How many nodes there would have been to choose from."""
+        return self.total if self.within is None else int(np.count_nonzero(self.within))
 
     @property
     def rejectors(self) -> set[str]:
@@ -76,8 +85,8 @@ class Diagnosis:
     def message(self) -> str:
         """The sentence, without what PostFilter adds."""
         if self.pre_filter is not None:
-            return f"0/{self.total} nodes are available: {self.pre_filter.message}."
-        return fit_error(self.total, self._tally())
+            return f"0/{self.in_question} nodes are available: {self.pre_filter.message}."
+        return fit_error(self.in_question, self._tally())
 
     def status(self, row: int) -> Status:
         """What one node said."""
@@ -89,14 +98,14 @@ class Diagnosis:
     @property
     def refused(self) -> NDArray[np.bool_]:
         """The nodes that were refused, or left out for a reason, bool."""
-        refused = np.zeros(self.total, np.bool_) if not self.absent.reasons else ~self.asked
+        refused = np.zeros(self.total, np.bool_) if not self.absent.reasons else self._left_out()
         for refusal in self.refusals:
             refused |= refusal.where
         return refused
 
     def with_code(self, code: Code) -> NDArray[np.bool_]:
         """Which nodes answered with a code, bool."""
-        chosen = np.zeros(self.total, np.bool_) if self.absent.code is not code else ~self.asked
+        chosen = np.zeros(self.total, np.bool_) if self.absent.code is not code else self._left_out()
         for refusal in self.refusals:
             for status, where in refusal.verdict.by_status(refusal.where):
                 if status.code is code:
@@ -106,9 +115,13 @@ class Diagnosis:
     def _tally(self) -> Iterator[tuple[Status, int]]:
         for refusal in self.refusals:
             yield from refusal.tally()
-        left_out = int(np.count_nonzero(~self.asked))
+        left_out = int(np.count_nonzero(self._left_out()))
         if left_out:
             yield self.absent, left_out
+
+    def _left_out(self) -> NDArray[np.bool_]:
+        """The nodes in question that nobody was asked about, bool."""
+        return ~self.asked if self.within is None else self.within & ~self.asked
 
 
 def fit_error(total: int, tally: Iterable[tuple[Status, int]]) -> str:

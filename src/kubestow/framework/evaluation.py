@@ -47,6 +47,7 @@ class Feasible:
     _beside_nominated: Sequence[Refusal] = ()
     _verdicts: Sequence[tuple[str, Verdict, Mask]] = ()
     _narrowing: _Narrowing | None = None
+    _within: Mask | None = None
 
     def diagnose(self) -> Diagnosis:
         """Why the nodes that do not fit do not."""
@@ -62,7 +63,7 @@ class Feasible:
             if where.any():
                 refusals.append(Refusal(plugin, where, verdict))
                 standing &= passes
-        diagnosis = Diagnosis(len(standing), refusals, asked=self._candidates)
+        diagnosis = Diagnosis(len(standing), refusals, asked=self._candidates, within=self._within)
         if self._narrowing is not None:
             diagnosis.absent, diagnosis.narrowed_by = self._narrowing.absent, self._narrowing.by
         self.diagnosis = diagnosis
@@ -148,8 +149,11 @@ class Evaluation:
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
-    def feasible(self, cluster: Cluster, pod: PodInfo) -> Feasible:
-        """Find the nodes that can take a pod (reference 5.3). Raises PluginError when a plugin breaks its contract."""
+    def feasible(self, cluster: Cluster, pod: PodInfo, within: Mask | None = None) -> Feasible:
+        """Find the nodes that can take a pod (reference 5.3), among some (bool, one per node) or all.
+
+        Plugins see the whole cluster in any case. Raises PluginError when a plugin breaks its contract.
+        """
         for answers in self._forgetful:
             answers.begin()
         stale = _Stale(self._filter_round.news(cluster))
@@ -158,20 +162,39 @@ class Evaluation:
         filters = Filters(cluster, pod, self._filters)
         if narrowing.refused is not None:
             self._asking.passed("PreFilter", narrowing.refused.code, began)
-            return _refused(len(cluster.nodes), filters, narrowing)
+            return _refused(len(cluster.nodes), filters, narrowing, within)
         self._asking.passed("PreFilter", Code.SUCCESS, began)
         began = self._asking.now()
-        found = self._narrowed(cluster, pod, filters, narrowing, stale)
+        found = self._narrowed(cluster, pod, filters, narrowing, stale, within)
         self._asking.passed("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
         return found
 
+    def questions(self, cluster: Cluster, pod: PodInfo) -> tuple[Filters, Mask] | None:
+        """The filters after PreFilter, and the nodes that it left (bool); None when it refused the pod altogether.
+
+        Raises PluginError when a plugin breaks its contract.
+        """
+        for answers in self._forgetful:
+            answers.begin()
+        narrowing = self._pre_filter(cluster, pod, _Stale(self._filter_round.news(cluster)))
+        filters = Filters(cluster, pod, self._filters)
+        return None if narrowing.refused is not None else (filters, narrowing.mask(cluster))
+
     def _narrowed(
-        self, cluster: Cluster, pod: PodInfo, filters: Filters, narrowing: _Narrowing, stale: _Stale
+        self,
+        cluster: Cluster,
+        pod: PodInfo,
+        filters: Filters,
+        narrowing: _Narrowing,
+        stale: _Stale,
+        within: Mask | None,
     ) -> Feasible:
         """What the filters leave of the nodes that PreFilter left; a node the pod was promised is tried first."""
         candidates = narrowing.mask(cluster)
+        if within is not None:
+            candidates = candidates & within
         promised = cluster.nodes.rows.get(pod.status.nominated_node_name)
-        if promised is not None:
+        if promised is not None and (within is None or within[promised]):
             alone = np.zeros(len(cluster.nodes), np.bool_)
             alone[promised] = True
             found = self._filter(cluster, pod, filters, alone, stale)
@@ -179,7 +202,7 @@ class Evaluation:
                 return found
             candidates = candidates | alone  # it was asked, so it has a status of its own
         found = self._filter(cluster, pod, filters, candidates, stale)
-        found._narrowing = narrowing
+        found._narrowing, found._within = narrowing, within
         return found
 
     def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: _Stale) -> _Narrowing:
@@ -315,13 +338,18 @@ class Evaluation:
         return answers.normalized(pod, answers.scores[nodes.rows], nodes)
 
 
-def _refused(total: int, filters: Filters, narrowing: _Narrowing) -> Feasible:
+def _refused(total: int, filters: Filters, narrowing: _Narrowing, within: Mask | None) -> Feasible:
     assert narrowing.refused is not None
     if narrowing.refused.code is Code.ERROR:
         return Feasible(slice(0, 0), 0, filters, narrowing.refused)
     nobody = np.zeros(total, np.bool_)
     diagnosis = Diagnosis(
-        total, asked=nobody, pre_filter=narrowing.refused, absent=narrowing.refused, narrowed_by=narrowing.by
+        total,
+        asked=nobody,
+        pre_filter=narrowing.refused,
+        absent=narrowing.refused,
+        narrowed_by=narrowing.by,
+        within=within,
     )
     return Feasible(slice(0, 0), 0, filters, None, diagnosis)
 

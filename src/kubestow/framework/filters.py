@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.events import POD_BITS
 from kubestow.cluster.pod_table import Deltas
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
@@ -59,6 +60,12 @@ class Filters:
                 return None
             joined |= answers.staleness
         return joined
+
+    @property
+    def count_by_node(self) -> bool:
+        """Whether what is said of a node depends on the pods of that node alone."""
+        staleness = self.staleness
+        return staleness is not None and not staleness.all_bits & POD_BITS
 
     # -- asking --------------------------------------------------------------------------------------------------
 

@@ -8,15 +8,20 @@ anything.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubestow.cluster.pod_groups import Members
-from kubestow.cluster.pods import PodInfo
-from kubestow.framework.plugin import PreEnqueuePlugin
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Gang", "GangPlugin", "Outcome"]
+from kubestow.cluster.pod_groups import Members
+from kubestow.cluster.pod_table import Deltas
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.plugin import Plugin, PreEnqueuePlugin
+from kubestow.framework.status import Status
+
+__all__ = ["Evictable", "Gang", "GangPlugin", "GangPreemptionPlugin", "GangSource", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,8 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-class GangPlugin(PreEnqueuePlugin):
-    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
-
-    A profile has at most one such plugin that counts: the first.
-    """
+class GangSource(Plugin):
+    """Knows which pods are a gang."""
 
     @abstractmethod
     def gang_of(self, pod: PodInfo) -> Gang | None:
@@ -56,3 +58,39 @@ class GangPlugin(PreEnqueuePlugin):
 
     def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
         """An attempt to schedule a gang has ended; the message says why it went no better."""
+
+
+class GangPlugin(GangSource, PreEnqueuePlugin):
+    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
+
+    A profile has at most one such plugin that counts, the first; without any, the first other source of gangs does.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Evictable:
+    """Whom one may evict for a gang, in units of which each goes as a whole, the one to be spared first first.
+
+    ``units`` has a run of pods per unit; ``rows`` (intp, one per pod) are those of their nodes in the node table.
+    """
+
+    units: Deltas
+    rows: NDArray[np.intp]
+
+
+class GangPreemptionPlugin(Plugin):
+    """Says whom one may evict for a gang as a whole; the scheduler finds out how few of them have to go.
+
+    A profile has at most one such plugin that counts: the first of its PostFilter plugins.
+    """
+
+    @abstractmethod
+    def preempts_for(self, gang: Gang) -> bool:
+        """Whether this plugin has a say; otherwise the pods of the gang preempt one after the other."""
+
+    @abstractmethod
+    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        """Whom, or why nobody. ``pods`` are the members that look for a node now.
+
+        A PENDING status means that the room which was made for them before is still being cleared.
+        """

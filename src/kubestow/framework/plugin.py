@@ -320,10 +320,15 @@ class PostFilterResult:
     action: Callable[[], Coroutine[Any, Any, None]] | None = None
     #: What extenders may narrow down before the nomination holds; None when they have no say in it.
     candidacy: Candidacy | None = None
+    #: How many of the victims a disruption budget protects.
+    violations: int = 0
 
 
 class PostFilterPlugin(Plugin):
     """Called when no node fits, to make room."""
+
+    #: Whether its answer holds for the copies of a pod, too; otherwise every pod of a gang is asked about.
+    speaks_for_copies: ClassVar[bool] = False
 
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:

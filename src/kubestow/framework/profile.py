@@ -6,7 +6,7 @@ several points; which of them it is asked at is the configuration's choice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -24,8 +24,9 @@ from kubestow.framework.arguments import arguments
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluations import Evaluations, Weighted
-from kubestow.framework.gangs import GangPlugin
+from kubestow.framework.gangs import GangPlugin, GangPreemptionPlugin, GangSource
 from kubestow.framework.interest import Interest
+from kubestow.framework.placements import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
 from kubestow.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -65,6 +66,8 @@ EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
         ExtensionPoint.PRE_BIND: PreBindPlugin,
         ExtensionPoint.BIND: BindPlugin,
         ExtensionPoint.POST_BIND: PostBindPlugin,
+        ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
+        ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
     }
 )
 """The base class that stands for each extension point."""
@@ -98,8 +101,12 @@ class Profile:
     asking: Asking
     #: All plugins, each once.
     plugins: Sequence[Plugin]
+    #: Which part of the cluster a gang gets.
+    placements: PlacementPlugins
     #: Says which pods are a gang; without it every pod is scheduled by itself.
-    gangs: GangPlugin | None = None
+    gangs: GangSource | None = None
+    #: Says whom one may evict for a gang as a whole.
+    gang_preemption: GangPreemptionPlugin | None = None
 
 
 def build_profile(
@@ -134,13 +141,16 @@ def build_profile(
     filters = [_prepared_filter(plugin, pre_filters) for plugin in at(ExtensionPoint.FILTER, FilterPlugin)]
     scores = [_prepared_score(plugin, pre_scores) for plugin in at(ExtensionPoint.SCORE, ScorePlugin)]
     weights = [weight for _, weight in enabled[ExtensionPoint.SCORE]]
+    post_filters = at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
     percentage = configured.percentage_of_nodes_to_score
+    placement_weights = [weight for _, weight in enabled[ExtensionPoint.PLACEMENT_SCORE]]
+    generators = at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
     return Profile(
         scheduler_name=configured.scheduler_name,
         percentage_of_nodes_to_score=percentage_of_nodes_to_score if percentage is None else percentage,
         queue_sort=at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0],
         pre_enqueue=at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin),
-        post_filter=at(ExtensionPoint.POST_FILTER, PostFilterPlugin),
+        post_filter=post_filters,
         reserve=at(ExtensionPoint.RESERVE, ReservePlugin),
         permit=at(ExtensionPoint.PERMIT, PermitPlugin),
         pre_bind=at(ExtensionPoint.PRE_BIND, PreBindPlugin),
@@ -154,9 +164,20 @@ def build_profile(
             asking=asking,
         ),
         asking=asking,
+        placements=PlacementPlugins(
+            generator=next(iter(generators), None),
+            scores=list(zip(at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin), placement_weights, strict=True)),
+            asking=asking,
+        ),
         plugins=tuple(made.values()),
-        gangs=next((plugin for plugin in made.values() if isinstance(plugin, GangPlugin)), None),
+        gangs=_source_of_gangs(made.values()),
+        gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
+
+
+def _source_of_gangs(plugins: Iterable[Plugin]) -> GangSource | None:
+    sources = [plugin for plugin in plugins if isinstance(plugin, GangSource)]
+    return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 
 
 def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plugin:

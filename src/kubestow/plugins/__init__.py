@@ -17,10 +17,12 @@ from kubestow.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from kubestow.plugins.node_resources_fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
 from kubestow.plugins.node_volume_limits import NodeVolumeLimits
+from kubestow.plugins.pod_group_pods_count import PodGroupPodsCount
 from kubestow.plugins.pod_topology_spread import PodTopologySpread
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration
+from kubestow.plugins.topology_placement import TopologyPlacementGenerator
 from kubestow.plugins.volume_binding import VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
@@ -49,17 +51,11 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeDeclaredFeatures,
     DefaultBinder,
     GangScheduling,
-)
-
-
-#: In-tree plugins of the reference that are not built yet: known by name, taking part in nothing.
-PLANNED = (
-    "TopologyPlacementGenerator",
-    "PodGroupPodsCount",
+    TopologyPlacementGenerator,
+    PodGroupPodsCount,
 )
 
 
 def in_tree_registry() -> dict[str, type[Plugin]]:
     """The classes of all in-tree plugins by name."""
-    planned = {name: type(name, (Plugin,), {"name": name}) for name in PLANNED}
-    return planned | {plugin.name: plugin for plugin in IN_TREE}
+    return {plugin.name: plugin for plugin in IN_TREE}

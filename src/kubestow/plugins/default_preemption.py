@@ -16,25 +16,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
+from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.answers import Answers, Memory, Staleness
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
 from kubestow.framework.filters import Filters
+from kubestow.framework.gangs import Evictable, Gang, GangPreemptionPlugin
 from kubestow.framework.interest import Interest, Spoils, on
 from kubestow.framework.plugin import Handle, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, Victims
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.candidates import Candidates
 from kubestow.plugins.disruption_budgets import DisruptionBudgets
 from kubestow.plugins.dry_run import dry_run
+from kubestow.plugins.group_victims import group_victims, priority_of
 from kubestow.plugins.offers import Offers
 
 __all__ = ["DefaultPreemption"]
 
 _NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
 _WAITING = Status.unresolvable("waiting for the preemption for this pod to be finished")
+_GROUP_WAITING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
+_NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+_STILL_LEAVING = "not eligible due to a terminating pod on the nominated node."
 
 #: Whatever happens to the pods of a node, or to the promises made of it, makes a dry run on it stale.
 _SPOILING = Staleness(row_bits=POD_BITS | ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits)
@@ -55,10 +62,11 @@ def _never(pod: PodInfo, old: PodInfo, new: None) -> bool:
     return False
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
-    """Evicts pods of lower priority."""
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin):
+    """Evicts pods of lower priority, for single pods and, behind a gate, for pod groups as a whole."""
 
     name = "DefaultPreemption"
+    speaks_for_copies = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -66,6 +74,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         self._absolute = args.min_candidate_nodes_absolute
         self._asynchronous = handle.feature_enabled("SchedulerAsyncPreemption")
         self._yields_to_groups = handle.feature_enabled("WorkloadAwarePreemption")
+        self._yields_to_placements = handle.feature_enabled("TopologyAwareWorkloadScheduling")
         self._budgets = DisruptionBudgets(handle.cluster.catalog(PodDisruptionBudget))
         self._searches: OrderedDict[Shape, _Search] = OrderedDict()
         self.interests: Sequence[Interest] = (
@@ -77,7 +86,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """A pod waits until the evictions it caused have been carried out."""
-        return _WAITING if self._asynchronous and self.handle.is_preempting(pod.uid) else SUCCESS
+        if not self._asynchronous or not self.handle.is_preempting(pod.uid):
+            return SUCCESS
+        return _GROUP_WAITING if self._yields_to_groups and pod.spec.scheduling_group is not None else _WAITING
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         """Nominate a node and name the victims, or say why not."""
@@ -105,22 +116,66 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """Why a pod may not preempt others (reference 9.1, 9.2), None when it may."""
-        if self._yields_to_groups and pod.spec.scheduling_group is not None:
-            return "not eligible due to workload aware preemption enabled"
+        if pod.spec.scheduling_group is not None and (why_not := self._left_to_its_group(pod)) is not None:
+            return why_not
         if pod.spec.preemption_policy == "Never":
-            return "not eligible due to preemptionPolicy=Never."
+            return _NEVER_PREEMPTS
         nominated = pod.status.nominated_node_name
         if nominated and self._makes_room(pod, nominated, diagnosis):
-            return "not eligible due to a terminating pod on the nominated node."
+            return _STILL_LEAVING
         return None
+
+    def _left_to_its_group(self, pod: PodInfo) -> str | None:
+        """Why a pod of a group may not preempt by itself (reference 9.1)."""
+        assert pod.spec.scheduling_group is not None
+        if self._yields_to_placements:
+            name = pod.spec.scheduling_group.pod_group_name or ""
+            group = self.handle.cluster.catalog(PodGroup).get(pod.namespace, name)
+            if group is None:
+                return "pod group for pod not found"
+            if group.spec.scheduling_constraints.topology:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        return "not eligible due to workload aware preemption enabled" if self._yields_to_groups else None
 
     def _makes_room(self, pod: PodInfo, nominated: str, diagnosis: Diagnosis) -> bool:
         """Whether victims of an earlier preemption are still leaving a node that may suit the pod then."""
-        nodes = self.handle.cluster.nodes
-        row = nodes.rows.get(nominated)
+        row = self.handle.cluster.nodes.rows.get(nominated)
         if row is None or diagnosis.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return False
-        return any(info.priority < pod.priority and _is_being_preempted(info) for info in nodes.pods[row].values())
+        return self._is_being_cleared(nominated, pod.priority)
+
+    def _is_being_cleared(self, node_name: str, priority: int) -> bool:
+        """Whether pods below a priority that were preempted are still leaving a node."""
+        nodes = self.handle.cluster.nodes
+        row = nodes.rows.get(node_name)
+        pods = nodes.pods[row].values() if row is not None else ()
+        return any(info.priority < priority and _is_being_preempted(info) for info in pods)
+
+    # -- for a group as a whole ----------------------------------------------------------------------------------
+
+    def preempts_for(self, gang: Gang) -> bool:
+        """Kubernetes' pod groups preempt as a whole behind the gate WorkloadAwarePreemption."""
+        return self._yields_to_groups and self._group(gang) is not None
+
+    def _group(self, gang: Gang) -> PodGroup | None:
+        name = gang.name
+        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
+            return None
+        return self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
+
+    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        """Everybody below the group's priority, wherever (reference 9.7)."""
+        group = self._group(gang)
+        if group is None or any(pod.spec.preemption_policy == "Never" for pod in pods):
+            return Status.unschedulable(_NEVER_PREEMPTS)
+        priority = priority_of(group)
+        promised = filter(None, (self.handle.cluster.nomination(pod.uid) for pod in pods))
+        if any(self._is_being_cleared(node_name, priority) for node_name in set(promised)):
+            return Status(Code.PENDING, (_STILL_LEAVING,))
+        found = group_victims(self.handle.cluster, priority, siblings=gang.members.pods.keys(), budgets=self._budgets)
+        if not len(found.units.slots):
+            return Status.unresolvable("No preemption victims found for incoming preemptor")
+        return found
 
     # -- candidates ----------------------------------------------------------------------------------------------
 
@@ -165,6 +220,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             victims=victims.pods,
             outranked=tuple(info for info in promised if info.priority < pod.priority),
             candidacy=candidacy,
+            violations=victims.violations,
         )
 
     def _no_candidates(self, diagnosis: Diagnosis, candidates: Candidates | None, potential: Rows) -> PostFilterResult:
@@ -173,9 +229,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         if errors:
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
             return PostFilterResult(Status.error(f"preemption: {text}"))
-        if len(potential) < diagnosis.total:
-            tally.append((_NOT_HELPFUL, diagnosis.total - len(potential)))
-        return PostFilterResult(_refused(fit_error(diagnosis.total, tally)), nominated_node_name="")
+        total = diagnosis.in_question
+        if len(potential) < total:
+            tally.append((_NOT_HELPFUL, total - len(potential)))
+        return PostFilterResult(_refused(fit_error(total, tally)), nominated_node_name="")
 
 
 def _enough(violating: NDArray[np.bool_], wanted: int, *, exhausted: bool) -> NDArray[np.bool_] | None:

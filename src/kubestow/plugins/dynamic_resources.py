@@ -68,6 +68,7 @@ class DynamicResources(
     """Allocates devices to the claims of pods."""
 
     name = "DynamicResources"
+    speaks_for_copies = True
     costly = True
     unprepared_filter = _NOT_FOUND
     time_limit = None  # its args have limits of their own

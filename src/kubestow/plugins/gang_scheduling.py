@@ -12,19 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from kubestow.api.scheduling import Condition, CoschedulingPodGroup, PodGroup, VolcanoPodGroup
-from kubestow.api.timestamps import timestamp
+from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGroup
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.cluster.pods import PodInfo
-from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.gangs import Gang, GangPlugin, Outcome
 from kubestow.framework.interest import Interest, Spoils, on
 from kubestow.framework.plugin import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.plugins.pod_group_conditions import PodGroupConditions
 
 __all__ = ["GangScheduling"]
 
@@ -39,16 +36,6 @@ _APIS = {kind: api for api, kind in _KINDS.items()}
 
 #: How long members may wait for each other, in seconds, where the group does not say (reference 8.18).
 _TIMEOUT = 300.0
-_CONDITION = "PodGroupScheduled"
-_CONFLICT = 409
-#: How long the news of a write may take to come back, in seconds.
-_NEWS = 10.0
-_REASONS = {
-    Outcome.SCHEDULED: "Scheduled",
-    Outcome.UNSCHEDULABLE: "Unschedulable",
-    Outcome.WAITING_ON_PREEMPTION: "Unschedulable",
-    Outcome.ERROR: "SchedulerError",
-}
 
 
 class GangScheduling(GangPlugin, PermitPlugin):
@@ -61,8 +48,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         native = handle.feature_enabled("GenericWorkload")
         self._apis = tuple(api for api in PodGroupAPI if native or api is not PodGroupAPI.KUBERNETES)
         self.kinds = tuple(_KINDS[api] for api in self._apis)
-        #: What is to be written of groups: the newest outcome, and why.
-        self._verdicts: dict[PodGroupName, tuple[Outcome, str]] = {}
+        self._conditions = PodGroupConditions(handle)
         self.interests: Sequence[Interest] = (
             on(EventResource.UNSCHEDULABLE_POD, Action.ADD, spoils=Spoils.NOTHING, hint=self._completes),
             on(
@@ -135,60 +121,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
         """Kubernetes' own groups have a condition for it; once it is true it stays so (reference 4.10)."""
-        name = gang.name
-        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
-            return
-        is_being_written = name in self._verdicts
-        self._verdicts[name] = outcome, message
-        if not is_being_written:
-            self.handle.spawn(self._write_down(name))
-
-    async def _write_down(self, name: PodGroupName) -> None:
-        """Write the newest verdict on a group, one write at a time, until there is no newer one."""
-        verdict = None
-        try:
-            while (newest := self._verdicts[name]) != verdict:
-                if await self._write(name, *newest):
-                    verdict = newest
-        finally:
-            del self._verdicts[name]
-
-    async def _write(self, name: PodGroupName, outcome: Outcome, message: str) -> bool:
-        """One try; False when the group was not what it was believed to be."""
-        group = self._group(name)
-        changes = self._changes(group, outcome, message) if isinstance(group, PodGroup) else None
-        if group is None or changes is None:
-            return True
-        try:
-            await self.handle.patch(group, changes, subresource="status")
-            written = True
-        except APIError as error:
-            if error.code != _CONFLICT:
-                raise
-            written = False
-        await self.handle.wait_for(lambda: None if self._group(name) is group else True, _NEWS)
-        return written
-
-    def _changes(self, group: PodGroup, outcome: Outcome, message: str) -> dict[str, Any] | None:
-        """What to change about a group, None for nothing."""
-        current = next((c for c in group.status.conditions if c.type == _CONDITION), None)
-        status = "True" if outcome is Outcome.SCHEDULED else "False"
-        if current is not None and current.status == "True" and status == "False":
-            return None
-        is_new = current is None or current.status != status
-        now = timestamp(self.handle.now())
-        wanted = Condition(
-            type=_CONDITION,
-            status=status,
-            reason=_REASONS[outcome],
-            message=message,
-            observed_generation=group.metadata.generation,
-            last_transition_time=now if current is None or is_new else current.last_transition_time,
-        )
-        if wanted == current:
-            return None
-        others = [condition for condition in group.status.conditions if condition.type != _CONDITION]
-        return {"status": {"conditions": [_in_full(condition) for condition in (*others, wanted)]}}
+        self._conditions.concluded(gang, outcome, message)
 
 
 def _demands(group: _Group) -> tuple[int, float]:
@@ -198,9 +131,3 @@ def _demands(group: _Group) -> tuple[int, float]:
         return (gang.min_count if gang is not None else 0), _TIMEOUT
     timeout = group.spec.schedule_timeout_seconds if isinstance(group, CoschedulingPodGroup) else None
     return group.spec.min_member, float(timeout) if timeout else _TIMEOUT
-
-
-def _in_full(condition: Condition) -> dict[str, Any]:
-    """A condition with the fields that it must have even if they are empty."""
-    required = {"message": "", "reason": "", "lastTransitionTime": condition.last_transition_time}
-    return required | dict(msgspec.to_builtins(condition))

@@ -1,4 +1,7 @@
-"""NodeResourcesFit rejects nodes without room for what a pod requests, and scores the room left (reference 8.8)."""
+"""NodeResourcesFit rejects nodes without room for what a pod requests, and scores the room left (reference 8.8).
+
+Of the placements of a gang it prefers those that are used up most, so that small gaps are filled first.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,11 @@ from kubestow.cluster.requests import (
     allocatable_amounts,
 )
 from kubestow.cluster.views import Nodes
-from kubestow.config.plugin_args import NodeResourcesFitArgs
+from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.gangs import Gang
 from kubestow.framework.interest import Spoils, on
+from kubestow.framework.placements import PlacementScorePlugin, Proposal
 from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.plugins.dra.device_counts import DeviceCounts
@@ -37,9 +42,11 @@ _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NEVER, _TOO_MANY_PODS, _FIRST_RESOURCE = 1, 2, 4
 #: A verdict's key is an int32, so this many resources can be told apart; further ones share the last bit.
 _MOST_RESOURCES = 28
+#: How placements are scored, whatever the args say of nodes (reference 8.8).
+_BY_USE = strategy(ScoringStrategy(type="MostAllocated"))
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
     """Filter and score by requested and allocatable amounts."""
 
     name = "NodeResourcesFit"
@@ -140,9 +147,19 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _counted(self, pod: PodInfo) -> _Counted:
         specs = [spec for spec in self._scored if not _is_unrequested_scalar(pod, spec.name)]
-        cpu, memory = pod.shape.scored_requests
-        requests = pod.shape.requests | {CPU: cpu, MEMORY: memory}
+        requests = _scored_requests(pod)
         return _Counted([(spec.name, requests.get(spec.name, 0), spec.weight or 1) for spec in specs])
+
+    def score_placement(self, gang: Gang, proposal: Proposal) -> int:
+        """How much of all its nodes would be in use, by the weights of the configured resources."""
+        pods = [pod for pod, _ in proposal.assignments]
+        names = {spec.name for spec in self._scored if any(not _is_unrequested_scalar(p, spec.name) for p in pods)}
+        amounts = []
+        for spec in (spec for spec in self._scored if spec.name in names):
+            there, used = self._usage(proposal.placement.nodes, spec.name)
+            requested = sum(_scored_requests(pod).get(spec.name, 0) for pod in pods)
+            amounts.append((int(there.sum()), int(used.sum()) + requested, spec.weight or 1))
+        return _BY_USE.score(amounts)
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 
@@ -196,6 +213,12 @@ class _Legend:
                 reasons.append(f"Insufficient {name}")
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _NEVER else Code.UNSCHEDULABLE
         return Status(code, tuple(reasons))
+
+
+def _scored_requests(pod: PodInfo) -> Mapping[str, int]:
+    """What a pod is scored by, per resource."""
+    cpu, memory = pod.shape.scored_requests
+    return {**pod.shape.requests, CPU: cpu, MEMORY: memory}
 
 
 def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:

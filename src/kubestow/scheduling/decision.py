@@ -29,6 +29,7 @@ from kubestow.framework.filters import Filters
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 
 __all__ = ["Decider", "Decision", "FirstByName", "RandomTie", "Room", "TieBreak", "failed", "without_node"]
 
@@ -89,6 +90,8 @@ class Decision:
     actions: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
     error: PluginError | None = None
     evaluation: Evaluation | None = None
+    #: The nodes that extenders refused for good, whoever leaves them.
+    vetoed: frozenset[str] = frozenset()
 
 
 class Decider:
@@ -100,7 +103,7 @@ class Decider:
         self._ties = ties
         self._next_start = 0
 
-    def decide(self, pod: PodInfo) -> Decision:
+    def decide(self, pod: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """Find a pod its node. Plugins that break their contract end in a decision with an ERROR status."""
         profile = self.profiles[pod.spec.scheduler_name]
         if not len(self.cluster.nodes):
@@ -109,20 +112,21 @@ class Decider:
         began = profile.asking.now()
         try:
             evaluation = profile.evaluations.of(self.cluster, pod)
-            return self._decide(profile, evaluation, pod)
+            return self._decide(profile, evaluation, pod, scope)
         except PluginError as error:
             profile.asking.passed(error.extension_point.removeprefix("Normalize"), Code.ERROR, began)
             return failed(pod, evaluation, str(error), error)
 
-    def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo) -> Decision:
-        found = evaluation.feasible(self.cluster, pod)
+    def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo, scope: Scope) -> Decision:
+        within = scope.rows(self.cluster)
+        found = evaluation.feasible(self.cluster, pod, within)
         if found.error is not None:
             return failed(pod, evaluation, found.error.message)
         if not found.count:
             state, diagnosis = evaluation.state(), found.diagnose()
-            room = _post_filter(profile, state, pod, diagnosis, found.filters)
+            room = _post_filter(profile, state, pod, diagnosis, found.filters) if scope.makes_room else Room()
             return without_node(pod, state, diagnosis=diagnosis, room=room, found=found, evaluation=evaluation)
-        rows, count = self.sampled(profile, found.rows, found.count)
+        rows, count = self.sampled(profile, found.rows, found.count, within)
         row = self._only(rows) if count == 1 else self._best(evaluation, pod, rows)
         return Decision(
             pod,
@@ -149,15 +153,20 @@ class Decider:
             best = rows[best]
         return int(best[0]) if len(best) == 1 else self._ties.choose(self.cluster, best)
 
-    def sampled(self, profile: Profile, rows: Rows, count: int) -> tuple[Rows, int]:
-        """As many feasible nodes as the profile wants to find, from where the last walk ended (reference 5.4)."""
-        total = len(self.cluster.nodes)
+    def sampled(
+        self, profile: Profile, rows: Rows, count: int, within: NDArray[np.bool_] | None = None
+    ) -> tuple[Rows, int]:
+        """As many feasible nodes as the profile wants to find, from where the last walk ended (reference 5.4).
+
+        Only the nodes ``within`` (bool, one per node; None for all) are in question.
+        """
+        total = len(self.cluster.nodes) if within is None else int(np.count_nonzero(within))
         percentage = profile.percentage_of_nodes_to_score
         if not 0 < percentage < 100 or total < _FEWEST_TO_FIND:
             return rows, count
         wanted = max(_FEWEST_TO_FIND, total * percentage // 100)
         walk = Nodes(self.cluster.nodes, rows).row_numbers
-        start = int(np.searchsorted(walk, self._next_start % total))
+        start = int(np.searchsorted(walk, self._next_start % len(self.cluster.nodes)))
         walk = np.concatenate((walk[start:], walk[:start]))
         if count <= wanted:
             return rows, count

@@ -23,9 +23,10 @@ from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.evaluation import Evaluation, Feasible
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Code, Status, Verdict
 from kubestow.scheduling.decision import Decider, Decision, Room, failed, without_node
 from kubestow.scheduling.extenders import EXTENDER, Extenders, Opinion
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 
 __all__ = ["ExtendedDecider"]
 
@@ -37,16 +38,16 @@ class ExtendedDecider:
         self._decider = decider
         self._extenders = extenders
 
-    async def decide(self, pod: PodInfo) -> Decision:
+    async def decide(self, pod: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """Find a pod its node. What plugins and extenders do wrong ends in a decision with an ERROR status."""
         decider = self._decider
         if not len(decider.cluster.nodes):
-            return decider.decide(pod)
+            return decider.decide(pod, scope)
         evaluation: Evaluation | None = None
         try:
             profile = decider.profiles[pod.spec.scheduler_name]
             evaluation = profile.evaluations.of(decider.cluster, pod)
-            return await _Cycle(decider, self._extenders, profile, evaluation, pod).decide()
+            return await _Cycle(decider, self._extenders, profile, evaluation, pod, scope).decide()
         except PluginError as error:
             return failed(pod, evaluation, str(error), error)
         except ExtenderError as error:
@@ -61,14 +62,21 @@ class _Cycle:
     """One decision under way."""
 
     def __init__(
-        self, decider: Decider, extenders: Extenders, profile: Profile, evaluation: Evaluation, pod: PodInfo
+        self,
+        decider: Decider,
+        extenders: Extenders,
+        profile: Profile,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        scope: Scope,
     ) -> None:
         self._decider, self._cluster, self._extenders = decider, decider.cluster, extenders
-        self._profile, self._evaluation, self._pod = profile, evaluation, pod
+        self._profile, self._evaluation, self._pod, self._scope = profile, evaluation, pod, scope
         #: The pod as filters are asked about it: without its nomination, once that has come to nothing.
         self._asked_about = pod
         self._now = _Moment(self._cluster)
         self._found: Feasible | None = None
+        self._vetoed: frozenset[str] = frozenset()
 
     async def decide(self) -> Decision:
         """From filtering to the choice."""
@@ -97,8 +105,10 @@ class _Cycle:
         found = self._feasible()
         if not found.count:
             return await self._without_node(Opinion())
-        sampled, _ = self._decider.sampled(self._profile, found.rows, found.count)
+        within = self._scope.rows(self._cluster)
+        sampled, _ = self._decider.sampled(self._profile, found.rows, found.count, within)
         opinion = await self._extenders.filter(self._pod, self._names(sampled))
+        self._vetoed = _vetoes(opinion)
         rows = self._standing(opinion.passed)
         extra = np.zeros(len(rows), np.int64)
         if len(rows) > 1:
@@ -118,7 +128,7 @@ class _Cycle:
         """What the filters say; asked again if anything has happened since they were."""
         if self._found is None or self._now.has_passed():
             self._now = _Moment(self._cluster)
-            self._found = self._evaluation.feasible(self._cluster, self._asked_about)
+            self._found = self._evaluation.feasible(self._cluster, self._asked_about, self._scope.rows(self._cluster))
             if self._found.error is not None:
                 raise _Filtering(self._found.error.message)
         return self._found
@@ -147,6 +157,7 @@ class _Cycle:
             feasible_count=len(rows),
             found=self._found,
             evaluation=self._evaluation,
+            vetoed=self._vetoed,
         )
 
     async def _without_node(self, opinion: Opinion) -> Decision:
@@ -161,7 +172,8 @@ class _Cycle:
         if opinion.passed or opinion.refused:
             # Extenders have no say in what may change their minds, so anything may.
             explained.rejectors |= {EXTENDER}
-        room = await self._post_filter(state, diagnosis, found)
+        explained.vetoed = self._vetoed
+        room = await self._post_filter(state, diagnosis, found) if self._scope.makes_room else Room()
         explained.nomination, explained.actions = room.nomination, tuple(room.actions)
         if room.message:
             explained.message = f"{explained.message} {room.message}"
@@ -213,6 +225,11 @@ class _Moment:
     def has_passed(self) -> bool:
         """Whether the cluster is another by now."""
         return (self._cluster.journal.position, self._cluster.nodes.structure) != (self._position, self._structure)
+
+
+def _vetoes(opinion: Opinion) -> frozenset[str]:
+    unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return frozenset(name for name, status in opinion.refused.items() if status.code is unresolvable)
 
 
 def _without_nomination(pod: PodInfo) -> PodInfo:

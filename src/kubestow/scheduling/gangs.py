@@ -2,12 +2,12 @@
 
 When the first pod of a gang comes to the head of the queue, its siblings are taken out of the queue too and placed one
 after the other on the cluster as it is, each seeing those before it. With enough of them placed, all go on to be bound,
-and whoever is left over is scheduled by itself. Otherwise every placement is taken back before anything else happens:
-one cycle is at its end before the next begins, so no other pod is ever decided about with half a gang in place. That is
-why two gangs cannot wait for each other, and why none holds anything while it waits.
+and whoever is left over is scheduled by itself, or waits where the gang has to stay together. Otherwise every placement
+is taken back before anything else happens: one cycle is at its end before the next begins, so no other pod is ever
+decided about with half a gang in place. That is why two gangs cannot wait for each other, and why none holds anything
+while it waits.
 
-Nobody is evicted for half a gang either. When placing alone does not suffice, the members are placed once more in a
-cluster in which the victims of each preemption are gone; only if the whole gang fits then are the victims evicted.
+How the pods are placed is in :mod:`.gang_trials`, and whom they may have evicted in :mod:`.gang_preemption`.
 """
 
 from __future__ import annotations
@@ -15,99 +15,40 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
+from random import Random
 
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
+from kubestow.errors import PluginError
 from kubestow.framework.gangs import Gang, GangPlugin, Outcome
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code
+from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, permit
-from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.gang_attempt import UNSCHEDULABLE, Attempt, Refusal, Steps
+from kubestow.scheduling.gang_preemption import GangPreemption
+from kubestow.scheduling.gang_trials import GangTrials
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.trial import Failure, Trial
 
-__all__ = ["Gangs", "Refusal", "Steps"]
+__all__ = ["Gangs"]
 
 #: How long a gang may be incomplete before its pods are told, in seconds.
 _PATIENCE = 3.0
-_UNSCHEDULABLE = "pod group is unschedulable"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a pod gets no node now, and what may change that. ``nomination`` None leaves the pod's nomination alone."""
-
-    reason: str
-    message: str
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    nomination: str | None = None
-
-
-class Steps(Protocol):
-    """What a scheduler does with one pod, as far as the cycle of a gang is made of it."""
-
-    async def decide(self, info: PodInfo) -> Decision:
-        """Find a node; nothing changes. There is no pause unless extenders take part."""
-
-    async def suppose(self, info: PodInfo) -> Decision:
-        """The same in a cluster that only looks as it does now, so that it is no attempt and nobody is told."""
-
-    def is_wanted(self, info: PodInfo) -> bool:
-        """Whether a pod still wants a node."""
-
-    def takes_time(self, info: PodInfo) -> bool:
-        """Whether extenders take part, so that the world moves on while it is decided about a pod."""
-
-    def undo(self, reserved: Reserved) -> None:
-        """Take a placement back."""
-
-    def begin(self, reserved: Reserved) -> None:
-        """Send a placed pod on its way to be bound."""
-
-    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
-        """Schedule a pod by itself; it is bound only if those that it is to meet are."""
-
-    def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
-        """Give a pod back to the queue, and tell it why."""
-
-    def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is; no node's room is kept for it meanwhile."""
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """One try to schedule a gang, and everything that stood in the way of its pods."""
-
-    gang: Gang
-    profile: Profile
-    pods: list[QueuedPod]
-    began: float
-    #: When the last trial was over; None while nothing has been tried.
-    decided: float | None = None
-    failures: list[Failure] = field(default_factory=list)
-
-    def is_enough(self) -> bool:
-        """Whether as many pods are placed now as the gang needs."""
-        return len(self.gang.members.placed) >= self.gang.quorum
-
-    def conclude(self, outcome: Outcome, message: str) -> None:
-        """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
-        if self.profile.gangs is not None:
-            self.profile.gangs.concluded(self.gang, outcome, message)
 
 
 class Gangs:
     """Schedules gangs, and keeps what has to be known of them until the last of their pods is bound."""
 
-    def __init__(self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps) -> None:
-        self._cluster, self._queue, self._evictions, self._steps = cluster, queue, evictions, steps
+    def __init__(
+        self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps, random: Random
+    ) -> None:
+        self._cluster, self._queue, self._steps = cluster, queue, steps
+        self._trials = GangTrials(cluster, queue, steps, random)
+        self._preemption = GangPreemption(cluster, self._trials, evictions=evictions, steps=steps)
         self._meetings: dict[Hashable, Rendezvous] = {}
         #: Pods that wait for the rest of their gang and have not been told so yet, with the time when they will be (of
         #: the event loop), the first first: all have to be as patient.
@@ -120,7 +61,7 @@ class Gangs:
         self._speaks = True
         for queued in self._queue.waiting():
             plugin = profiles[queued.info.spec.scheduler_name].gangs
-            if plugin is not None and self._is_kept_out(queued.info.uid, plugin):
+            if isinstance(plugin, GangPlugin) and self._is_kept_out(queued.info.uid, plugin):
                 self.kept_out(queued.info, plugin)
 
     def close(self) -> None:
@@ -140,17 +81,26 @@ class Gangs:
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Decide about a gang of which one pod has come to the head of the queue."""
-        attempt = _Attempt(gang, profile, self._gathered(gang, first), profile.asking.now())
+        attempt = Attempt(gang, profile, self._gathered(gang, first), profile.asking.now())
         if self._is_hindered(attempt):
             return
-        trial = await self._tried(attempt)
-        if attempt.is_enough():
+        try:
+            trial = await self._trials.placed(attempt)
+        except PluginError as error:
+            trial = Status.error(str(error))
+        if isinstance(trial, Status):
+            self._turn_away(attempt, trial)
+        elif self._is_done(attempt, trial):
             await self._carry_out(attempt, trial)
-            return
-        could = len(gang.members.placed)
-        trial.undo()
-        if not await self._made_room(attempt):
-            self._refuse(attempt, could)
+        else:
+            could = len(gang.members.placed)
+            trial.undo()
+            if not await self._preemption.makes_room(attempt):
+                self._refuse(attempt, could)
+
+    def _is_done(self, attempt: Attempt, trial: Trial) -> bool:
+        """Whether enough pods have nodes: as many as the gang needs, and one of them at least if all act as one."""
+        return attempt.is_enough() and (bool(trial.placed) or not attempt.acts_as_one or not attempt.pods)
 
     def _gathered(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
         """The gang's pods that wait for a node, the most important first; without those that have to wait longer."""
@@ -161,7 +111,7 @@ class Gangs:
                 pods.append(sibling)
         return sorted(pods, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
 
-    def _is_hindered(self, attempt: _Attempt) -> bool:
+    def _is_hindered(self, attempt: Attempt) -> bool:
         """Whether there is no point in trying; then the pods have been given back."""
         gang, pods = attempt.gang, attempt.pods
         names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
@@ -183,7 +133,7 @@ class Gangs:
             return False
         return True
 
-    def _postponed(self, attempt: _Attempt, could: int) -> bool:
+    def _postponed(self, attempt: Attempt, could: int) -> bool:
         """Let the pods wait for siblings that back off after an error, if these make up the number; whether they do."""
         ends = [self._queue.error_backoff_end(uid) for uid in attempt.gang.members.ready]
         backing_off = sorted(end for end in ends if end is not None)
@@ -193,38 +143,9 @@ class Gangs:
             self._queue.postpone(queued, backing_off[attempt.gang.quorum - could - 1])
         return True
 
-    async def _tried(self, attempt: _Attempt) -> Trial:
-        """The pods placed as far as possible. Should that be too few, those that found no node get to go first."""
-        trial = await self._trial(attempt, attempt.pods)
-        shapes = {queued.info.shape for queued in attempt.pods}
-        if attempt.is_enough() or not trial.placed or len(shapes) == 1:
-            return trial
-        trial.undo()
-        failed = [failure.queued for failure in trial.failures]
-        return await self._trial(attempt, [*failed, *(reserved.queued for reserved in trial.placed)])
-
-    async def _trial(self, attempt: _Attempt, pods: Sequence[QueuedPod], *, evicting: bool = False) -> Trial:
-        decide = self._steps.suppose if evicting else self._steps.decide
-        siblings = attempt.gang.members.pods
-        trial = Trial(
-            self._cluster,
-            attempt.profile,
-            decide,
-            is_wanted=self._steps.is_wanted,
-            siblings=siblings,
-            evicting=evicting,
-        )
-        await trial.run(pods)
-        for queued in trial.gone:
-            attempt.pods.remove(queued)
-            self._queue.done(queued.info.uid)
-        attempt.failures += trial.failures
-        attempt.decided = attempt.profile.asking.now()
-        return trial
-
     # -- enough pods have nodes ------------------------------------------------------------------------------------
 
-    async def _carry_out(self, attempt: _Attempt, trial: Trial) -> None:
+    async def _carry_out(self, attempt: Attempt, trial: Trial) -> None:
         """Ask for permission, and send the pods on their way; who is left over is scheduled like any other pod."""
         permitted, refused = self._permitted([reserved for reserved in trial.placed if self._is_there(reserved)])
         if not attempt.is_enough():
@@ -234,16 +155,38 @@ class Gangs:
             attempt.failures = [*refused, *trial.failures]
             self._refuse(attempt, could)
             return
-        left_over = [failure.queued for failure in trial.failures]
+        left_over = [] if attempt.acts_as_one else [failure.queued for failure in trial.failures]
         meeting = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
         for failure in refused:
-            self._steps.refuse(failure.queued, _refusal(failure))
-        for queued in left_over:
-            await self._schedule_left_over(queued, meeting)
+            self._steps.refuse(failure.queued, attempt.refusal_of(failure))
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
+        elif attempt.failures and attempt.pods:
+            self._conclude_left_over(attempt)
+        for queued in left_over:
+            await self._schedule_left_over(queued, meeting)
+        if attempt.acts_as_one and trial.failures:
+            await self._keep_waiting(attempt, trial.failures)
+
+    async def _keep_waiting(self, attempt: Attempt, failures: list[Failure]) -> None:
+        """Make room for those that a gang can do without, or let them wait for it."""
+        pods = [failure.queued for failure in failures]
+        further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.asking.now(), decided=None)
+        if not await self._preemption.makes_room(further):
+            for failure in failures:
+                self._steps.refuse(failure.queued, further.refusal_of(failure))
+
+    def _conclude_left_over(self, attempt: Attempt) -> None:
+        """Nobody was placed of those that a gang can do without."""
+        outcome = Outcome.UNSCHEDULABLE
+        if any(failure.status.code is Code.ERROR for failure in attempt.failures):
+            outcome = Outcome.ERROR
+        elif any(failure.has_room for failure in attempt.failures):
+            outcome = Outcome.WAITING_ON_PREEMPTION
+        first = attempt.failures[0]
+        attempt.conclude(outcome, f"{UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
 
     async def _schedule_left_over(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
         """Schedule by itself who is not needed; the meeting that expects it goes on for as long as that takes."""
@@ -300,56 +243,30 @@ class Gangs:
 
     # -- too few have ----------------------------------------------------------------------------------------------
 
-    async def _made_room(self, attempt: _Attempt) -> bool:
-        """Evict others if the whole gang fits then; whether it does."""
-        if not any(failure.has_room for failure in attempt.failures):
-            return False
-        if any(self._steps.takes_time(queued.info) for queued in attempt.pods):
-            return False  # nobody may be imagined gone while others look
-        trial = await self._trial(attempt, attempt.pods, evicting=True)
-        fits = attempt.is_enough()
-        trial.undo()
-        if fits:
-            self._make_room(attempt, trial)
-        return fits
-
-    def _make_room(self, attempt: _Attempt, trial: Trial) -> None:
-        """Promise every pod the node that it will have, and begin the evictions."""
-        message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
-        waiting = _refusal_of_all(attempt, message)
-        for reserved in trial.placed:
-            self._steps.refuse(reserved.queued, replace(waiting, nomination=reserved.node_name))
-        for queued, room in trial.promised:
-            self._steps.refuse(queued, replace(waiting, nomination=room.nominated_node_name))
-        for failure in trial.failures:
-            self._steps.refuse(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        preemptors = [reserved.info for reserved in trial.placed] + [queued.info for queued, _ in trial.promised]
-        outranked = {pod.uid: pod for _, room in trial.promised for pod in room.outranked}
-        for info in preemptors:
-            outranked.pop(info.uid, None)
-        for uid in outranked:
-            self._cluster.drop_nomination(uid)
-        self._evictions.start_for_group(
-            preemptors,
-            attempt.gang.uid,
-            victims=[victim for _, room in trial.promised for victim in room.victims],
-            outranked=list(outranked.values()),
-        )
-        attempt.conclude(Outcome.WAITING_ON_PREEMPTION, message)
-
-    def _refuse(self, attempt: _Attempt, could: int) -> None:
+    def _refuse(self, attempt: Attempt, could: int) -> None:
         """Give all pods back, those that had found a node too: what may help one of them may help them all."""
-        gang = attempt.gang
-        summary = f"{_UNSCHEDULABLE}: {gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
+        summary = f"{UNSCHEDULABLE}: {attempt.summary(could)}"
         first = next(iter(attempt.failures), None)
         reason = f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
-        refusal = _refusal_of_all(attempt, reason)
+        refusal = attempt.refusal(reason)
         own = {failure.queued.info.uid: failure for failure in reversed(attempt.failures)}
         for queued in attempt.pods:
             failure = own.get(queued.info.uid)
             message = reason if failure is None else f"{failure.message} {summary}"
             self._steps.refuse(queued, replace(refusal, message=message))
         attempt.conclude(Outcome.ERROR if refusal.reason == "SchedulerError" else Outcome.UNSCHEDULABLE, reason)
+
+    def _turn_away(self, attempt: Attempt, status: Status) -> None:
+        """Give all pods back because of what a plugin said of the gang as a whole."""
+        is_error = status.code is Code.ERROR
+        message = status.message if is_error else f"{UNSCHEDULABLE}: {status.message}"
+        refusal = attempt.refusal(message)
+        if is_error:
+            refusal = replace(refusal, reason="SchedulerError", rejectors=frozenset())
+        elif status.plugin:
+            refusal = replace(refusal, rejectors=refusal.rejectors | {status.plugin})
+        self._give_back(attempt.pods, refusal)
+        attempt.conclude(Outcome.ERROR if is_error else Outcome.UNSCHEDULABLE, message)
 
     def _give_back(self, pods: Iterable[QueuedPod], refusal: Refusal) -> None:
         for queued in pods:
@@ -394,31 +311,3 @@ class Gangs:
         """Whether a pod waits for the rest of its gang by what the queue knows."""
         queued = self._queue.get(uid)
         return queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name
-
-
-def _refusal_of_all(attempt: _Attempt, message: str) -> Refusal:
-    """What a gang as a whole waits for. An error, or something that no event will change, is worth another try soon."""
-    failures = attempt.failures
-    is_error = any(failure.status.code is Code.ERROR for failure in failures)
-    has_no_cure = any(not failure.rejectors and not failure.pending for failure in failures)
-    keeps_promises = any(failure.keeps_promise for failure in failures)
-    plugin = attempt.profile.gangs
-    own = frozenset({plugin.name}) if plugin is not None else frozenset()
-    return Refusal(
-        "SchedulerError" if is_error else "Unschedulable",
-        f"failed to schedule other pod from a pod group: {message}" if is_error else message,
-        rejectors=frozenset() if has_no_cure else own.union(*(failure.rejectors for failure in failures)),
-        pending=frozenset() if has_no_cure else frozenset().union(*(failure.pending for failure in failures)),
-        nomination=None if keeps_promises else "",
-    )
-
-
-def _refusal(failure: Failure) -> Refusal:
-    """What one pod waits for."""
-    return Refusal(
-        "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
-        failure.message,
-        rejectors=failure.rejectors,
-        pending=failure.pending,
-        nomination="",
-    )

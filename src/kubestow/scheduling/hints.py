@@ -14,6 +14,7 @@ from typing import Any
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.interest import EVERYTHING, Hint, Interest
+from kubestow.framework.placements import PlacementGeneratePlugin
 from kubestow.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -31,7 +32,14 @@ __all__ = ["QueueingHints", "Requeue"]
 _log = logging.getLogger(__name__)
 
 #: Only plugins of these kinds can refuse a pod, so only theirs are kept.
-_REFUSING = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_REFUSING = (
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PlacementGeneratePlugin,
+)
 _TAINTS = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
 
 

@@ -16,13 +16,13 @@ from random import Random
 from kubestow import config
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
-from kubestow.errors import PluginError
+from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.gangs import Gang, GangPlugin
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.plugin import Plugin, PostFilterResult, Victims
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, unreserve
@@ -34,7 +34,8 @@ from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
-from kubestow.scheduling.gangs import Gangs, Refusal
+from kubestow.scheduling.gang_attempt import Refusal
+from kubestow.scheduling.gangs import Gangs
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.leadership import Leadership, Unopposed
@@ -46,6 +47,7 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.reports import Reports, reason_of
 from kubestow.scheduling.resources import watched
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Scheduler"]
@@ -160,7 +162,7 @@ class Scheduler:
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
         self._extended_decider = ExtendedDecider(self._decider, self._extenders)
-        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self)
+        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self, random=random)
         self._bindings = Bindings(
             queue=self.queue,
             waiting=self.waiting,
@@ -385,32 +387,45 @@ class Scheduler:
         self.cluster.drop_nomination(info.uid)
         self.handlers.promise_over(info, promised)
 
-    async def decide(self, info: PodInfo) -> Decision:
+    async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
         began = self._clock.monotonic()
-        decision = await self.suppose(info)
+        decision = await self.suppose(info, scope)
         self._observer.attempted(decision, self._clock.monotonic() - began)
         return decision
 
-    async def suppose(self, info: PodInfo) -> Decision:
+    async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
-        if self.takes_time(info):
-            return await self._decide_with_extenders(info)
-        return self._decide(info)
+        if scope.asks_extenders and self.takes_time(info):
+            return await self._decide_with_extenders(info, scope)
+        return self._decide(info, scope)
 
     def takes_time(self, info: PodInfo) -> bool:
         """Whether extenders take part in the decision about a pod."""
         return bool(self._extenders) and self._extenders.take_part(info)
 
-    def _decide(self, info: PodInfo) -> Decision:
+    async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
+        """Whether extenders let a pod preempt as it was found out without asking them."""
+        node_name = room.nominated_node_name or ""
+        if not self._extenders or not self._extenders.take_part_in_preemption(info):
+            return True
         try:
-            return _logged_decision(self._decider.decide(info))
+            left = await self._extenders.preempt(info, {node_name: Victims(room.victims, room.violations)})
+        except ExtenderError as error:
+            _log.warning("extenders cannot be asked about preemption for pod %s: %s", info.key, error.problem)
+            return False
+        agreed = {victim.uid for victim in left[node_name].pods} if node_name in left else set()
+        return agreed == {victim.uid for victim in room.victims}
+
+    def _decide(self, info: PodInfo, scope: Scope) -> Decision:
+        try:
+            return _logged_decision(self._decider.decide(info, scope))
         except Exception as error:
             return _broken_decision(info, error)
 
-    async def _decide_with_extenders(self, info: PodInfo) -> Decision:
+    async def _decide_with_extenders(self, info: PodInfo, scope: Scope) -> Decision:
         try:
-            return _logged_decision(await self._extended_decider.decide(info))
+            return _logged_decision(await self._extended_decider.decide(info, scope))
         except Exception as error:
             return _broken_decision(info, error)
 

@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.state import Cluster, Placement
+from kubestow.cluster.state import Cluster
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.absence import put_back
 from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scope import EVERYWHERE, Scope
 
 __all__ = ["Failure", "Trial"]
 
@@ -38,6 +40,8 @@ class Failure:
     pending: frozenset[str]
     has_room: bool = False
     keeps_promise: bool = False
+    #: The nodes that extenders refused for good.
+    vetoed: frozenset[str] = frozenset()
 
     @classmethod
     def of_decision(cls, queued: QueuedPod, decision: Decision, *, is_promised: bool) -> Failure:
@@ -50,6 +54,7 @@ class Failure:
             pending=decision.pending,
             has_room=decision.nomination is not None and decision.nomination.status.ok,
             keeps_promise=is_promised and decision.nomination is None,
+            vetoed=decision.vetoed,
         )
 
     @classmethod
@@ -76,7 +81,7 @@ class Trial:
         self,
         cluster: Cluster,
         profile: Profile,
-        decide: Callable[[PodInfo], Awaitable[Decision]],
+        decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
         *,
         is_wanted: Callable[[PodInfo], bool],
         siblings: Iterable[str] = (),
@@ -84,6 +89,7 @@ class Trial:
     ) -> None:
         self._cluster, self._profile, self._decide, self._is_wanted = cluster, profile, decide, is_wanted
         self._siblings, self._evicting = frozenset(siblings), evicting
+        self._speaks_for_copies = all(plugin.speaks_for_copies for plugin in profile.post_filter)
         self._undoing: list[Callable[[], None]] = []
         #: What is known of pods like one that has failed, as long as nobody else has been placed.
         self._hopeless: dict[Shape, Failure] = {}
@@ -94,10 +100,11 @@ class Trial:
         #: Pods that wanted no node any more when it was their turn.
         self.gone: list[QueuedPod] = []
 
-    async def run(self, pods: Sequence[QueuedPod]) -> None:
+    async def run(self, pods: Sequence[QueuedPod], scope: Scope = EVERYWHERE) -> None:
         """Try to place some pods, one after the other."""
+        self._hopeless.clear()
         for queued in pods:
-            await self._place(queued)
+            await self._place(queued, scope)
 
     def undo(self) -> None:
         """Leave the cluster as it was before."""
@@ -105,14 +112,15 @@ class Trial:
             step()
         self._undoing.clear()
 
-    async def _place(self, queued: QueuedPod) -> None:
+    async def _place(self, queued: QueuedPod, scope: Scope) -> None:
         if self._is_gone(queued):
             return
         known = self._hopeless.get(queued.info.shape)
-        if known is not None and self._is_like_its_copies(queued.info):
+        speaks_for_copies = self._speaks_for_copies or not scope.makes_room
+        if known is not None and speaks_for_copies and self._is_like_its_copies(queued.info):
             self.failures.append(replace(known, queued=queued))
             return
-        decision = await self._decide(queued.info)
+        decision = await self._decide(queued.info, scope)
         if self._is_gone(queued):
             return
         if decision.node_name is not None:
@@ -178,10 +186,4 @@ class Trial:
         placement = self._cluster.placement(uid)
         if placement is not None:
             self._cluster.remove_pod(uid)
-            self._undoing.append(lambda: self._restore(placement))
-
-    def _restore(self, placement: Placement) -> None:
-        if placement.assumed:
-            self._cluster.assume(placement.info, placement.node_name)
-        else:
-            self._cluster.put_pod(placement.info)
+            self._undoing.append(lambda: put_back(self._cluster, placement))

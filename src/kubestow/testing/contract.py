@@ -25,6 +25,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
 from kubestow.errors import PluginError
+from kubestow.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.plugin import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
@@ -261,7 +262,9 @@ class _Contract:
     def scheduler_lives(self) -> None:
         """No extension point fails while pods are scheduled among all the other plugins."""
         name = {"name": self._kind.name}
-        plugins: dict[str, Any] = {"multiPoint": {"enabled": [name]}}
+        chooses_placements = issubclass(self._kind, PlacementGeneratePlugin | PlacementScorePlugin)
+        company = [{"name": "GangScheduling"}] if chooses_placements else []  # or there would be no gangs to place
+        plugins: dict[str, Any] = {"multiPoint": {"enabled": [*company, name]}}
         if issubclass(self._kind, QueueSortPlugin):
             plugins = {"queueSort": {"enabled": [name], "disabled": [{"name": "*"}]}}
         if issubclass(self._kind, BindPlugin):

@@ -6,7 +6,7 @@ stored as they are sent; of their fields only ``spec.minMember`` is looked at.
 
 from __future__ import annotations
 
-from kubestow.api.names import label_faults
+from kubestow.api.names import label_faults, qualified_name_faults
 from kubestow.apiserver.field_errors import (
     Cause,
     duplicate_value,
@@ -14,12 +14,15 @@ from kubestow.apiserver.field_errors import (
     invalid_values,
     required_value,
     too_many,
+    unsupported_value,
 )
 from kubestow.apiserver.resources.kind import Object, Strategy
 
 __all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "WorkloadStrategy"]
 
 _MAX_TEMPLATES = 8
+_MAX_TOPOLOGIES = 1
+_DISRUPTION_MODES = ("Pod", "PodGroup")
 
 
 class PodGroupStrategy(Strategy):
@@ -29,7 +32,7 @@ class PodGroupStrategy(Strategy):
         new.pop("status", None)
 
     def validate(self, new: Object) -> list[Cause]:
-        causes = _policy_causes(new["spec"].get("schedulingPolicy"), "spec.schedulingPolicy")
+        causes = _group_causes(new["spec"], "spec")
         reference = new["spec"].get("podGroupTemplateRef", {}).get("workload")
         if reference is not None:
             place = "spec.podGroupTemplateRef.workload"
@@ -61,7 +64,7 @@ class WorkloadStrategy(Strategy):
             elif name in names:
                 causes.append(duplicate_value(f"{place}[{index}].name", name))
             names.add(name)
-            causes += _policy_causes(template.get("schedulingPolicy"), f"{place}[{index}].schedulingPolicy")
+            causes += _group_causes(template, f"{place}[{index}]")
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
@@ -86,6 +89,31 @@ class CustomPodGroupStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return self.validate(new)
+
+
+def _group_causes(spec: Object, place: str) -> list[Cause]:
+    """What groups and templates of groups have in common."""
+    causes = _policy_causes(spec.get("schedulingPolicy"), f"{place}.schedulingPolicy")
+    if (constraints := spec.get("schedulingConstraints")) is not None:
+        causes += _topology_causes(constraints.get("topology") or [], f"{place}.schedulingConstraints.topology")
+    mode = spec.get("disruptionMode")
+    if mode is not None and mode not in _DISRUPTION_MODES:
+        causes.append(unsupported_value(f"{place}.disruptionMode", mode, _DISRUPTION_MODES))
+    return causes
+
+
+def _topology_causes(topologies: list[Object], place: str) -> list[Cause]:
+    """A constraint names the key of a node label; there is one at most."""
+    if len(topologies) > _MAX_TOPOLOGIES:
+        return [too_many(place, len(topologies), _MAX_TOPOLOGIES)]
+    causes: list[Cause] = []
+    for index, topology in enumerate(topologies):
+        key = topology.get("key", "")
+        if not key:
+            causes.append(required_value(f"{place}[{index}].key"))
+        else:
+            causes += invalid_values(f"{place}[{index}].key", key, qualified_name_faults(key))
+    return causes
 
 
 def _policy_causes(policy: Object | None, place: str) -> list[Cause]:

@@ -1,0 +1,111 @@
+"""Plugins of placements: what is made of their answers, and what of wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kubestow.cluster.pod_groups import PodGroupName
+from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.views import Nodes
+from kubestow.errors import PluginError
+from kubestow.framework.gangs import Gang
+from kubestow.framework.placements import (
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementPlugins,
+    PlacementScorePlugin,
+    Proposal,
+)
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.testing import World, node
+
+
+class Halves(PlacementGeneratePlugin, PlacementScorePlugin):
+    """Says what a test wants it to say."""
+
+    name = "Halves"
+    says: Any = None
+    scores: Any = {}
+    normalizes: Any = staticmethod(lambda scores: scores)
+
+    def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Any:
+        return self.says
+
+    def score_placement(self, gang: Gang, proposal: Proposal) -> Any:
+        return self.scores[proposal.placement.name]
+
+    def normalize_placements(self, gang: Gang, scores: NDArray[np.int64]) -> Any:
+        return self.normalizes(scores)
+
+
+WORLD = World(
+    [node("a"), node("b")],
+    plugins=[Halves],
+    profile={"plugins": {"multiPoint": {"enabled": [{"name": "Halves", "weight": 2}]}}},
+)
+PLUGINS: PlacementPlugins = WORLD.profiles["default-scheduler"].placements
+GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))
+
+
+def placement(name: str, *rows: int) -> Placement:
+    return Placement(name, WORLD.cluster.all_nodes().select(np.array(rows, np.intp)))
+
+
+def generated(monkeypatch: pytest.MonkeyPatch, says: Any) -> Sequence[Placement] | Status | None:
+    monkeypatch.setattr(Halves, "says", says)
+    return PLUGINS.generate(GANG, [], WORLD.cluster.all_nodes())
+
+
+def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: Any) -> int:
+    monkeypatch.setattr(Halves, "scores", scores)
+    if normalizes is not None:
+        monkeypatch.setattr(Halves, "normalizes", staticmethod(normalizes))
+    return PLUGINS.best(GANG, [Proposal(placement(name, 0), []) for name in scores], WORLD.random)
+
+
+@pytest.mark.parametrize("anywhere", [None, SUCCESS])
+def test_no_answer_means_anywhere(monkeypatch: pytest.MonkeyPatch, anywhere: Any) -> None:
+    assert generated(monkeypatch, anywhere) is None
+
+
+def test_placements_without_nodes_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = generated(monkeypatch, [placement("empty"), placement("a", 0)])
+    assert isinstance(found, list) and [each.name for each in found] == ["a"]
+    assert generated(monkeypatch, [placement("empty")]) == Status.unschedulable("no feasible placements found").by(
+        "Halves"
+    )
+
+
+def test_a_refusal_bears_the_name_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generated(monkeypatch, Status.unschedulable("not today")) == Status.unschedulable("not today").by("Halves")
+
+
+@pytest.mark.parametrize("nonsense", [5, ["rack"]])
+def test_nonsense_is_told_of(monkeypatch: pytest.MonkeyPatch, nonsense: Any) -> None:
+    with pytest.raises(PluginError, match="Halves"):
+        generated(monkeypatch, nonsense)
+
+
+def test_the_highest_score_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert best(monkeypatch, a=10, b=np.int64(20), c=5) == 1
+
+
+@pytest.mark.parametrize("score", [101, -1, "many", 0.5])
+def test_scores_are_whole_numbers_in_range(monkeypatch: pytest.MonkeyPatch, score: Any) -> None:
+    with pytest.raises(PluginError, match="PlacementScore"):
+        best(monkeypatch, a=score)
+
+
+def test_raw_scores_may_be_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert best(monkeypatch, normalizes=lambda scores: scores - scores.min(), a=-70, b=-50) == 1
+
+
+@pytest.mark.parametrize("wrong", [lambda scores: scores[:1], lambda scores: scores * 1.0, lambda scores: None])
+def test_normalized_scores_have_the_form_of_raw_ones(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+    with pytest.raises(PluginError, match=r"expected int64 and shape \(2,\)"):
+        best(monkeypatch, normalizes=wrong, a=1, b=2)
