@@ -190,7 +190,8 @@ class _World:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await self._rest(self._judged)
+        # A connection may have fallen silent long before.
+        await self._rest(self._judged, shortest=_REST if Part.WIRE in self._parts else _SHORT_REST)
         for _ in range(self._size.favours):
             people.do_a_favour()
             # The hints of the reference do not know every node that the anti-affinity of others leaves free.
@@ -286,12 +287,14 @@ class _World:
                     elif self._random.random() < 0.1:
                         waiting.reject("Meddler", "no")
 
-    async def _rest(self, judged: Callable[[], Iterator[str]], *, longest: float = _REST) -> None:
-        """Leave the world alone until it is judged to be in order; a small one not always for as long as it may take.
+    async def _rest(
+        self, judged: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float = _REST
+    ) -> None:
+        """Leave the world alone until it is judged to be in order; a large one always for as long as it may take.
 
         At last it is looked at twice: a timer may fire in that very moment, and there is something to do for once.
         """
-        shortest = longest if Part.LARGE in self._parts else min(longest, _SHORT_REST)
+        shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
         for seconds in (shortest, longest - shortest, 1.0):
             await asyncio.sleep(seconds)
             violations = list(judged())
