@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.pod_groups import PodGroupAPI
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Resource
 from kubestow.simulator.resource_claims import ClaimsInMemory
@@ -17,6 +18,7 @@ from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.living import Living, in_virtual_time
 from kubestow.testing.memory_cluster import ClaimsOf
 from tests.plugins.dra.devices import claim, device_class, pod_with, slice_of
+from tests.scheduling.gangs import gang_scheduling, group, members
 
 CLUSTER = (node("n"), device_class(), slice_of("d0", node="n"))
 
@@ -121,3 +123,37 @@ def test_devices_are_kept_for_a_pod_that_has_to_make_room_while_they_are_being_a
 
     nodes = (node("n", cpu="4"), device_class(), slice_of("d0", node="n"))
     in_virtual_time(story, *nodes, claim(), claim("other"), cluster=cluster)
+
+
+class LateAnswers(ClaimsInMemory):
+    """What is written is there at once, and three seconds later that is said."""
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        answer = await super().patch(claim, patch, subresource=subresource)
+        await asyncio.sleep(3 if patch.get("status", {}).get("allocation") else 0)
+        return answer
+
+
+class Talkative(MemoryCluster):
+    @cached_property
+    def resource_claims(self) -> LateAnswers:
+        return LateAnswers(ClaimsOf(self))
+
+
+def test_a_pod_does_not_rely_on_a_reservation_that_is_about_to_be_given_back() -> None:
+    """Its gang falls apart and comes together again while its claim is being written."""
+    with_claim = pod_with("c", name="train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
+    _, first, second = members(3, "train", api=PodGroupAPI.COSCHEDULING)
+
+    async def story(world: Living) -> None:
+        for each in (with_claim, first):
+            world.cluster.put(each)
+        await world.passes(1)
+        world.cluster.remove(first)
+        world.cluster.put(second)
+        await world.passes(30)
+        assert world.node_of("train-0") == "n"
+        assert world.cluster.claim("c").is_reserved_for("uid-default-train-0")
+
+    objects = (*CLUSTER, claim(), group("train", 2, api=PodGroupAPI.COSCHEDULING))
+    in_virtual_time(story, *objects, cluster=Talkative(), **gang_scheduling())

@@ -70,18 +70,14 @@ class _Size:
     pods: Sequence[int]
     seconds: Sequence[float]
     favours: int
-    is_large: bool = False
 
 
-#: Most runs are short: what many short ones find in the same time is more.
-_SIZES = {
-    _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2): 19,
-    _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8, is_large=True): 1,
-}
+_SMALL = _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2)
+_LARGE = _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8)
 
 
 class Part(StrEnum):
-    """What not every world has."""
+    """What not every world has; most are not large, because many short runs find more in the same time."""
 
     GANGS = "gangs"
     EXTENDERS = "extenders"
@@ -90,6 +86,7 @@ class Part(StrEnum):
     VOLUMES = "volumes"
     DEVICES = "devices"
     WIRE = "wire"
+    LARGE = "large"
 
 
 _ODDS = {
@@ -100,6 +97,7 @@ _ODDS = {
     Part.VOLUMES: 0.6,
     Part.DEVICES: 0.6,
     Part.WIRE: 0.5,
+    Part.LARGE: 0.05,
 }
 
 
@@ -147,7 +145,7 @@ class _World:
         self._faults = Faults(Random(f"{seed} faults"))
         self._parts = {part for part, odds in _ODDS.items() if self._random.random() < odds or part in certain}
         self._house = self._random.choice(_HOUSES_WITH_LEADERS if Part.ELECTION in self._parts else _HOUSES)
-        (self._size,) = self._random.choices(list(_SIZES), list(_SIZES.values()))
+        self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -192,7 +190,8 @@ class _World:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        await self._rest(self._judged)
+        # A connection may have fallen silent long before.
+        await self._rest(self._judged, shortest=_REST if Part.WIRE in self._parts else _SHORT_REST)
         for _ in range(self._size.favours):
             people.do_a_favour()
             # The hints of the reference do not know every node that the anti-affinity of others leaves free.
@@ -288,12 +287,14 @@ class _World:
                     elif self._random.random() < 0.1:
                         waiting.reject("Meddler", "no")
 
-    async def _rest(self, judged: Callable[[], Iterator[str]], *, longest: float = _REST) -> None:
-        """Leave the world alone until it is judged to be in order; a small one not always for as long as it may take.
+    async def _rest(
+        self, judged: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float = _REST
+    ) -> None:
+        """Leave the world alone until it is judged to be in order; a large one always for as long as it may take.
 
         At last it is looked at twice: a timer may fire in that very moment, and there is something to do for once.
         """
-        shortest = longest if self._size.is_large else min(longest, _SHORT_REST)
+        shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
         for seconds in (shortest, longest - shortest, 1.0):
             await asyncio.sleep(seconds)
             violations = list(judged())

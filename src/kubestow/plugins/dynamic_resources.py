@@ -269,11 +269,14 @@ class DynamicResources(
         kept = state.get(PodClaims)
         if kept is None:
             return
-        kept.given_up = True
+        index, written = kept.writing or (None, None)
         for uid in kept.promised:
-            if uid != kept.writing:
+            if uid != written:
                 self._ledger.withdraw(uid)
-        kept.promised = [uid for uid in kept.promised if uid == kept.writing]
+        kept.promised = [uid for uid in kept.promised if uid == written]
+        if index is not None:
+            kept.held = kept.claims[index].metadata.uid
+            self._changes.hold(kept.held)
         for index, claim in enumerate(kept.claims):
             self._changes.give_back(claim, pod, is_extended=index == kept.extended)
 

@@ -42,10 +42,10 @@ class PodClaims:
     #: What Reserve promised, by claim, for PreBind to write.
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     promised: list[str] = field(default_factory=list)
-    #: The promise whose claim is being written.
-    writing: str | None = None
-    #: Whether the pod has lost its node; then what is still being written has to be given back.
-    given_up: bool = False
+    #: The claim that is being written, as its position and its promise.
+    writing: tuple[int, str] | None = None
+    #: The uid of the claim that is still being written although the pod has lost its node: it has to be given back.
+    held: str | None = None
     needed: NodeClaim | None = None
 
     @property

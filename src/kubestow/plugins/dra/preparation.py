@@ -48,7 +48,8 @@ class Preparation:
             for index in range(len(kept.claims)):
                 kept.claims[index] = await self._changes.settled(kept.claims[index])
                 if not kept.claims[index].is_reserved_for(pod.uid):
-                    await self._handle.see_through(self._write(kept, index, pod))
+                    kept.writing = index, kept.claims[index].metadata.uid
+                    await self._handle.see_through(self._written(kept, index, pod))
         except NotWritten as error:
             return Status.error(str(error))
         if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
@@ -57,32 +58,36 @@ class Preparation:
             return await self._wait_watched(kept, pod)
         return None
 
-    async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
+    async def _written(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
         """Write one claim; its promise is over then, kept or broken. Raises NotWritten.
 
         Should the pod lose its node meanwhile, the write may take effect all the same: the promise stays until that is
         known, and what has been written is given back.
         """
-        claim, allocation = kept.claims[index], kept.allocations.get(index)
-        is_extended = index == kept.extended
-        if is_extended and allocation is None:
-            return  # the node offers the resources itself
-        promised = kept.writing = claim.metadata.uid
+        promised = kept.claims[index].metadata.uid
         try:
-            if is_extended and kept.needed is not None and claim.metadata.name == IN_MEMORY:
-                claim = kept.claims[index] = await self._changes.create_extended(pod, kept.needed)
-            kept.claims[index] = await self._changes.reserve(claim, pod, allocation)
+            await self._write(kept, index, pod)
         finally:
             kept.writing = None
             if promised in kept.promised:
                 kept.promised.remove(promised)
                 self._ledger.withdraw(promised)
-            if kept.given_up:
-                self._changes.give_back(kept.claims[index], pod, is_extended=is_extended)
+            if kept.held is not None:
+                self._changes.give_back(kept.claims[index], pod, is_extended=index == kept.extended)
+                self._changes.let_go(kept.held)
                 self._on_freed()
-        if kept.given_up:
+
+    async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
+        claim, allocation = kept.claims[index], kept.allocations.get(index)
+        is_extended = index == kept.extended
+        if is_extended and allocation is None:
+            return  # the node offers the resources itself
+        if is_extended and kept.needed is not None and claim.metadata.name == IN_MEMORY:
+            claim = kept.claims[index] = await self._changes.create_extended(pod, kept.needed)
+        if kept.held is not None:
             return
-        if is_extended and kept.needed is not None:
+        kept.claims[index] = await self._changes.reserve(claim, pod, allocation)
+        if is_extended and kept.needed is not None and kept.held is None:
             await self._changes.report_extended(pod, kept.claims[index], kept.needed)
 
     async def _wait_watched(self, kept: PodClaims, pod: PodInfo) -> Status:

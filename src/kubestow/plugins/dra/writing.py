@@ -132,6 +132,16 @@ class ClaimChanges:
             self._doubtful.discard(uid)
         return self._ledger.get(claim.metadata.namespace, claim.metadata.name) or claim
 
+    def hold(self, uid: str) -> None:
+        """From now on until :meth:`let_go` nobody uses a claim: it is still being written, only to be given back."""
+        self._returning[uid] += 1
+
+    def let_go(self, uid: str) -> None:
+        """A claim can be used again, as soon as nothing takes it back any more."""
+        self._returning[uid] -= 1
+        if not self._returning[uid]:
+            del self._returning[uid]
+
     def give_back(self, claim: ResourceClaim, pod: PodInfo, *, is_extended: bool) -> None:
         """Have what was written of a claim for a pod taken back some time soon."""
         if is_extended:
@@ -154,7 +164,7 @@ class ClaimChanges:
     def _returned(self, claim: ResourceClaim, change: dict[str, Any]) -> Coroutine[Any, Any, None]:
         """A change that takes a claim back, to be carried out; from now on until then nobody uses the claim."""
         uid = claim.metadata.uid
-        self._returning[uid] += 1
+        self.hold(uid)
 
         async def carried_out() -> None:
             try:
@@ -164,9 +174,7 @@ class ClaimChanges:
                     self._doubtful.add(uid)
                 raise
             finally:
-                self._returning[uid] -= 1
-                if not self._returning[uid]:
-                    del self._returning[uid]
+                self.let_go(uid)
 
         return carried_out()
 
