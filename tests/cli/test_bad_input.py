@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -59,14 +58,6 @@ def test_a_file_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str], t
     other.write_text("apiVersion: v1\nkind: Pod\n")
     status, error = told(capsys, "run", "--config", str(other))
     assert (status, "pod.yaml" in error, "Pod" in error) == (1, True, True)
-
-
-def test_a_server_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        status, error = told(capsys, "run", "--secure-port=0", "--master", address)
-    assert (status, address in error, "\n" in error) == (1, True, False)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ async def test_a_scheduler_that_is_up_before_its_api_server_waits_for_it(tmp_pat
     async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
         told = await process.stderr.readuntil(b"trying again in")
+        assert f"no answer from the API server at http://127.0.0.1:{api_port}: " in told.decode()
         assert f'"Serving securely" address="0.0.0.0:{port}"' in told.decode()
         assert [await status(port, path) for path in ("/livez", "/readyz")] == [200, 500]
         async with Server(port=api_port, nodes=1):
