@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.scheduling.group_preemption import fewest
+from kubestow.scheduling.gangs.group_preemption import fewest
 from kubestow.testing import node, pod
 from tests.scheduling.gangs import GATES, group, member
 from tests.scheduling.living import Living, in_virtual_time

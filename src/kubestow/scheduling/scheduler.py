@@ -34,8 +34,8 @@ from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
-from kubestow.scheduling.gang_attempt import Refusal
-from kubestow.scheduling.gangs import Gangs
+from kubestow.scheduling.gangs.attempt import Refusal
+from kubestow.scheduling.gangs.cycle import Gangs
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.leadership import Leadership, Unopposed
@@ -246,7 +246,7 @@ class Scheduler:
 
     async def _schedule_forever(self) -> None:
         await self.begun()
-        self._gangs.begin(self.profiles)
+        self._gangs.incomplete.begin(self.profiles)
         while True:
             self._wake.clear()
             self.queue.flush()
@@ -286,7 +286,7 @@ class Scheduler:
                 self._reports.pending(info, "SchedulerError", message, None)
             if not status.ok:
                 if isinstance(plugin, GangPlugin):
-                    self._gangs.kept_out(info, plugin)
+                    self._gangs.incomplete.kept_out(info, plugin)
                 return plugin.name, status
         return None
 

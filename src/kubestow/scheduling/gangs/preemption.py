@@ -13,9 +13,9 @@ from kubestow.errors import PluginError
 from kubestow.framework.gangs import Outcome
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.gang_attempt import Attempt, Steps
-from kubestow.scheduling.gang_trials import GangTrials
-from kubestow.scheduling.group_preemption import Clearing, make_room_for_all
+from kubestow.scheduling.gangs.attempt import Attempt, Steps
+from kubestow.scheduling.gangs.group_preemption import Clearing, make_room_for_all
+from kubestow.scheduling.gangs.trials import GangTrials
 from kubestow.scheduling.scope import Scope
 
 __all__ = ["GangPreemption"]

@@ -10,12 +10,12 @@ from random import Random
 
 from kubestow.cluster.state import Cluster
 from kubestow.framework.status import Status
-from kubestow.scheduling.gang_attempt import Attempt, Steps
-from kubestow.scheduling.placements import choose
+from kubestow.scheduling.gangs.attempt import Attempt, Steps
+from kubestow.scheduling.gangs.placements import choose
+from kubestow.scheduling.gangs.trial import Trial
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scope import EVERYWHERE, Scope
-from kubestow.scheduling.trial import Trial
 
 __all__ = ["GangTrials"]
 

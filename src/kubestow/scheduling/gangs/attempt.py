@@ -12,10 +12,10 @@ from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.scheduling.binding_cycle import Reserved
 from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.gangs.trial import Failure
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.scope import EVERYWHERE, Scope
-from kubestow.scheduling.trial import Failure
 
 __all__ = ["UNSCHEDULABLE", "Attempt", "Refusal", "Steps"]
 

@@ -24,9 +24,9 @@ from kubestow.framework.gangs import Gang
 from kubestow.framework.placements import Placement, Proposal
 from kubestow.framework.profile import Profile
 from kubestow.framework.room import Room
+from kubestow.scheduling.gangs.trial import Failure, Trial
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scope import Scope
-from kubestow.scheduling.trial import Failure, Trial
 
 __all__ = ["Choice", "choose"]
 

@@ -7,37 +7,33 @@ is taken back before anything else happens: one cycle is at its end before the n
 decided about with half a gang in place. That is why two gangs cannot wait for each other, and why none holds anything
 while it waits.
 
-How the pods are placed is in :mod:`.gang_trials`, and whom they may have evicted in :mod:`.gang_preemption`.
+How the pods are placed is in :mod:`.trials`, whom they may have evicted in :mod:`.preemption`, and who waits for the
+rest of its gang in :mod:`.incomplete`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
-from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.state import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Gang, GangPlugin, Outcome
+from kubestow.framework.gangs import Gang, Outcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, permit
 from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.gang_attempt import UNSCHEDULABLE, Attempt, Refusal, Steps
-from kubestow.scheduling.gang_preemption import GangPreemption
-from kubestow.scheduling.gang_trials import GangTrials
+from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, Attempt, Refusal, Steps
+from kubestow.scheduling.gangs.incomplete import IncompleteGangs
+from kubestow.scheduling.gangs.preemption import GangPreemption
+from kubestow.scheduling.gangs.trial import Failure, Trial
+from kubestow.scheduling.gangs.trials import GangTrials
 from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.trial import Failure, Trial
 
 __all__ = ["Gangs"]
-
-#: How long a gang may be incomplete before its pods are told, in seconds.
-_PATIENCE = 3.0
 
 
 class Gangs:
@@ -50,27 +46,13 @@ class Gangs:
         self._trials = GangTrials(cluster, queue, steps, random)
         self._preemption = GangPreemption(cluster, self._trials, evictions=evictions, steps=steps)
         self._meetings: dict[Hashable, Rendezvous] = {}
-        #: Pods that wait for the rest of their gang and have not been told so yet, with the time when they will be (of
-        #: the event loop), the first first: all have to be as patient.
-        self._untold: dict[str, tuple[float, GangPlugin]] = {}
-        self._telling: asyncio.TimerHandle | None = None
-        self._speaks = False
-
-    def begin(self, profiles: Mapping[str, Profile]) -> None:
-        """Scheduling begins: from now on pods are told, those too that waited before."""
-        self._speaks = True
-        for queued in self._queue.waiting():
-            plugin = profiles[queued.info.spec.scheduler_name].gangs
-            if isinstance(plugin, GangPlugin) and self._is_kept_out(queued.info.uid, plugin):
-                self.kept_out(queued.info, plugin)
+        self.incomplete = IncompleteGangs(queue, steps.tell)
 
     def close(self) -> None:
         """Let nobody wait any longer, and tell nobody to: the scheduler is shutting down."""
-        self._speaks = False
+        self.incomplete.close()
         for meeting in list(self._meetings.values()):
             meeting.fail("the scheduler is shutting down")
-        if self._telling is not None:
-            self._telling.cancel()
 
     def leave(self, uid: str, why: str) -> None:
         """A pod that may be on its way to be bound never will be."""
@@ -271,43 +253,3 @@ class Gangs:
     def _give_back(self, pods: Iterable[QueuedPod], refusal: Refusal) -> None:
         for queued in pods:
             self._steps.refuse(queued, refusal)
-
-    # -- gangs that are not complete -------------------------------------------------------------------------------
-
-    def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
-        """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
-        if not self._speaks:
-            return
-        if not self._is_kept_out(info.uid, plugin):  # it has not been waiting up to now
-            self._untold.pop(info.uid, None)
-        loop = asyncio.get_running_loop()
-        self._untold.setdefault(info.uid, (loop.time() + _PATIENCE, plugin))
-        if self._telling is None:
-            self._telling = loop.call_later(_PATIENCE, self._tell)
-
-    def _tell(self) -> None:
-        """Tell those who have waited long enough, and once more those of their siblings who know of fewer."""
-        loop = asyncio.get_running_loop()
-        due = list(itertools.takewhile(lambda uid: self._untold[uid][0] <= loop.time(), self._untold))
-        waiting = {uid: self._untold.pop(uid)[1] for uid in due}
-        for uid, plugin in list(waiting.items()):
-            queued = self._queue.get(uid)
-            gang = plugin.gang_of(queued.info) if queued is not None else None
-            if gang is not None:
-                waiting |= {sibling: plugin for sibling in gang.members.pods if sibling not in self._untold}
-        for uid, plugin in waiting.items():
-            self._tell_one(uid, plugin)
-        # However many come one after the other, their siblings are not told more often than this.
-        self._telling = loop.call_later(_PATIENCE, self._tell) if self._untold else None
-
-    def _tell_one(self, uid: str, plugin: GangPlugin) -> None:
-        queued = self._queue.get(uid)
-        if queued is not None and self._is_kept_out(uid, plugin):
-            status = plugin.pre_enqueue(queued.info)
-            if not status.ok:
-                self._steps.tell(queued.info, status.message)
-
-    def _is_kept_out(self, uid: str, plugin: GangPlugin) -> bool:
-        """Whether a pod waits for the rest of its gang by what the queue knows."""
-        queued = self._queue.get(uid)
-        return queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name

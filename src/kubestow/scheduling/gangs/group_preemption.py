@@ -27,9 +27,9 @@ from kubestow.cluster.views import HypotheticalNodes
 from kubestow.framework.gangs import Evictable
 from kubestow.framework.profile import Profile
 from kubestow.framework.room import Room
-from kubestow.scheduling.absence import Absence
+from kubestow.scheduling.gangs.absence import Absence
+from kubestow.scheduling.gangs.trial import Failure, Trial
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.trial import Failure, Trial
 
 __all__ = ["Clearing", "fewest", "make_room_for_all"]
 

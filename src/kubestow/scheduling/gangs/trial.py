@@ -16,9 +16,9 @@ from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.absence import put_back
 from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
 from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.gangs.absence import put_back
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scope import EVERYWHERE, Scope
 
