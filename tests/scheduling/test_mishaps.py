@@ -189,6 +189,27 @@ class LateCluster(MemoryCluster):
             super()._tell(resource, event_type, obj)
 
 
+class Repeating(LateCluster):
+    """Gets every binding a second time, as from a client that was asked to come back after it had been made."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await super().bind(pod, node_name)
+        await super().bind(pod, node_name)
+
+
+def test_a_binding_that_conflicts_with_itself_has_been_made() -> None:
+    cluster = Repeating()
+
+    async def story(world: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.late = True
+        await world.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(story, node("n", cpu="4"), cluster=cluster)
+
+
 def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
     cluster = LateCluster()
 
