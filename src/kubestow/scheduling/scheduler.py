@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
+from typing import Any
 
 from kubestow import config
 from kubestow.cluster.pods import PodInfo
@@ -438,7 +439,7 @@ class Scheduler:
     def _failed(self, queued: QueuedPod, decision: Decision) -> None:
         """No node: say why, and wait for what could help (reference 5.9)."""
         for action in decision.actions:
-            self._handle.spawn(action())
+            self._handle.spawn(_carried_out(action))
         nomination = None
         if decision.status.code is Code.ERROR:
             nomination = ""
@@ -550,6 +551,11 @@ def _broken_decision(info: PodInfo, error: Exception) -> Decision:
     _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
     message = f"{type(error).__name__}: {error}"
     return Decision(info, CycleState(), status=Status.error(message), message=message)
+
+
+async def _carried_out(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What a plugin wants done, called where it can fail without doing harm."""
+    await action()
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
