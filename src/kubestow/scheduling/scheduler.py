@@ -445,6 +445,7 @@ class Scheduler:
             nomination = ""
         elif decision.nomination is not None:
             nomination = decision.nomination.nominated_node_name
+        self._make_room(queued.info, decision)  # first, so that the pod is gated if it comes back at once
         self._hand_back(
             queued,
             reason=reason_of(decision.status),
@@ -453,7 +454,6 @@ class Scheduler:
             pending=decision.pending,
             nomination=nomination,
         )
-        self._make_room(queued.info, decision)
 
     def _make_room(self, info: PodInfo, decision: Decision) -> None:
         """Carry out what PostFilter decided."""
