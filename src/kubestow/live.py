@@ -202,11 +202,15 @@ class Live:
         observability.is_ending = lambda: running.cancelling() > 0
         _end_on_signals(running)
         ready = asyncio.create_task(scheduler.begun())
-        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            on_ready(scheduler)
-        ready.cancel()
-        await _until_ended(running)
+        try:
+            await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                on_ready(scheduler)
+            await _until_ended(running)
+        finally:
+            ready.cancel()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     @asynccontextmanager
     async def _leadership(

@@ -73,8 +73,13 @@ def bookmark(version: int, *, initial_end: bool = False) -> dict[str, Any]:
 
 
 def expired() -> dict[str, Any]:
-    status = {"kind": "Status", "status": "Failure", "message": "too old resource version: 2 (823)"}
-    return event("ERROR", status | {"reason": "Expired", "code": 410})
+    return broken_off(410, "Expired", "too old resource version: 2 (823)")
+
+
+def broken_off(code: int, reason: str, message: str) -> dict[str, Any]:
+    """The last event of a watch that the server cannot go on with."""
+    status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code}
+    return event("ERROR", status)
 
 
 @asynccontextmanager

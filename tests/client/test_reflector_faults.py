@@ -11,7 +11,7 @@ from kubestow.client.transport import Transport
 
 from .clocks import LeapingClock
 from .scripted_server import ScriptedServer, answer, disconnect, failure
-from .subscribers import SLICES, bookmark, event, expired, pod, reflecting
+from .subscribers import SLICES, bookmark, broken_off, event, expired, pod, reflecting
 
 READY = bookmark(7, initial_end=True)
 
@@ -24,6 +24,19 @@ async def test_an_expired_watch_reads_the_collection_anew(
     async with reflecting(transport, clock) as subscriber:
         assert await subscriber.until_seen(2) == [("replace", []), ("replace", ["b"])]
     assert server.asked[1].query["sendInitialEvents"] == "true"
+
+
+@pytest.mark.parametrize(("code", "is_read_anew"), [(500, True), (429, False)])
+async def test_a_server_that_cannot_go_on_from_a_version_is_not_asked_to_again(
+    server: ScriptedServer, transport: Transport, clock: LeapingClock, code: int, is_read_anew: bool
+) -> None:
+    stuck = server.watch(READY, broken_off(code, "InternalError", "etcd event received with PrevKv=nil"), end="close")
+    server.answers(
+        "GET", "/api/v1/pods", stuck, server.watch(event("ADDED", pod("b", 90)), bookmark(91, initial_end=True))
+    )
+    async with reflecting(transport, clock) as subscriber:
+        await subscriber.until_seen(2)
+    assert ("sendInitialEvents" in server.asked[1].query) == is_read_anew
 
 
 async def test_http_410_reads_the_collection_anew(

@@ -78,6 +78,15 @@ async def test_a_server_that_asks_for_patience_is_asked_again(
     assert clock.slept == [2.0]
 
 
+@pytest.mark.parametrize("seconds", ["3600", "9" * 400])
+async def test_nobody_is_waited_for_longer_than_a_minute(
+    server: ScriptedServer, transport: Transport, clock: LeapingClock, seconds: str
+) -> None:
+    server.answers("GET", "/x", failure(503, "Service Unavailable", Retry_After=seconds), answer(200, {"ok": True}))
+    await transport.request("GET", "/x")
+    assert clock.slept == [60.0]
+
+
 async def test_patience_ends_after_ten_retries(
     server: ScriptedServer, transport: Transport, clock: LeapingClock
 ) -> None:

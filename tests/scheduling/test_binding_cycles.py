@@ -10,7 +10,8 @@ import pytest
 from kubestow import config
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Plugin, PreBindPlugin
+from kubestow.framework.plugin import BindPlugin, Plugin, PostBindPlugin, PreBindPlugin
+from kubestow.framework.status import Status
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.living import Living, in_virtual_time
@@ -133,3 +134,48 @@ def test_a_status_that_has_not_gone_out_yet_does_not_hold_up_a_binding() -> None
         assert world.node_of("late") == "larger"
 
     in_virtual_time(story, node("n"), cluster=Sluggish())
+
+
+class Leaning(PreBindPlugin, BindPlugin, PostBindPlugin):
+    """Leans on work that somebody else gives up: at the step that the pod is named after."""
+
+    name = "Leaning"
+    interests = ()
+
+    async def _lean(self, pod: PodInfo, step: str) -> None:
+        if pod.name == step:
+            work = asyncio.create_task(asyncio.sleep(10))
+            asyncio.get_running_loop().call_later(1, work.cancel)
+            await work
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        await self._lean(pod, "pre-bind")
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        await self._lean(pod, "bind")
+        return Status.skip()
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        await self._lean(pod, "post-bind")
+
+
+@pytest.mark.parametrize(("step", "is_bound"), [("pre-bind", False), ("bind", False), ("post-bind", True)])
+def test_a_plugin_whose_own_work_is_cancelled_has_failed(step: str, is_bound: bool) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod(step))
+        await world.passes(1.5)
+        assert list(world.scheduler.cluster.assumed()) == []
+        condition = world.cluster.condition(step)
+        assert (condition is None) == is_bound
+        assert condition is None or condition.message.endswith("what it waited for was cancelled")
+
+    in_virtual_time(story, node("n"), **first_at_bind(Leaning))
+
+
+def first_at_bind(plugin: type[Plugin]) -> dict[str, Any]:
+    here, others = {"name": plugin.name}, [{"name": "DefaultBinder"}]
+    at_bind = {"enabled": [here, *others], "disabled": others}
+    return {
+        "plugins": [plugin],
+        "profiles": [{"plugins": {"preBind": {"enabled": [here]}, "bind": at_bind, "postBind": {"enabled": [here]}}}],
+    }

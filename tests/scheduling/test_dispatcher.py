@@ -149,7 +149,7 @@ def test_while_somebody_else_binds_a_pod_no_status_of_it_is_on_its_way() -> None
     at_a_desk(story)
 
 
-@pytest.mark.parametrize("failure", [busy(500), busy(503), silence()])
+@pytest.mark.parametrize("failure", [busy(409), busy(500), busy(503), silence()])
 def test_a_binding_in_doubt_is_not_repeated_but_asked_about(failure: APIError) -> None:
     async def story(desk: Desk) -> None:
         p = desk.puts(pod("p"))
@@ -170,13 +170,22 @@ def test_a_binding_that_was_not_made_has_failed_with_its_own_error() -> None:
     at_a_desk(story)
 
 
-@pytest.mark.parametrize("code", [403, 404, 409, 429])
+@pytest.mark.parametrize("code", [403, 404, 429])
 def test_a_binding_that_is_refused_is_neither_repeated_nor_in_doubt(code: int) -> None:
     async def story(desk: Desk) -> None:
         p = desk.puts(pod("p"))
         desk.server.fails(busy(code))
         assert not (await desk.binds(p)).ok
         assert desk.requests == ["bind to n"]
+
+    at_a_desk(story)
+
+
+def test_a_binding_to_one_node_does_not_stand_for_one_to_another() -> None:
+    async def story(desk: Desk) -> None:
+        p = desk.puts(pod("p"))
+        await desk.server.bind(p, "m")
+        assert (await desk.binds(p)).message == 'pod p is already assigned to node "m"'
 
     at_a_desk(story)
 

@@ -63,3 +63,22 @@ def test_a_preemptor_whose_binding_elsewhere_fails_comes_back_when_its_victim_ha
     nodes = (node("a", cpu="4"), node("small", cpu="4"))
     low = pod("low", node="a", cpu="3", priority=0)
     in_virtual_time(story, *nodes, low, extenders=[extender], cluster=LeavingSlowly())
+
+
+def test_a_preemptor_that_comes_back_at_once_does_not_preempt_again() -> None:
+    """What happens while an extender thinks brings it back before the first victim has been asked to go."""
+
+    async def story(world: Living) -> None:
+        async def meanwhile(verb: str) -> None:
+            world.cluster.remove(elsewhere)
+
+        extender.meanwhile = meanwhile
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.passes(60)
+        assert extender.asked == [("preempt", "high", ["a", "b"])]
+        assert world.node_of("high")
+
+    extender = ScriptedExtender("preempt")
+    elsewhere = pod("elsewhere", node="c", cpu="1", priority=0)
+    low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
+    in_virtual_time(story, node("a", cpu="4"), node("b", cpu="4"), *low, extenders=[extender], cluster=LeavingSlowly())

@@ -104,6 +104,18 @@ def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
     story(told)
 
 
+def test_a_standby_forgets_the_pods_that_have_gone() -> None:
+    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+        async with candidate(cluster, lead) as (scheduler, _):
+            cluster.put(pod("stays", priority=10))
+            for number in range(1000):
+                cluster.put(passing := pod("passes", labels={"number": str(number)}))
+                cluster.remove(passing)
+            assert len(scheduler.cluster.shapes) < 100
+
+    story(told)
+
+
 def test_a_new_leader_tells_those_that_wait_for_their_gang() -> None:
     async def told(cluster: MemoryCluster, lead: Lead) -> None:
         api = PodGroupAPI.COSCHEDULING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any
 
@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from kubestow.cluster.pods import PodInfo, Shapes
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Permission, PermitPlugin, PreBindPlugin
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.filters import Filters
+from kubestow.framework.plugin import Permission, PermitPlugin, PostFilterPlugin, PostFilterResult, PreBindPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.evictions import Evictions
@@ -189,6 +191,27 @@ class LateCluster(MemoryCluster):
             super()._tell(resource, event_type, obj)
 
 
+class Repeating(LateCluster):
+    """Gets every binding a second time, as from a client that was asked to come back after it had been made."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await super().bind(pod, node_name)
+        await super().bind(pod, node_name)
+
+
+def test_a_binding_that_conflicts_with_itself_has_been_made() -> None:
+    cluster = Repeating()
+
+    async def story(world: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.late = True
+        await world.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(story, node("n", cpu="4"), cluster=cluster)
+
+
 def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
     cluster = LateCluster()
 
@@ -201,6 +224,30 @@ def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
         assert [key for key, _ in cluster.bindings] == ["default/a"]
 
     in_virtual_time(story, node("n", cpu="4"), cluster=cluster)
+
+
+class MeansWell(PostFilterPlugin):
+    """Has something to do for pods that fit nowhere, and fails at it before it has begun."""
+
+    name = "MeansWell"
+    interests = ()
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        def action() -> Coroutine[Any, Any, None]:
+            raise ValueError("not like this")
+
+        return PostFilterResult(Status.unschedulable("wait"), action=action)
+
+
+def test_what_a_plugin_wants_done_and_cannot_begin_ends_nothing() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("too-big", cpu="64"))
+        await world.settles()
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.node_of("a") == "n"
+
+    in_virtual_time(story, node("n"), plugins=[MeansWell], profiles=[enabled("MeansWell")])
 
 
 def enabled(name: str) -> dict[str, object]:

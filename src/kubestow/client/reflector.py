@@ -3,8 +3,9 @@
 A collection is read once as a whole and then followed by a watch, from the version at which the whole was complete. A
 streaming list does both over one connection; a server that does not offer it is asked for a list in pages. A watch that
 ends or breaks is taken up again at the last version seen, so nothing is lost and nothing is read twice. Only when the
-server no longer remembers that version (410), or has sent something that cannot be understood, is the whole collection
-read anew. Timing follows client-go: failures back off from 0.8 to 30 s, watches last 5 to 10 minutes.
+server cannot go on from that version (410, or another failure told inside a watch), or has sent something that cannot
+be understood, is the whole collection read anew. Timing follows client-go: failures back off from 0.8 to 30 s, watches
+last 5 to 10 minutes.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class Reflector:
         try:
             event = WatchEvent.parse(line)
             if event.type == "ERROR":
-                raise error_event(event.object)
+                raise self._unable_to_go_on(error_event(event.object))
             if event.type == "BOOKMARK":
                 self._mark(Bookmark.parse(event.object))
                 return
@@ -280,6 +281,12 @@ class Reflector:
         if self._problem:
             _log.info("%s: in step again", self._resource.plural)
             self._problem = ""
+
+    def _unable_to_go_on(self, error: APIError) -> APIError:
+        """What a server says inside a watch, which may be so each time that it comes to this version."""
+        if error.code != 429:
+            self._version = ""
+        return error
 
     def _garbled(self, what: str) -> _Garbled:
         return _Garbled(self._transport.server, f"sent {what}")

@@ -2,8 +2,8 @@
 
 Everything the client says goes through :meth:`Transport.request`, or :meth:`Transport.stream` for a watch. An answer
 that is no success becomes an APIError, no answer at all becomes Unreachable. Two things are put right here, for all
-callers: a server that says when to come back (``Retry-After``) is asked again then, and a token that it refuses is
-renewed once. All other retrying belongs to those who know what a request means.
+callers: a server that says when to come back (``Retry-After``) is asked again then, or after a minute if that is
+sooner, and a token that it refuses is renewed once. All other retrying belongs to those who know what a request means.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ USER_AGENT = f"kubestow/{__version__}"
 OnAnswer = Callable[[str, str, str, float], None]
 
 _RETRIES = 10
+#: What a server may ask for at most, in seconds; whoever speaks for it while it is away may not know when it is back.
+_LONGEST_PATIENCE = 60.0
 _CONNECTIONS = 256
 _CONNECT_TIMEOUT = 30.0
 #: A request for which a server may take its time is cut off by the server itself after a minute.
@@ -237,7 +239,7 @@ def problem_of(error: Exception) -> str:
 def _api_error(response: aiohttp.ClientResponse, body: bytes) -> APIError:
     """The failure as the API server says it; a proxy in between speaks only HTTP."""
     header = response.headers.get("Retry-After", "")
-    retry_after = float(header) if header.isdecimal() else None
+    retry_after = _patience(float(header) if header.isdecimal() else None)
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -245,8 +247,12 @@ def _api_error(response: aiohttp.ClientResponse, body: bytes) -> APIError:
         message = f"{response.status} {response.reason}: {text}" if text else ""
         return APIError(response.status, response.reason or "", message, retry_after=retry_after)
     if retry_after is None and status.details is not None:
-        retry_after = status.details.retryAfterSeconds
+        retry_after = _patience(status.details.retryAfterSeconds)
     return APIError(response.status, status.reason, status.message, retry_after=retry_after)
+
+
+def _patience(seconds: float | None) -> float | None:
+    return None if seconds is None else min(seconds, _LONGEST_PATIENCE)
 
 
 def _socket_that_notices_silence(address: AddrInfoType) -> socket.socket:

@@ -231,7 +231,7 @@ def _permission(plugin: Plugin, answer: Any) -> Permission:
 
 
 async def _awaited(plugin: Plugin, point: str, answer: Awaitable[Any]) -> Status:
-    """What a plugin answers later, but within its time limit."""
+    """What a plugin answers later, but within its time limit. Work of its own that is cancelled is its failure."""
     try:
         async with asyncio.timeout(plugin.time_limit) as limit:
             status = await answer
@@ -239,6 +239,11 @@ async def _awaited(plugin: Plugin, point: str, answer: Awaitable[Any]) -> Status
         if not limit.expired():
             return _broken(PluginError(plugin.name, point, f"TimeoutError: {error}"), error)
         return _broken(PluginError(plugin.name, point, f"cancelled after {plugin.time_limit:g} s without an answer"))
+    except asyncio.CancelledError as error:
+        asked = asyncio.current_task()
+        if asked is not None and asked.cancelling():
+            raise
+        return _broken(PluginError(plugin.name, point, "what it waited for was cancelled"), error)
     except Exception as error:
         return _broken(PluginError(plugin.name, point, f"{type(error).__name__}: {error}"), error)
     return _checked(plugin, point, status)

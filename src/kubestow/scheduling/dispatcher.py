@@ -172,8 +172,10 @@ class Dispatcher:
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         """Bind a pod to a node, for certain. Raises APIError or Unreachable; then the pod is not bound there.
 
-        A binding whose answer is lost may have been made all the same. Were the pod taken for unbound then, the room
-        that it takes would be given away until the watch says better; so it keeps its place until the server answers.
+        A binding whose answer is lost may have been made all the same, and one that conflicts may do so with itself: a
+        server that fails after it has made it, and asks for patience, gets it a second time. Were the pod taken for
+        unbound then, the room that it takes would be given away until the watch says better; so it keeps its place
+        until the server answers.
         """
         await self.write(pod.uid, Call.POD_BINDING, lambda: self._bound(pod, node_name))
 
@@ -181,7 +183,8 @@ class Dispatcher:
         try:
             await self._api.bind(pod, node_name)
         except (APIError, Unreachable) as error:
-            if not error.in_doubt or await self.node_of(pod) != node_name:
+            may_be_made = error.in_doubt or _is_conflict(error)
+            if not may_be_made or await self.node_of(pod) != node_name:
                 raise
 
     async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
@@ -264,3 +267,7 @@ class Dispatcher:
 
 def _is_gone(error: APIError | Unreachable) -> bool:
     return isinstance(error, APIError) and error.code == 404
+
+
+def _is_conflict(error: APIError | Unreachable) -> bool:
+    return isinstance(error, APIError) and error.code == 409

@@ -52,22 +52,42 @@ _POD_ADDED = UNSCHEDULABLE_POD_ADD.label
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
 
 
+#: A heap with fewer entries than this is not worth cleaning.
+_FEW = 64
+
+
 @dataclass(slots=True)
 class _Heap:
-    """A heap whose entries go stale instead of being removed."""
+    """A heap whose entries go stale instead of being removed.
+
+    Stale ones go when they come to the top, or all at once when the heap has doubled: nobody takes anything from the
+    queue of a standby, where pods come and go all the same.
+    """
 
     place: Place
     entries: list[tuple[Any, int, QueuedPod]] = field(default_factory=list)
+    #: How many entries there may be before it is cleaned.
+    limit: int = _FEW
 
     def push(self, key: Any, ticket: int, queued: QueuedPod) -> None:
         queued.place, queued.ticket = self.place, ticket
         heapq.heappush(self.entries, (key, ticket, queued))
+        if len(self.entries) > self.limit:
+            self._clean()
+
+    def _clean(self) -> None:
+        self.entries = [entry for entry in self.entries if self._is_fresh(entry)]
+        heapq.heapify(self.entries)
+        self.limit = max(_FEW, 2 * len(self.entries))
+
+    def _is_fresh(self, entry: tuple[Any, int, QueuedPod]) -> bool:
+        _, ticket, queued = entry
+        return queued.place is self.place and queued.ticket == ticket
 
     def peek(self) -> QueuedPod | None:
         while self.entries:
-            _, ticket, queued = self.entries[0]
-            if queued.place is self.place and queued.ticket == ticket:
-                return queued
+            if self._is_fresh(self.entries[0]):
+                return self.entries[0][2]
             heapq.heappop(self.entries)
         return None
 

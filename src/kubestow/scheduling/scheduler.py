@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
+from typing import Any
 
 from kubestow import config
 from kubestow.cluster.pods import PodInfo
@@ -438,12 +439,13 @@ class Scheduler:
     def _failed(self, queued: QueuedPod, decision: Decision) -> None:
         """No node: say why, and wait for what could help (reference 5.9)."""
         for action in decision.actions:
-            self._handle.spawn(action())
+            self._handle.spawn(_carried_out(action))
         nomination = None
         if decision.status.code is Code.ERROR:
             nomination = ""
         elif decision.nomination is not None:
             nomination = decision.nomination.nominated_node_name
+        self._make_room(queued.info, decision)  # first, so that the pod is gated if it comes back at once
         self._hand_back(
             queued,
             reason=reason_of(decision.status),
@@ -452,7 +454,6 @@ class Scheduler:
             pending=decision.pending,
             nomination=nomination,
         )
-        self._make_room(queued.info, decision)
 
     def _make_room(self, info: PodInfo, decision: Decision) -> None:
         """Carry out what PostFilter decided."""
@@ -550,6 +551,11 @@ def _broken_decision(info: PodInfo, error: Exception) -> Decision:
     _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
     message = f"{type(error).__name__}: {error}"
     return Decision(info, CycleState(), status=Status.error(message), message=message)
+
+
+async def _carried_out(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What a plugin wants done, called where it can fail without doing harm."""
+    await action()
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:

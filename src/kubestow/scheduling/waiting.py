@@ -56,10 +56,14 @@ class WaitingPod:
     def _decide(self, status: Status) -> bool:
         if self._result.done():
             return False
-        for timer in self._timers.values():
-            timer.cancel()
+        self.stop()
         self._result.set_result(status)
         return True
+
+    def stop(self) -> None:
+        """Nobody's time runs out any more."""
+        for timer in self._timers.values():
+            timer.cancel()
 
 
 class WaitingPods:
@@ -75,8 +79,10 @@ class WaitingPods:
         return waiting
 
     def remove(self, uid: str) -> None:
-        """A pod waits no longer."""
-        self._pods.pop(uid, None)
+        """A pod waits no longer, decided or not."""
+        waiting = self._pods.pop(uid, None)
+        if waiting is not None:
+            waiting.stop()
 
     def get(self, uid: str) -> WaitingPod | None:
         """A waiting pod, None when it does not wait."""
