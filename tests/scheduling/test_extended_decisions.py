@@ -57,6 +57,15 @@ def test_a_node_that_fills_up_meanwhile_is_not_chosen() -> None:
     assert told(extender, node("a"), node("b", cpu="3")) == ["b"]
 
 
+def test_a_node_with_the_first_pod_that_shuns_it_is_not_chosen() -> None:
+    """Until that pod came nobody had any use for anti-affinity."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    loner = pod("loner", node="a", affinity=affinity)
+    extender = thinking("filter", happens=lambda world: world.cluster.put(loner), passes={"a", "b"})
+    assert told(extender, node("a", cpu="64"), node("b")) == ["b"]
+
+
 def test_a_pod_whose_only_node_goes_meanwhile_gets_another_try() -> None:
     def happens(world: Living) -> None:
         world.cluster.remove(node("a"))

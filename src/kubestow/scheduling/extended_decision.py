@@ -128,6 +128,8 @@ class _Cycle:
         """What the filters say; asked again if anything has happened since they were."""
         if self._found is None or self._now.has_passed():
             self._now = _Moment(self._cluster)
+            # Plugins that had nothing to say of such a pod before may have now.
+            self._evaluation = self._profile.evaluations.of(self._cluster, self._pod)
             self._found = self._evaluation.feasible(self._cluster, self._asked_about, self._scope.rows(self._cluster))
             if self._found.error is not None:
                 raise _Filtering(self._found.error.message)
