@@ -10,6 +10,7 @@ from tests.scheduling.gangs import GATES, gang_scheduling, group, members
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
 from tests.scheduling.test_gang_preemption import put, running, there
+from tests.scheduling.test_gated_pods import LeavingSlowly
 
 LOW = pods(4, prefix="low", cpu="1", priority=1, node="n")
 GANG = members(3, "train", cpu="1", priority=100)
@@ -82,3 +83,31 @@ def test_nobody_is_evicted_on_a_node_that_an_extender_refuses_for_good(as_a_whol
         chosen["gates"] = GATES | {"WorkloadAwarePreemption": True}
     objects = (node("a", cpu="2"), node("b", cpu="2"), *low, group("train", 2, priority=100))
     in_virtual_time(story, *objects, extenders=[extender], **chosen)
+
+
+def test_a_gang_that_comes_back_at_once_does_not_preempt_again() -> None:
+    """What happens while an extender thinks brings it back before the first victim has been asked to go."""
+    elsewhere = pod("elsewhere", node="c", cpu="1", priority=0)
+    low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
+    extender = ScriptedExtender("preempt")
+
+    async def story(world: Living) -> None:
+        async def meanwhile(verb: str) -> None:
+            world.cluster.remove(elsewhere)
+
+        extender.meanwhile = meanwhile
+        for each in members(2, "train", cpu="3", priority=100):
+            world.cluster.put(each)
+        await world.passes(60)
+        assert len(extender.asked) == 3  # while it is tried without room, and about each pod and its room
+        assert len(world.cluster.bindings) == 2
+
+    in_virtual_time(
+        story,
+        *(node(name, cpu="4") for name in "ab"),
+        *low,
+        group("train", 2),
+        extenders=[extender],
+        cluster=LeavingSlowly(),
+        **gang_scheduling(),
+    )

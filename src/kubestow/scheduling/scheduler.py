@@ -21,7 +21,6 @@ from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.activation import PodsToActivate
 from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.gangs import Gang, GangPlugin
 from kubestow.framework.plugin import Plugin, PostFilterResult, Victims
 from kubestow.framework.profile import Profile, Registry, build_profile
@@ -35,20 +34,20 @@ from kubestow.scheduling.event_handlers import EventHandlers
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.extended_decision import ExtendedDecider
 from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
-from kubestow.scheduling.gangs.attempt import Refusal
 from kubestow.scheduling.gangs.cycle import Gangs
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.hints import QueueingHints
 from kubestow.scheduling.leadership import Leadership, Unopposed
 from kubestow.scheduling.news import News
-from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.reports import Reports, reason_of
+from kubestow.scheduling.reports import Reports
 from kubestow.scheduling.resources import watched
 from kubestow.scheduling.scope import EVERYWHERE, Scope
+from kubestow.scheduling.unscheduled import Unscheduled, UnscheduledPods
 from kubestow.scheduling.waiting import WaitingPods
 
 __all__ = ["Scheduler"]
@@ -163,7 +162,23 @@ class Scheduler:
         self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
         self._extenders = Extenders(self.cluster, extenders)
         self._extended_decider = ExtendedDecider(self._decider, self._extenders)
-        self._gangs = Gangs(self.cluster, self.queue, evictions=self._evictions, steps=self, random=random)
+        self._unscheduled = UnscheduledPods(
+            self.cluster,
+            self.queue,
+            self.handlers,
+            leadership=self.leadership,
+            reports=self._reports,
+            clock=clock,
+            observer=observer,
+        )
+        self._gangs = Gangs(
+            self.cluster,
+            self.queue,
+            unscheduled=self._unscheduled,
+            evictions=self._evictions,
+            steps=self,
+            random=random,
+        )
         self._bindings = Bindings(
             queue=self.queue,
             waiting=self.waiting,
@@ -305,7 +320,7 @@ class Scheduler:
         try:
             gang = self._gang_of(queued.info, profile)
         except PluginError as error:
-            self._give_back(queued, Status.error(str(error)), nomination="")
+            self._give_back(queued, Status.error(str(error)))
             return
         if gang is None:
             await self.schedule_alone(queued)
@@ -349,7 +364,7 @@ class Scheduler:
             self.begin(reserved)
         else:
             self.undo(reserved)
-            self._give_back(queued, status, nomination="")
+            self._give_back(queued, status)
 
     def begin(self, reserved: Reserved) -> None:
         """Send a placed pod on its way to be bound."""
@@ -363,30 +378,6 @@ class Scheduler:
         named = reserved.state.own(PodsToActivate)
         if named is not None:
             self._handle.activate(named.take())
-
-    def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
-        """Give a pod back to the queue, and tell it why."""
-        self._hand_back(
-            queued,
-            reason=refusal.reason,
-            message=refusal.message,
-            rejectors=refusal.rejectors,
-            pending=refusal.pending,
-            nomination=refusal.nomination,
-        )
-
-    def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is, promised nothing; a standby keeps it to itself."""
-        if self.leadership.is_leader:
-            self._break_promise(info)
-            self._reports.failed(info, message)
-            self._reports.pending(info, "Unschedulable", message, "")
-
-    def _break_promise(self, info: PodInfo) -> None:
-        """Keep no node's room for a pod any longer."""
-        promised = self.cluster.nomination(info.uid)
-        self.cluster.drop_nomination(info.uid)
-        self.handlers.promise_over(info, promised)
 
     async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
@@ -440,20 +431,8 @@ class Scheduler:
         """No node: say why, and wait for what could help (reference 5.9)."""
         for action in decision.actions:
             self._handle.spawn(_carried_out(action))
-        nomination = None
-        if decision.status.code is Code.ERROR:
-            nomination = ""
-        elif decision.nomination is not None:
-            nomination = decision.nomination.nominated_node_name
         self._make_room(queued.info, decision)  # first, so that the pod is gated if it comes back at once
-        self._hand_back(
-            queued,
-            reason=reason_of(decision.status),
-            message=decision.message,
-            rejectors=decision.rejectors,
-            pending=decision.pending,
-            nomination=nomination,
-        )
+        self._unscheduled.give_back(queued, Unscheduled.by_decision(decision))
 
     def _make_room(self, info: PodInfo, decision: Decision) -> None:
         """Carry out what PostFilter decided."""
@@ -464,46 +443,8 @@ class Scheduler:
             self.cluster.drop_nomination(outranked.uid)
         self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
 
-    def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str | None) -> None:
-        """A placement failed at Reserve, Permit or in the binding cycle.
-
-        A refusal reads like a filter's on the one node there was (reference 4.6).
-        """
-        refused = status.code.is_rejection and bool(status.plugin)
-        message = fit_error(1, [(status, 1)]) if refused else status.message
-        self._hand_back(
-            queued,
-            reason=reason_of(status),
-            message=message,
-            rejectors=frozenset({status.plugin}) if refused and status.code is not Code.PENDING else frozenset(),
-            pending=frozenset({status.plugin}) if status.code is Code.PENDING else frozenset(),
-            nomination=nomination,
-        )
-
-    def _hand_back(
-        self,
-        queued: QueuedPod,
-        *,
-        reason: str,
-        message: str,
-        rejectors: frozenset[str],
-        pending: frozenset[str],
-        nomination: str | None,
-    ) -> None:
-        result = Result.UNSCHEDULABLE if reason == "Unschedulable" else Result.ERROR
-        self._observer.ended(queued, result, message, self._clock.monotonic() - queued.attempt_began)
-        current = self.handlers.known(queued.info.uid)
-        if current is None or current.spec.node_name:
-            self.queue.done(queued.info.uid)
-            return
-        queued.info = current
-        self.queue.put_back(queued, rejectors=rejectors, pending=pending)
-        if nomination:
-            self.cluster.nominate(current, nomination)
-        elif nomination == "":
-            self._break_promise(current)
-        self._reports.failed(current, message)
-        self._reports.pending(current, reason, message, nomination)
+    def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str = "") -> None:
+        self._unscheduled.give_back(queued, Unscheduled.by_status(status, nomination=nomination))
 
     # -- placements that come to nothing ---------------------------------------------------------------------------
 

@@ -16,22 +16,12 @@ from kubestow.scheduling.gangs.trial import Failure
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
 from kubestow.scheduling.scope import EVERYWHERE, Scope
+from kubestow.scheduling.unscheduled import Unscheduled
 
-__all__ = ["UNSCHEDULABLE", "Attempt", "Refusal", "Steps"]
+__all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
 
 UNSCHEDULABLE = "pod group is unschedulable"
 """What is said of a gang that does not fit, before anything else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a pod gets no node now, and what may change that. ``nomination`` None leaves the pod's nomination alone."""
-
-    reason: str
-    message: str
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    nomination: str | None = None
 
 
 class Steps(Protocol):
@@ -57,12 +47,6 @@ class Steps(Protocol):
 
     async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
         """Schedule a pod by itself; it is bound only if those that it is to meet are."""
-
-    def refuse(self, queued: QueuedPod, refusal: Refusal) -> None:
-        """Give a pod back to the queue, and tell it why."""
-
-    def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is; no node's room is kept for it meanwhile."""
 
 
 @dataclass(slots=True)
@@ -131,7 +115,7 @@ class Attempt:
             text = f"0/{placements} placements are available, first placement status: {text}"
         return f"{text}, preemption: {self.why_no_room}" if self.why_no_room else text
 
-    def refusal(self, message: str) -> Refusal:
+    def refusal(self, message: str) -> Unscheduled:
         """What a gang as a whole waits for.
 
         An error, or something that no event will change, is worth another try soon.
@@ -143,7 +127,7 @@ class Attempt:
         if keeps_promises is None:
             keeps_promises = any(failure.keeps_promise for failure in failures)
         own = self.doorkeepers
-        return Refusal(
+        return Unscheduled(
             "SchedulerError" if is_error else "Unschedulable",
             f"failed to schedule other pod from a pod group: {message}" if is_error else message,
             rejectors=frozenset() if has_no_cure else own.union(*(failure.rejectors for failure in failures)),
@@ -151,9 +135,9 @@ class Attempt:
             nomination=None if keeps_promises else "",
         )
 
-    def refusal_of(self, failure: Failure) -> Refusal:
+    def refusal_of(self, failure: Failure) -> Unscheduled:
         """What one pod waits for."""
-        return Refusal(
+        return Unscheduled(
             "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
             failure.message,
             rejectors=failure.rejectors | self.doorkeepers if failure.rejectors else failure.rejectors,

@@ -24,7 +24,7 @@ from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, permit
 from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, Attempt, Refusal, Steps
+from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, Attempt, Steps
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.trial import Failure, Trial
@@ -32,6 +32,7 @@ from kubestow.scheduling.gangs.trials import GangTrials
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.rendezvous import Rendezvous
+from kubestow.scheduling.unscheduled import Unscheduled, UnscheduledPods
 
 __all__ = ["Gangs"]
 
@@ -40,13 +41,22 @@ class Gangs:
     """Schedules gangs, and keeps what has to be known of them until the last of their pods is bound."""
 
     def __init__(
-        self, cluster: Cluster, queue: SchedulingQueue, *, evictions: Evictions, steps: Steps, random: Random
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        *,
+        unscheduled: UnscheduledPods,
+        evictions: Evictions,
+        steps: Steps,
+        random: Random,
     ) -> None:
-        self._cluster, self._queue, self._steps = cluster, queue, steps
+        self._cluster, self._queue, self._unscheduled, self._steps = cluster, queue, unscheduled, steps
         self._trials = GangTrials(cluster, queue, steps, random)
-        self._preemption = GangPreemption(cluster, self._trials, evictions=evictions, steps=steps)
+        self._preemption = GangPreemption(
+            cluster, self._trials, unscheduled=unscheduled, evictions=evictions, steps=steps
+        )
         self._meetings: dict[Hashable, Rendezvous] = {}
-        self.incomplete = IncompleteGangs(queue, steps.tell)
+        self.incomplete = IncompleteGangs(queue, unscheduled)
 
     def close(self) -> None:
         """Let nobody wait any longer, and tell nobody to: the scheduler is shutting down."""
@@ -104,10 +114,10 @@ class Gangs:
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{names[0]}" and "{names[1]}"'
             )
-            self._give_back(pods, Refusal("SchedulerError", message))
+            self._give_back(pods, Unscheduled("SchedulerError", message))
             attempt.conclude(Outcome.ERROR, message)
         elif meeting is not None and meeting.failure is not None:  # and not everybody has gone yet
-            self._give_back(pods, Refusal("Unschedulable", meeting.failure))
+            self._give_back(pods, Unscheduled("Unschedulable", meeting.failure))
         elif could < gang.quorum:
             if not self._postponed(attempt, could):
                 self._refuse(attempt, could)
@@ -142,7 +152,7 @@ class Gangs:
         for reserved in permitted:
             self._steps.begin(replace(reserved, meeting=meeting))
         for failure in refused:
-            self._steps.refuse(failure.queued, attempt.refusal_of(failure))
+            self._unscheduled.give_back(failure.queued, attempt.refusal_of(failure))
         if permitted:
             attempt.conclude(Outcome.SCHEDULED, "")
         elif attempt.failures and attempt.pods:
@@ -158,7 +168,7 @@ class Gangs:
         further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.asking.now(), decided=None)
         if not await self._preemption.makes_room(further):
             for failure in failures:
-                self._steps.refuse(failure.queued, further.refusal_of(failure))
+                self._unscheduled.give_back(failure.queued, further.refusal_of(failure))
 
     def _conclude_left_over(self, attempt: Attempt) -> None:
         """Nobody was placed of those that a gang can do without."""
@@ -235,7 +245,7 @@ class Gangs:
         for queued in attempt.pods:
             failure = own.get(queued.info.uid)
             message = reason if failure is None else f"{failure.message} {summary}"
-            self._steps.refuse(queued, replace(refusal, message=message))
+            self._unscheduled.give_back(queued, replace(refusal, message=message))
         attempt.conclude(Outcome.ERROR if refusal.reason == "SchedulerError" else Outcome.UNSCHEDULABLE, reason)
 
     def _turn_away(self, attempt: Attempt, status: Status) -> None:
@@ -250,6 +260,6 @@ class Gangs:
         self._give_back(attempt.pods, refusal)
         attempt.conclude(Outcome.ERROR if is_error else Outcome.UNSCHEDULABLE, message)
 
-    def _give_back(self, pods: Iterable[QueuedPod], refusal: Refusal) -> None:
+    def _give_back(self, pods: Iterable[QueuedPod], why: Unscheduled) -> None:
         for queued in pods:
-            self._steps.refuse(queued, refusal)
+            self._unscheduled.give_back(queued, why)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.gangs import GangPlugin
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.unscheduled import UnscheduledPods
 
 __all__ = ["IncompleteGangs"]
 
@@ -23,10 +24,10 @@ _PATIENCE = 3.0
 
 
 class IncompleteGangs:
-    """The pods that wait for the rest of their gang. ``tell`` is called with one and with why it has to wait."""
+    """The pods that wait for the rest of their gang."""
 
-    def __init__(self, queue: SchedulingQueue, tell: Callable[[PodInfo, str], None]) -> None:
-        self._queue, self._tell_pod = queue, tell
+    def __init__(self, queue: SchedulingQueue, unscheduled: UnscheduledPods) -> None:
+        self._queue, self._unscheduled = queue, unscheduled
         #: Those that have not been told yet, with the time when they will be (of the event loop), the first first: all
         #: have to be as patient.
         self._untold: dict[str, tuple[float, GangPlugin]] = {}
@@ -78,7 +79,7 @@ class IncompleteGangs:
         if queued is not None and self._is_kept_out(uid, plugin):
             status = plugin.pre_enqueue(queued.info)
             if not status.ok:
-                self._tell_pod(queued.info, status.message)
+                self._unscheduled.tell(queued.info, status.message)
 
     def _is_kept_out(self, uid: str, plugin: GangPlugin) -> bool:
         """Whether a pod waits for the rest of its gang by what the queue knows."""

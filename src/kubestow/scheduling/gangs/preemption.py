@@ -17,6 +17,7 @@ from kubestow.scheduling.gangs.attempt import Attempt, Steps
 from kubestow.scheduling.gangs.group_preemption import Clearing, make_room_for_all
 from kubestow.scheduling.gangs.trials import GangTrials
 from kubestow.scheduling.scope import Scope
+from kubestow.scheduling.unscheduled import UnscheduledPods
 
 __all__ = ["GangPreemption"]
 
@@ -27,8 +28,17 @@ _NOT_ENOUGH = "it would not fit even if all pods of lower priority were evicted"
 class GangPreemption:
     """Makes room for gangs."""
 
-    def __init__(self, cluster: Cluster, trials: GangTrials, *, evictions: Evictions, steps: Steps) -> None:
-        self._cluster, self._trials, self._evictions, self._steps = cluster, trials, evictions, steps
+    def __init__(
+        self,
+        cluster: Cluster,
+        trials: GangTrials,
+        *,
+        unscheduled: UnscheduledPods,
+        evictions: Evictions,
+        steps: Steps,
+    ) -> None:
+        self._cluster, self._trials, self._steps = cluster, trials, steps
+        self._unscheduled, self._evictions = unscheduled, evictions
 
     async def makes_room(self, attempt: Attempt) -> bool:
         """Evict others if the whole gang fits then; whether it does."""
@@ -93,17 +103,7 @@ class GangPreemption:
         )
 
     def _carry_out(self, attempt: Attempt, clearing: Clearing) -> None:
-        """Promise every pod the node that it will have, and begin the evictions."""
-        message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
-        waiting = attempt.refusal(message)
-        for queued, node_name in clearing.promises:
-            self._steps.refuse(queued, replace(waiting, nomination=node_name))
-        for failure in clearing.failures:
-            self._steps.refuse(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        told = [queued for queued, _ in clearing.promises] + [failure.queued for failure in clearing.failures]
-        for queued in attempt.pods:
-            if queued not in told:  # it has gone meanwhile
-                self._steps.refuse(queued, waiting)
+        """Begin the evictions, so that pods that come back at once are gated, and promise every pod its node."""
         for pod in clearing.outranked:
             self._cluster.drop_nomination(pod.uid)
         preemptors = [queued.info for queued, _ in clearing.promises]
@@ -112,4 +112,14 @@ class GangPreemption:
         self._evictions.start_for_group(
             preemptors, attempt.gang.uid, victims=clearing.victims, outranked=clearing.outranked
         )
+        message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
+        waiting = attempt.refusal(message)
+        for queued, node_name in clearing.promises:
+            self._unscheduled.give_back(queued, replace(waiting, nomination=node_name))
+        for failure in clearing.failures:
+            self._unscheduled.give_back(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
+        told = [queued for queued, _ in clearing.promises] + [failure.queued for failure in clearing.failures]
+        for queued in attempt.pods:
+            if queued not in told:  # it has gone meanwhile
+                self._unscheduled.give_back(queued, waiting)
         attempt.conclude(Outcome.WAITING_ON_PREEMPTION, message)
