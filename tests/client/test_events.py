@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,18 @@ async def test_an_event_refused_is_not_sent_again(server: ScriptedServer, held_c
         recorder.record(SCHEDULED)
         recorder.record(replace(SCHEDULED, note="next"))
     assert [asked.json["note"] for asked in server.asked] == [SCHEDULED.note, "next"]
+
+
+async def test_an_event_that_cannot_be_written_does_not_stop_the_others(
+    server: ScriptedServer, held_clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers("POST", EVENTS, answer(201))
+    note: Any = ValueError("said by a plugin that forgot str()")
+    async with recording(server, held_clock, writers=1) as recorder:
+        recorder.record(replace(SCHEDULED, note=note))
+        recorder.record(SCHEDULED)
+        await server.until_asked(1)
+    assert "(Scheduled) lost" in caplog.text
 
 
 async def test_an_event_waits_for_a_server_that_is_away(server: ScriptedServer, held_clock: HeldClock) -> None:

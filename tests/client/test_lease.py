@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from kubestow.client.credentials import Credentials
 from kubestow.client.lease import LeaderElection, LeaseLost, LeaseTimes
-from kubestow.client.transport import Transport
+from kubestow.client.transport import JSON, Transport
 from kubestow.errors import InputError
 from kubestow.scheduling.ports import EventRecord
+from kubestow.testing.virtual_time import VirtualClock, run
 
 from .clocks import LeapingClock
 from .scripted_server import Answer, ScriptedServer, answer, disconnect, failure
@@ -139,6 +141,27 @@ async def test_a_renewal_refused_is_tried_again_after_reading(server: ScriptedSe
     holding.cancel()
     assert [asked.method for asked in server.asked] == ["PUT", "GET", "PUT", "PUT"]
     assert server.asked[2].json["spec"]["leaseTransitions"] == 3
+
+
+class Patient(Transport):
+    """Waits for ten minutes before it asks for the first time."""
+
+    waits = 600.0
+
+    async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
+        self.waits, seconds = 0.0, self.waits
+        await asyncio.sleep(seconds)
+        return json.dumps(lease("")).encode() if body is None else body
+
+
+def test_a_candidate_is_not_held_up_by_a_server_that_asks_for_patience() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        transport = Patient(Credentials("http://server"), clock=VirtualClock(loop))
+        await LeaderElection(transport, identity="me", clock=VirtualClock(loop)).acquire()
+        assert loop.time() == 12.0
+
+    run(story())
 
 
 async def test_a_lease_that_cannot_be_renewed_for_ten_seconds_is_lost(

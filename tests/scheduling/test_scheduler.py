@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
@@ -156,6 +158,25 @@ def test_an_object_that_cannot_be_read_does_not_hold_up_the_others() -> None:
         assert world.node_of("broken") == ""
 
     in_virtual_time(story, node("n"))
+
+
+@pytest.mark.parametrize("watch_is_down", [False, True])
+def test_an_object_that_cannot_be_read_is_told_of_once_for_as_long_as_it_is_there(
+    watch_is_down: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("broken", cpu="1.5.2"))
+        world.cluster.relist()
+        assert caplog.text.count("Pod default/broken cannot be read and is left out") == 1
+        if watch_is_down:
+            world.cluster._subscribers.clear()
+        world.cluster.remove(world.cluster.pod("broken"))
+        world.cluster._subscribers[:] = [world.scheduler.handlers]
+        world.cluster.relist()
+        world.cluster.put(pod("broken", cpu="1.5.2"))
+        assert caplog.text.count("Pod default/broken cannot be read and is left out") == 2
+
+    in_virtual_time(story)
 
 
 def test_a_complete_list_makes_up_for_everything_missed() -> None:

@@ -143,6 +143,9 @@ class EventRecorder:
             series = await self._queue.get()
             try:
                 await self._write(series)
+            except Exception:  # of what is told about in plugins' words not everything can be written
+                _log.exception("event %s (%s) lost", series.name, series.event.reason)
+                self._forget(series)
             finally:
                 series.queued = False
                 self._queue.task_done()

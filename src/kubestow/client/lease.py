@@ -172,11 +172,15 @@ class LeaderElection:
     # -- one try
 
     async def _try(self) -> bool:
-        """Take the lease, or renew it; whether we lead now."""
+        """Take the lease, or renew it; whether we lead now.
+
+        The transport may wait for long on a server that asks for patience; a candidate then looks again by itself.
+        """
         try:
-            return await self._take()
-        except (APIError, Unreachable) as error:
-            _log.warning("cannot take or renew the lease %s: %s", self.name, error)
+            async with asyncio.timeout(self._times.renew_deadline):
+                return await self._take()
+        except (APIError, Unreachable, TimeoutError) as error:
+            _log.warning("cannot take or renew the lease %s: %s", self.name, str(error) or "no answer in time")
             return False
 
     async def _take(self) -> bool:

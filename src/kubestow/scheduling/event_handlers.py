@@ -91,7 +91,8 @@ class EventHandlers:
         self._by_uid: dict[str, PodInfo] = {}
         self._unsynced: set[tuple[str, str, type]] = set()
         self.expect(watched)
-        self._reported: set[str] = set()
+        #: What is wrong with objects that cannot be read, by kind and name, for as long as they are there.
+        self._reported: dict[tuple[str, str], str] = {}
 
     def expect(self, resources: Iterable[Resource]) -> None:
         """Everything is there only when these have been listed too."""
@@ -116,6 +117,7 @@ class EventHandlers:
         listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
         for key in [key for key in self._keys(resource) if key not in listed]:
             self._handle(self._gone, resource, key)
+        self._forget_reports(resource, listed)
         for obj in objects:
             self._handle(self._there, resource, obj)
         self._unsynced.discard((resource.prefix, resource.plural, resource.type))
@@ -143,13 +145,20 @@ class EventHandlers:
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         """An object that does not decode is as good as not there, but is not silently lost."""
-        self._report(f"{resource.kind} {subject}", problem)
+        self._report(resource, subject, problem)
 
-    def _report(self, subject: str, problem: str) -> None:
-        line = f"{subject} cannot be read and is left out: {problem}"
-        if line not in self._reported:
-            self._reported.add(line)
-            _log.warning("%s", line)
+    def _report(self, resource: Resource, subject: str, problem: str) -> None:
+        reported = (resource.kind, subject)
+        if self._reported.get(reported) != problem:
+            self._reported[reported] = problem
+            _log.warning("%s %s cannot be read and is left out: %s", *reported, problem)
+
+    def _forget_reports(self, resource: Resource, listed: Collection[Key]) -> None:
+        """Objects that are gone may come back, and are then told of once more."""
+        there = {_subject(key) for key in listed}
+        for kind, subject in list(self._reported):
+            if kind == resource.kind and subject not in there:
+                del self._reported[kind, subject]
 
     def _move(self, event: ClusterEvent, old: Any, new: Any, *, among: Callable[[PodInfo], bool] | None = None) -> None:
         self._meant.append(event)
@@ -177,10 +186,10 @@ class EventHandlers:
             else:
                 self._object_there(resource, obj)
         except InvalidObject as error:
-            name = "/".join(part for part in (obj.metadata.namespace, obj.metadata.name) if part)
-            self._report(f"{resource.kind} {name}", str(error))
+            self._report(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
 
     def _gone(self, resource: Resource, key: Key) -> None:
+        self._reported.pop((resource.kind, _subject(key)), None)
         if resource == PODS:
             self._pod_gone(key)
         elif resource == NODES:
@@ -314,3 +323,7 @@ class EventHandlers:
             self._on_pod_deleted(old.uid)
         else:
             self.promise_over(old, promised)
+
+
+def _subject(key: Key) -> str:
+    return "/".join(part for part in key if part)

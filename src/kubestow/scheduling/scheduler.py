@@ -207,7 +207,7 @@ class Scheduler:
     async def run(self) -> None:
         """Watch, and schedule while leading, until cancelled; work under way then gets a while to finish.
 
-        Raises what ends the watch, and what ends the lead; then nothing that is under way is waited for.
+        Raises what ends the watch, and what ends the lead; without the lead nothing that is under way is waited for.
         """
         watching = asyncio.create_task(self._watch(), name="watch")
         leading = asyncio.create_task(self._lead(), name="lead")
