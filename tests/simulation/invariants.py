@@ -86,14 +86,14 @@ def _host_ports(pod: Pod) -> set[int]:
 def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]:
     """Pods that wait although some node could take them."""
     pods = [pod for pod in server.pods() if not ended(pod)]
-    pending = [
+    waiting = [
         pod
         for pod in pods
         if not pod.spec.node_name
         and pod.metadata.deletion_timestamp is None
         and pod.spec.scheduler_name in scheduler_names
-        and not waits_for_siblings(server, pod)
     ]
+    pending = [pod for pod in waiting if not waits_for_siblings(server, pod)]
     verdicts = placeable(
         [plain(with_spec(pod, volumes=[])) for pod in pending],
         [plain(node) for node in server.nodes().values()],
@@ -102,7 +102,7 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
     for pod, verdict in zip(pending, verdicts, strict=True):
         promised = {
             other.status.nominated_node_name
-            for other in pending
+            for other in waiting
             if other is not pod and (other.spec.priority or 0) >= (pod.spec.priority or 0)
         }
         free = [name for name in verdict.nodes if name not in promised and _volumes_admit(server, pod, name)]
