@@ -56,46 +56,62 @@ _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
 _FEW = 64
 
 
+#: The rank of all when ranks cannot be compared.
+_ANY = (1, 0.0)
+
+
 @dataclass(slots=True)
 class _Heap:
-    """A heap whose entries go stale instead of being removed.
+    """A heap whose entries go stale instead of being removed: by a time, then by rank, then first come first served.
 
     Stale ones go when they come to the top, or all at once when the heap has doubled: nobody takes anything from the
-    queue of a standby, where pods come and go all the same.
+    queue of a standby, where pods come and go all the same. Ranks are what a plugin makes of pods. Should it turn out
+    that they cannot be compared, they count no longer.
     """
 
     place: Place
-    entries: list[tuple[Any, int, QueuedPod]] = field(default_factory=list)
+    entries: list[tuple[float, Any, int, QueuedPod]] = field(default_factory=list)
     #: How many entries there may be before it is cleaned.
     limit: int = _FEW
+    is_ranked: bool = True
 
-    def push(self, key: Any, ticket: int, queued: QueuedPod) -> None:
+    def push(self, rank: Any, ticket: int, queued: QueuedPod, *, until: float = 0.0) -> None:
         queued.place, queued.ticket = self.place, ticket
-        heapq.heappush(self.entries, (key, ticket, queued))
+        self._change(heapq.heappush, (until, rank if self.is_ranked else _ANY, ticket, queued))
         if len(self.entries) > self.limit:
             self._clean()
 
     def _clean(self) -> None:
         self.entries = [entry for entry in self.entries if self._is_fresh(entry)]
-        heapq.heapify(self.entries)
+        self._change(heapq.heapify)
         self.limit = max(_FEW, 2 * len(self.entries))
 
-    def _is_fresh(self, entry: tuple[Any, int, QueuedPod]) -> bool:
-        _, ticket, queued = entry
+    def _is_fresh(self, entry: tuple[float, Any, int, QueuedPod]) -> bool:
+        _, _, ticket, queued = entry
         return queued.place is self.place and queued.ticket == ticket
 
     def peek(self) -> QueuedPod | None:
         while self.entries:
             if self._is_fresh(self.entries[0]):
-                return self.entries[0][2]
-            heapq.heappop(self.entries)
+                return self.entries[0][3]
+            self._change(heapq.heappop)
         return None
 
     def pop(self) -> QueuedPod | None:
         queued = self.peek()
         if queued is not None:
-            heapq.heappop(self.entries)
+            self._change(heapq.heappop)
         return queued
+
+    def _change(self, change: Callable[..., Any], *entry: Any) -> None:
+        """Change the entries; what fails halfway has lost nothing but their order."""
+        try:
+            change(self.entries, *entry)
+        except Exception:
+            _log.exception("the keys of the QueueSort plugin cannot be compared, and are not used any more")
+            self.is_ranked = False
+            self.entries = [(until, _ANY, ticket, queued) for until, _, ticket, queued in self.entries]
+            heapq.heapify(self.entries)
 
 
 class SchedulingQueue:
@@ -179,7 +195,7 @@ class SchedulingQueue:
             return
         queued.info = new
         if queued.place is Place.ACTIVE:
-            self._active.push(self._order(queued), next(self._tickets), queued)
+            self._active.push(self._rank(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             for event in events:
                 if self._consider(queued, event, self._hints.concerned(event), old, new):
@@ -408,8 +424,7 @@ class SchedulingQueue:
         if self._is_gated(queued, event):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
-        order = (queued.backoff_expiration, self._order(queued))
-        heap.push(order, next(self._tickets), queued)
+        heap.push(self._rank(queued), next(self._tickets), queued, until=queued.backoff_expiration)
         self._observer.enqueued(_BACKOFF, event)
         self._on_change()
 
@@ -423,7 +438,7 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
-        self._active.push(self._order(queued), next(self._tickets), queued)
+        self._active.push(self._rank(queued), next(self._tickets), queued)
         self._observer.enqueued(_ACTIVE, event)
         self._on_change()
 
@@ -452,10 +467,11 @@ class SchedulingQueue:
         self._await_backoff(queued)
 
     def _await_backoff(self, queued: QueuedPod) -> None:
-        self._error_backoff.push((queued.backoff_expiration, self._order(queued)), next(self._tickets), queued)
+        rank = self._rank(queued)
+        self._error_backoff.push(rank, next(self._tickets), queued, until=queued.backoff_expiration)
         self._on_change()
 
-    def _order(self, queued: QueuedPod) -> tuple[int, Any]:
+    def _rank(self, queued: QueuedPod) -> tuple[int, Any]:
         """What the heaps compare: the QueueSort plugin's key; pods that it gives none go last, the oldest first."""
         try:
             return 0, self._sort.sort_key(queued)
