@@ -15,13 +15,11 @@ injected clock, and whoever drives it calls :meth:`SchedulingQueue.flush` when :
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
@@ -32,6 +30,7 @@ from kubestow.scheduling.changes import UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.hints import QueueingHints, Requeue
 from kubestow.scheduling.in_flight import Happened, PodsInFlight
 from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.pod_heap import PodHeap
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
@@ -50,68 +49,6 @@ _FLUSH_PERIOD = 30.0
 _POD_ADDED = UNSCHEDULABLE_POD_ADD.label
 #: What an observer calls the parts of the queue; gated pods count as unschedulable when they come in.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
-
-
-#: A heap with fewer entries than this is not worth cleaning.
-_FEW = 64
-
-
-#: The rank of all when ranks cannot be compared.
-_ANY = (1, 0.0)
-
-
-@dataclass(slots=True)
-class _Heap:
-    """A heap whose entries go stale instead of being removed: by a time, then by rank, then first come first served.
-
-    Stale ones go when they come to the top, or all at once when the heap has doubled: nobody takes anything from the
-    queue of a standby, where pods come and go all the same. Ranks are what a plugin makes of pods. Should it turn out
-    that they cannot be compared, they count no longer.
-    """
-
-    place: Place
-    entries: list[tuple[float, Any, int, QueuedPod]] = field(default_factory=list)
-    #: How many entries there may be before it is cleaned.
-    limit: int = _FEW
-    is_ranked: bool = True
-
-    def push(self, rank: Any, ticket: int, queued: QueuedPod, *, until: float = 0.0) -> None:
-        queued.place, queued.ticket = self.place, ticket
-        self._change(heapq.heappush, (until, rank if self.is_ranked else _ANY, ticket, queued))
-        if len(self.entries) > self.limit:
-            self._clean()
-
-    def _clean(self) -> None:
-        self.entries = [entry for entry in self.entries if self._is_fresh(entry)]
-        self._change(heapq.heapify)
-        self.limit = max(_FEW, 2 * len(self.entries))
-
-    def _is_fresh(self, entry: tuple[float, Any, int, QueuedPod]) -> bool:
-        _, _, ticket, queued = entry
-        return queued.place is self.place and queued.ticket == ticket
-
-    def peek(self) -> QueuedPod | None:
-        while self.entries:
-            if self._is_fresh(self.entries[0]):
-                return self.entries[0][3]
-            self._change(heapq.heappop)
-        return None
-
-    def pop(self) -> QueuedPod | None:
-        queued = self.peek()
-        if queued is not None:
-            self._change(heapq.heappop)
-        return queued
-
-    def _change(self, change: Callable[..., Any], *entry: Any) -> None:
-        """Change the entries; what fails halfway has lost nothing but their order."""
-        try:
-            change(self.entries, *entry)
-        except Exception:
-            _log.exception("the keys of the QueueSort plugin cannot be compared, and are not used any more")
-            self.is_ranked = False
-            self.entries = [(until, _ANY, ticket, queued) for until, _, ticket, queued in self.entries]
-            heapq.heapify(self.entries)
 
 
 class SchedulingQueue:
@@ -139,9 +76,9 @@ class SchedulingQueue:
         self._on_change = on_change
         self._observer = observer or Observer()
         self._tickets = itertools.count(1)
-        self._active = _Heap(Place.ACTIVE)
-        self._backoff = _Heap(Place.BACKOFF)
-        self._error_backoff = _Heap(Place.ERROR_BACKOFF)
+        self._active = PodHeap(Place.ACTIVE)
+        self._backoff = PodHeap(Place.BACKOFF)
+        self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
         #: Unschedulable pods by each plugin that refused them: who might be woken by an event.
         self._refused_by: dict[str, dict[str, QueuedPod]] = {}
