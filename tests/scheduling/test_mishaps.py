@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
+import pytest
 from msgspec.structs import replace
 
 from kubestow.cluster.pods import PodInfo, Shapes
@@ -15,7 +16,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.filters import Filters
 from kubestow.framework.plugin import Permission, PermitPlugin, PostFilterPlugin, PostFilterResult, PreBindPlugin
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.observer import Observer
@@ -248,6 +249,31 @@ def test_what_a_plugin_wants_done_and_cannot_begin_ends_nothing() -> None:
         assert world.node_of("a") == "n"
 
     in_virtual_time(story, node("n"), plugins=[MeansWell], profiles=[enabled("MeansWell")])
+
+
+class MakesRoomByName(PostFilterPlugin):
+    """Says who has to go, but not as pods."""
+
+    name = "MakesRoomByName"
+    interests = ()
+    answers: ClassVar[dict[str, Any]]
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        return PostFilterResult(SUCCESS, nominated_node_name="n", **self.answers)
+
+
+@pytest.mark.parametrize("answers", [{"victims": ("low",)}, {"outranked": ("low",)}, {"victims": None}])
+def test_victims_that_are_no_pods_cost_one_pod_its_attempt(answers: dict[str, Any]) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("too-big", cpu="64"))
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.node_of("a") == "n"
+        condition = world.cluster.condition("too-big")
+        assert condition is not None and "victims and outranked" in condition.message
+
+    MakesRoomByName.answers = answers
+    in_virtual_time(story, node("n"), plugins=[MakesRoomByName], profiles=[enabled("MakesRoomByName")])
 
 
 def enabled(name: str) -> dict[str, object]:

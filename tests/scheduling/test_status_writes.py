@@ -161,6 +161,20 @@ def test_a_status_waits_as_long_as_the_server_asks_it_to() -> None:
     at_a_desk(story)
 
 
+def test_statuses_that_wait_for_their_next_try_hold_no_others_up() -> None:
+    async def story(desk: Desk) -> None:
+        pods = [desk.puts(pod(f"p{number}")) for number in range(32)]
+        desk.server.fails(*[busy(429, retry_after=60.0)] * 16)
+        for p in pods:
+            desk.says(p, "pending")
+        await asyncio.sleep(30)
+        assert [second for second, _ in desk.server.asked] == [0.0] * 16 + [1.0] * 16
+        await desk.done()
+        assert len(desk.server.asked) == 48
+
+    at_a_desk(story)
+
+
 def test_a_status_that_was_lost_in_vain_is_written_when_it_is_asked_for_again() -> None:
     async def story(desk: Desk) -> None:
         p = desk.puts(pod("p"))

@@ -155,6 +155,8 @@ class Asking:
         answer = self(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
         if not isinstance(answer, PostFilterResult):
             raise _unexpected(plugin, "PostFilter", answer, expected="a PostFilterResult")
+        if not _are_pods(answer.victims) or not _are_pods(answer.outranked):
+            raise PluginError(plugin.name, "PostFilter", "victims and outranked are to be tuples of PodInfo")
         return answer
 
     # -- scoring -------------------------------------------------------------------------------------------------
@@ -205,6 +207,10 @@ class _CheckedLegend:
         if not isinstance(status, Status):
             raise _unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
         return status
+
+
+def _are_pods(answer: Any) -> bool:
+    return isinstance(answer, tuple) and all(isinstance(pod, PodInfo) for pod in answer)
 
 
 def as_status(plugin: Plugin, extension_point: str, answer: Any, *, expected: str = "a Status or None") -> Status:

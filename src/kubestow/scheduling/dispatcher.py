@@ -128,15 +128,23 @@ class Dispatcher:
     async def _write_statuses(self, uid: str, lane: _Lane) -> None:
         """Send what is pending until nothing is, or until another call wants the lane."""
         try:
-            async with self._status_slots:
-                while lane.pending is not None and not lane.calls:
-                    await self._write_status(lane, lane.pending)
+            while lane.pending is not None and not lane.calls:
+                async with self._status_slots:
+                    pause = await self._write_status(lane)
+                if pause:
+                    await self._clock.sleep(pause)
         finally:
             lane.writer = None
             self._go_on(uid, lane)
 
-    async def _write_status(self, lane: _Lane, taken: _Pending) -> None:
-        """One try. What has failed and may be tried again is pending again, and gives way to what is newer."""
+    async def _write_status(self, lane: _Lane) -> float:
+        """One try of what is pending, if it still is; the pause until the next one, in seconds.
+
+        What has failed and may be tried again is pending again, and gives way to what is newer.
+        """
+        taken = lane.pending
+        if taken is None or lane.calls:
+            return 0.0
         pod, patch, lane.pending = taken.pod, taken.patch, None
         sent = self._sent.get(pod.uid)
         self._sent[pod.uid] = patch if sent is None else both(sent, patch)
@@ -151,7 +159,8 @@ class Dispatcher:
                     _log.warning("status of pod %s/%s not updated: %s", pod.namespace, pod.name, error)
             elif pod.uid in self._sent:  # or else it has been settled meanwhile
                 lane.pending = again
-                await self._clock.sleep(pause)
+                return pause
+        return 0.0
 
     # -- bindings and evictions ------------------------------------------------------------------------------------
 

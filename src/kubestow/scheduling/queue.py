@@ -15,13 +15,11 @@ injected clock, and whoever drives it calls :meth:`SchedulingQueue.flush` when :
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
@@ -32,6 +30,7 @@ from kubestow.scheduling.changes import UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.hints import QueueingHints, Requeue
 from kubestow.scheduling.in_flight import Happened, PodsInFlight
 from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.pod_heap import PodHeap
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
@@ -50,52 +49,6 @@ _FLUSH_PERIOD = 30.0
 _POD_ADDED = UNSCHEDULABLE_POD_ADD.label
 #: What an observer calls the parts of the queue; gated pods count as unschedulable when they come in.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
-
-
-#: A heap with fewer entries than this is not worth cleaning.
-_FEW = 64
-
-
-@dataclass(slots=True)
-class _Heap:
-    """A heap whose entries go stale instead of being removed.
-
-    Stale ones go when they come to the top, or all at once when the heap has doubled: nobody takes anything from the
-    queue of a standby, where pods come and go all the same.
-    """
-
-    place: Place
-    entries: list[tuple[Any, int, QueuedPod]] = field(default_factory=list)
-    #: How many entries there may be before it is cleaned.
-    limit: int = _FEW
-
-    def push(self, key: Any, ticket: int, queued: QueuedPod) -> None:
-        queued.place, queued.ticket = self.place, ticket
-        heapq.heappush(self.entries, (key, ticket, queued))
-        if len(self.entries) > self.limit:
-            self._clean()
-
-    def _clean(self) -> None:
-        self.entries = [entry for entry in self.entries if self._is_fresh(entry)]
-        heapq.heapify(self.entries)
-        self.limit = max(_FEW, 2 * len(self.entries))
-
-    def _is_fresh(self, entry: tuple[Any, int, QueuedPod]) -> bool:
-        _, ticket, queued = entry
-        return queued.place is self.place and queued.ticket == ticket
-
-    def peek(self) -> QueuedPod | None:
-        while self.entries:
-            if self._is_fresh(self.entries[0]):
-                return self.entries[0][2]
-            heapq.heappop(self.entries)
-        return None
-
-    def pop(self) -> QueuedPod | None:
-        queued = self.peek()
-        if queued is not None:
-            heapq.heappop(self.entries)
-        return queued
 
 
 class SchedulingQueue:
@@ -123,9 +76,9 @@ class SchedulingQueue:
         self._on_change = on_change
         self._observer = observer or Observer()
         self._tickets = itertools.count(1)
-        self._active = _Heap(Place.ACTIVE)
-        self._backoff = _Heap(Place.BACKOFF)
-        self._error_backoff = _Heap(Place.ERROR_BACKOFF)
+        self._active = PodHeap(Place.ACTIVE)
+        self._backoff = PodHeap(Place.BACKOFF)
+        self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
         #: Unschedulable pods by each plugin that refused them: who might be woken by an event.
         self._refused_by: dict[str, dict[str, QueuedPod]] = {}
@@ -179,7 +132,7 @@ class SchedulingQueue:
             return
         queued.info = new
         if queued.place is Place.ACTIVE:
-            self._active.push(self._order(queued), next(self._tickets), queued)
+            self._active.push(self._rank(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             for event in events:
                 if self._consider(queued, event, self._hints.concerned(event), old, new):
@@ -408,8 +361,7 @@ class SchedulingQueue:
         if self._is_gated(queued, event):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
-        order = (queued.backoff_expiration, self._order(queued))
-        heap.push(order, next(self._tickets), queued)
+        heap.push(self._rank(queued), next(self._tickets), queued, until=queued.backoff_expiration)
         self._observer.enqueued(_BACKOFF, event)
         self._on_change()
 
@@ -423,7 +375,7 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
-        self._active.push(self._order(queued), next(self._tickets), queued)
+        self._active.push(self._rank(queued), next(self._tickets), queued)
         self._observer.enqueued(_ACTIVE, event)
         self._on_change()
 
@@ -452,10 +404,11 @@ class SchedulingQueue:
         self._await_backoff(queued)
 
     def _await_backoff(self, queued: QueuedPod) -> None:
-        self._error_backoff.push((queued.backoff_expiration, self._order(queued)), next(self._tickets), queued)
+        rank = self._rank(queued)
+        self._error_backoff.push(rank, next(self._tickets), queued, until=queued.backoff_expiration)
         self._on_change()
 
-    def _order(self, queued: QueuedPod) -> tuple[int, Any]:
+    def _rank(self, queued: QueuedPod) -> tuple[int, Any]:
         """What the heaps compare: the QueueSort plugin's key; pods that it gives none go last, the oldest first."""
         try:
             return 0, self._sort.sort_key(queued)
