@@ -91,16 +91,15 @@ class ExtenderError(KubestowError):
 
 
 class APIError(KubestowError):
-    """The API server answered a request with a failure Status (``code``, ``reason`` and ``message`` are its own)."""
+    """The API server answered a request with a failure Status (``code``, ``reason`` and ``message`` are its own).
+
+    ``in_doubt`` says whether what was asked may have been done all the same.
+    """
 
     def __init__(self, code: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
         self.code, self.reason, self.message, self.retry_after = code, reason, message, retry_after
+        self.in_doubt = code >= 500
         super().__init__(message or f"{code} {reason}")
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether what was asked may have been done all the same."""
-        return self.code >= 500
 
 
 class Unreachable(KubestowError):

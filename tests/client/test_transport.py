@@ -97,6 +97,23 @@ async def test_patience_ends_after_ten_retries(
     assert len(server.asked) == 11
 
 
+async def test_what_is_refused_after_a_failure_that_may_have_done_it_is_in_doubt(
+    server: ScriptedServer, transport: Transport
+) -> None:
+    lost = failure(500, "InternalError", Retry_After="1")
+    server.answers("POST", "/x", lost, *[failure(429, "TooManyRequests", Retry_After="1")] * 10)
+    with pytest.raises(APIError) as caught:
+        await transport.request("POST", "/x", b"{}")
+    assert (caught.value.code, caught.value.in_doubt) == (429, True)
+
+
+async def test_what_is_refused_at_once_is_in_no_doubt(server: ScriptedServer, transport: Transport) -> None:
+    server.answers("POST", "/x", *[failure(429, "TooManyRequests", Retry_After="1")] * 11)
+    with pytest.raises(APIError) as caught:
+        await transport.request("POST", "/x", b"{}")
+    assert (caught.value.code, caught.value.in_doubt) == (429, False)
+
+
 async def test_a_refused_connection_names_server_and_problem(clock: LeapingClock) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

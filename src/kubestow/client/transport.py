@@ -119,12 +119,14 @@ class Transport:
     async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
         """Send a request and return the body of the successful answer. ``path`` is percent-encoded, with its query.
 
-        Raises APIError and Unreachable.
+        Raises APIError and Unreachable. What is refused in the end is in doubt all the same if an earlier try was.
         """
+        in_doubt = False
         for attempt in range(_RETRIES + 1):
             try:
                 return await self._send(method, path, body, content_type)
             except APIError as error:
+                in_doubt = error.in_doubt = error.in_doubt or in_doubt
                 if error.retry_after is None or attempt == _RETRIES or not _worth_waiting(error.code):
                     raise
                 _log.debug("%s %s: %s; asked to wait %g s", method, path, error, error.retry_after)
