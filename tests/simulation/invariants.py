@@ -26,7 +26,7 @@ from tests.simulation.storage import volume_objections
 __all__ = ["haste", "leaks", "misplacements", "missed_pods", "untruths"]
 
 #: How often within a second a pod may be tried to be bound: by an extender and by a plugin, and once more.
-_OFTEN = 3
+_OFTEN = 6
 
 
 def haste(process: Process, uid: str) -> Iterator[str]:
