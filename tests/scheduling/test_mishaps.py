@@ -59,7 +59,7 @@ def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
         take_back=lambda uid: False,
         clock=clock,
         known=pods.get,
-        is_placed=lambda uid: uid in pods,
+        placement=pods.get,
         activate=lambda uid: None,
         observer=Observer(),
     )
@@ -96,6 +96,32 @@ def test_an_eviction_that_fails_does_not_leave_the_others_to_themselves() -> Non
         await asyncio.wait(evictions.tasks)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
+
+    run(told())
+
+
+@pytest.mark.parametrize("has_found_another_place", [True, False])
+def test_a_preemptor_does_not_wait_for_a_victim_to_leave_that_has_found_another_place(
+    has_found_another_place: bool,
+) -> None:
+    async def told() -> None:
+        cluster, (high, back, gone) = SlowCluster(), infos("high", "back", "1")
+        cluster.put(gone.pod)
+        places: dict[str, object] = {back.uid: object(), gone.uid: object()}
+        activated: list[str] = []
+        evictions = evictions_on(cluster, back, gone)
+        evictions._take_back, evictions._placement, evictions._activate = (
+            lambda uid: uid == back.uid,
+            places.get,
+            activated.append,
+        )
+        evictions.start(high, "n", victims=[back, gone], outranked=())
+        await asyncio.sleep(0.5)
+        del places[gone.uid]
+        if has_found_another_place:
+            places[back.uid] = object()
+        await asyncio.wait(evictions.tasks)
+        assert activated == ([high.uid] if has_found_another_place else [])
 
     run(told())
 

@@ -22,7 +22,7 @@ from tests.scheduling.gangs import group
 from tests.simulation.process import Process
 from tests.simulation.server import Server, ended, with_spec
 
-__all__ = ["Jobs", "half_gangs", "missed_gangs", "waits_for_siblings"]
+__all__ = ["Jobs", "half_gangs", "is_torn_apart", "missed_gangs", "waits_for_siblings"]
 
 _GROUPS = [resource for resource in CATALOGUED if resource.kind == "PodGroup"]
 
@@ -145,6 +145,14 @@ def half_gangs(server: Server, process: Process, uid: str) -> Iterator[str]:
     promised = [each for each in uids if each not in placed and cluster.nomination(each) in cluster.nodes.rows]
     if len(placed) + len(promised) < _needs(asked):
         yield f"{process.name} binds {uid}, {len(placed)} placed and {len(promised)} promised of {_needs(asked)}"
+
+
+def is_torn_apart(server: Server, pod: Pod) -> bool:
+    """Whether a pod is to be in one zone with siblings that are in several: an error, tried again now and then."""
+    if "together" not in pod.metadata.labels:
+        return False
+    members, nodes = _jobs(server).get(pod.metadata.labels["job"], []), server.nodes()
+    return len({nodes[m.spec.node_name].metadata.labels["zone"] for m in members if m.spec.node_name in nodes}) > 1
 
 
 def waits_for_siblings(server: Server, pod: Pod) -> bool:

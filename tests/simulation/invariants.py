@@ -17,7 +17,7 @@ from kubestow.cluster.state import Cluster
 from kubestow.scheduling.queued_pod import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
-from tests.simulation.gangs import waits_for_siblings
+from tests.simulation.gangs import is_torn_apart, waits_for_siblings
 from tests.simulation.opinion import plain
 from tests.simulation.process import Process
 from tests.simulation.server import Server, ended, with_spec
@@ -26,7 +26,7 @@ from tests.simulation.storage import volume_objections
 __all__ = ["haste", "leaks", "misplacements", "missed_pods", "untruths"]
 
 #: How often within a second a pod may be tried to be bound: by an extender and by a plugin, and once more.
-_OFTEN = 3
+_OFTEN = 6
 
 
 def haste(process: Process, uid: str) -> Iterator[str]:
@@ -183,7 +183,8 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
     for uid in sorted(wanted & queued.keys()):
         if queued[uid].info.metadata.resource_version != pods[uid].metadata.resource_version:
             yield f"{name} queues an old state of pod {uid}"
-        if server.nodes() and queued[uid].place not in (Place.UNSCHEDULABLE, Place.GATED):
+        is_at_rest = queued[uid].place in (Place.UNSCHEDULABLE, Place.GATED)
+        if server.nodes() and not is_at_rest and not is_torn_apart(server, pods[uid]):
             yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
     queue = scheduler.queue
     for uids in queue._refused_by.values():

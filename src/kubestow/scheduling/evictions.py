@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.api.core import PodCondition
@@ -34,7 +34,7 @@ class _Attempt:
     """One preemption that is being carried out, for one pod or for several together.
 
     ``kind`` and ``uid`` are those of the pod or group that it is for; ``last`` is the last victim once only that one is
-    left.
+    left. ``taken_back`` are the placements that victims had which were still on their way to be bound, by their uid.
     """
 
     preemptors: Sequence[PodInfo]
@@ -42,6 +42,7 @@ class _Attempt:
     node_name: str
     kind: str = "pod"
     last: PodInfo | None = None
+    taken_back: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         named = self.preemptors[0].key if self.kind == "pod" else self.uid
@@ -51,9 +52,9 @@ class _Attempt:
 class Evictions:
     """Evicts victims and clears the nominations of pods that were outranked.
 
-    ``known`` gives a pod's last state as the API server told it, ``is_placed`` whether it takes room on a node, if only
-    by assumption; ``take_back`` ends the binding cycle of a pod, by uid, if it is not too late; ``activate`` brings a
-    preemptor back to the queue when its evictions failed.
+    ``known`` gives a pod's last state as the API server told it, ``placement`` stands for the room that it takes on a
+    node, if only by assumption, None when it takes none; ``take_back`` ends the binding cycle of a pod, by uid, if it
+    is not too late; ``activate`` brings a preemptor back to the queue when no event will.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Evictions:
         take_back: Callable[[str], bool],
         clock: Clock,
         known: Callable[[str], PodInfo | None],
-        is_placed: Callable[[str], bool],
+        placement: Callable[[str], object | None],
         activate: Callable[[str], None],
         observer: Observer,
     ) -> None:
@@ -73,7 +74,7 @@ class Evictions:
         self._take_back = take_back
         self._clock = clock
         self._known = known
-        self._is_placed = is_placed
+        self._placement = placement
         self._activate = activate
         self._observer = observer
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,7 +135,12 @@ class Evictions:
         else:
             self._tell_evicted(attempt, began, succeeded=True)
             # The last one may have left its node while the pod was gated; then nothing will bring the pod back.
-            self._end(attempt, activate=not any(self._is_placed(victim.uid) for victim in victims))
+            self._end(attempt, activate=not any(self._is_leaving(victim, attempt) for victim in victims))
+
+    def _is_leaving(self, victim: PodInfo, attempt: _Attempt) -> bool:
+        """Whether a victim still takes the room that it is to leave; one that was taken back may have got it anew."""
+        placement = self._placement(victim.uid)
+        return placement is not None and placement is attempt.taken_back.get(victim.uid, placement)
 
     def _tell_evicted(self, attempt: _Attempt, began: float, *, succeeded: bool) -> None:
         seconds = self._clock.monotonic() - began
@@ -149,9 +155,11 @@ class Evictions:
                 self._activate(preemptor.uid)
 
     async def _evict(self, victim: PodInfo, attempt: _Attempt) -> None:
-        if not self._is_placed(victim.uid):
+        placement = self._placement(victim.uid)
+        if placement is None:
             return  # its binding failed, or it is gone
         if self._take_back(victim.uid):
+            attempt.taken_back[victim.uid] = placement
             self._record(victim, attempt, " (in kube-scheduler memory).")
             return
         try:

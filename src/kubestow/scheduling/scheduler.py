@@ -94,7 +94,7 @@ class Scheduler:
             take_back=lambda uid: self._bindings.take_back(uid),
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
-            is_placed=lambda uid: self.cluster.placement(uid) is not None,
+            placement=lambda uid: self.cluster.placement(uid),
             activate=lambda uid: self.queue.activate([uid]),
             observer=observer,
         )
