@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
 
+from kubestow.cluster.census import Placement
 from kubestow.cluster.pods import PodInfo, Shapes
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
@@ -51,18 +52,31 @@ class SlowCluster(MemoryCluster):
         await super().delete_pod(pod)
 
 
-def evictions_on(cluster: MemoryCluster, *known: PodInfo) -> Evictions:
+def evictions_on(
+    cluster: MemoryCluster,
+    *known: PodInfo,
+    placements: Mapping[str, Placement] | None = None,
+    on_their_way: Collection[str] = (),
+    activate: Callable[[str], None] = lambda uid: None,
+) -> Evictions:
+    """Evictions of pods that are all placed, unless ``placements`` says else; those ``on_their_way`` are taken back."""
     pods, clock = {info.uid: info for info in known}, VirtualClock(asyncio.get_running_loop())
+    if placements is None:
+        placements = placements_of(*known)
     return Evictions(
         cluster,
         dispatcher=Dispatcher(cluster, clock=clock, random=Random(1), known=pods.get, observer=Observer()),
-        take_back=lambda uid: False,
+        take_back=lambda uid: uid in on_their_way,
         clock=clock,
         known=pods.get,
-        placement=pods.get,
-        activate=lambda uid: None,
+        placement=lambda uid: placements.get(uid),
+        activate=activate,
         observer=Observer(),
     )
+
+
+def placements_of(*infos: PodInfo) -> dict[str, Placement]:
+    return {info.uid: Placement(info, "n", assumed=False) for info in infos}
 
 
 def infos(*names: str) -> list[PodInfo]:
@@ -107,19 +121,15 @@ def test_a_preemptor_does_not_wait_for_a_victim_to_leave_that_has_found_another_
     async def told() -> None:
         cluster, (high, back, gone) = SlowCluster(), infos("high", "back", "1")
         cluster.put(gone.pod)
-        places: dict[str, object] = {back.uid: object(), gone.uid: object()}
-        activated: list[str] = []
-        evictions = evictions_on(cluster, back, gone)
-        evictions._take_back, evictions._placement, evictions._activate = (
-            lambda uid: uid == back.uid,
-            places.get,
-            activated.append,
+        placements, activated = placements_of(back, gone), list[str]()
+        evictions = evictions_on(
+            cluster, back, gone, placements=placements, on_their_way=[back.uid], activate=activated.append
         )
         evictions.start(high, "n", victims=[back, gone], outranked=())
         await asyncio.sleep(0.5)
-        del places[gone.uid]
+        del placements[gone.uid]
         if has_found_another_place:
-            places[back.uid] = object()
+            placements |= placements_of(back)
         await asyncio.wait(evictions.tasks)
         assert activated == ([high.uid] if has_found_another_place else [])
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from kubestow.api.core import PodCondition
 from kubestow.api.timestamps import timestamp
+from kubestow.cluster.census import Placement
 from kubestow.cluster.pods import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.dispatcher import Dispatcher
@@ -42,7 +43,7 @@ class _Attempt:
     node_name: str
     kind: str = "pod"
     last: PodInfo | None = None
-    taken_back: dict[str, object] = field(default_factory=dict)
+    taken_back: dict[str, Placement] = field(default_factory=dict)
 
     def __str__(self) -> str:
         named = self.preemptors[0].key if self.kind == "pod" else self.uid
@@ -52,7 +53,7 @@ class _Attempt:
 class Evictions:
     """Evicts victims and clears the nominations of pods that were outranked.
 
-    ``known`` gives a pod's last state as the API server told it, ``placement`` stands for the room that it takes on a
+    ``known`` gives a pod's last state as the API server told it, ``placement`` the room that it takes on a
     node, if only by assumption, None when it takes none; ``take_back`` ends the binding cycle of a pod, by uid, if it
     is not too late; ``activate`` brings a preemptor back to the queue when no event will.
     """
@@ -65,7 +66,7 @@ class Evictions:
         take_back: Callable[[str], bool],
         clock: Clock,
         known: Callable[[str], PodInfo | None],
-        placement: Callable[[str], object | None],
+        placement: Callable[[str], Placement | None],
         activate: Callable[[str], None],
         observer: Observer,
     ) -> None:
