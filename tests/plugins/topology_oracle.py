@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from kubestow.plugins.spread_constraints import SYSTEM_DEFAULTS
 
 Placed = Sequence[tuple[Node, Pod]]
 Pair = tuple[str, str]
@@ -77,23 +78,32 @@ def spread_refusal(pod: Pod, node: Node, nodes: Sequence[Node], placed: Placed) 
     return ""
 
 
-def spread_scores(pod: Pod, feasible: Sequence[Node], nodes: Sequence[Node], placed: Placed) -> list[int]:
-    """Normalised scores of the feasible nodes; empty without soft constraints."""
+def spread_scores(
+    pod: Pod, feasible: Sequence[Node], nodes: Sequence[Node], placed: Placed, *, served: Selector | None = None
+) -> list[int]:
+    """Normalised scores of the feasible nodes; empty without soft constraints.
+
+    Pods without constraints of their own that a service has ``served`` get the system's default ones. These leave out
+    no node: the ones that lack a label are in the domain of ``""`` but get nothing for being there.
+    """
     constraints = _constraints(pod, "ScheduleAnyway")
     keys = {constraint.topology_key for constraint, _ in constraints}
+    if served is not None and not pod.spec.topology_spread_constraints:
+        constraints = [(constraint, served) for constraint in SYSTEM_DEFAULTS]
     scored = [node for node in feasible if keys <= node.metadata.labels.keys()]
     raw: dict[str, int] = {}
     for node in scored:
         score = 0.0
         for constraint, selector in constraints:
             key = constraint.topology_key
-            domain = node.metadata.labels[key]
-            size = len(scored) if key == HOST else len({other.metadata.labels[key] for other in scored})
+            if key not in node.metadata.labels:
+                continue
+            size = len(scored) if key == HOST else len({_domain(other, key) for other in scored})
             count = sum(
                 _matching(pod, other, placed, selector)
                 for other in nodes
                 if keys <= other.metadata.labels.keys()
-                and other.metadata.labels[key] == domain
+                and _domain(other, key) == _domain(node, key)
                 and (key == HOST or _admits(constraint, pod, other))
             )
             score += count * math.log(size + 2) + (constraint.max_skew - 1)
@@ -107,6 +117,10 @@ def spread_scores(pod: Pod, feasible: Sequence[Node], nodes: Sequence[Node], pla
         else 100 * (highest + lowest - raw[node.metadata.name]) // highest
         for node in (feasible if constraints else ())
     ]
+
+
+def _domain(node: Node, key: str) -> str:
+    return node.metadata.labels.get(key, "")
 
 
 # -- inter-pod affinity --------------------------------------------------------------------------------------------

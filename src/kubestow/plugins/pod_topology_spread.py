@@ -28,7 +28,7 @@ from kubestow.plugins.spread_constraints import (
     deduced_selector,
     prepared,
 )
-from kubestow.plugins.topology_spread import LACKS_LABEL, TOO_SKEWED, HardSpread, SoftSpread
+from kubestow.plugins.topology_spread import LACKS_LABEL, TOO_SKEWED, HardSpread, Participants, SoftSpread
 
 __all__ = ["PodTopologySpread"]
 
@@ -47,13 +47,6 @@ class _Spread:
     soft: SoftSpread | Status
     #: What it was made from, besides the shape.
     stamp: Hashable
-
-
-@dataclass(frozen=True, slots=True)
-class _Domains:
-    """How many domains the feasible nodes of this cycle are in, for each soft constraint."""
-
-    counts: Sequence[int]
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -113,17 +106,16 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         soft = self._spread(pod.shape).soft
         if isinstance(soft, Status):
             return soft
-        state.put(soft)
-        state.put(_Domains(soft.domains(nodes)))
+        state.put(soft.participants(nodes))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The matching pods in the node's domains, weighted by how many domains there are."""
-        return state[SoftSpread].scores(nodes, state[_Domains].counts)
+        return state[Participants].scores()
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """The emptiest domains get 100; nodes that take no part get 0."""
-        left_out = state[SoftSpread].left_out(nodes)
+        left_out = state[Participants].left_out
         if left_out is None:
             return _reversed(scores, scores)
         normalized = _reversed(scores, scores[~left_out])

@@ -1,13 +1,15 @@
 """How evenly matching pods are spread over topology domains, as verdicts and as scores (reference 8.14).
 
-Both classes are made once per shape of pods; they hold the counters, so that asking is arithmetic on one number per
-domain and one lookup per node.
+Hard and soft constraints are prepared once per shape of pods; they hold the counters, so that asking is arithmetic on
+one number per domain and one lookup per node. Which domains there are to score is found out once for as long as the
+same nodes are feasible.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -19,10 +21,10 @@ from kubestow.cluster.groups import groups_meant
 from kubestow.cluster.labels import MISSING
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import HypotheticalNodes, Nodes
+from kubestow.cluster.views import HypotheticalNodes, Nodes, Rows
 from kubestow.plugins.spread_constraints import Eligibility, SpreadConstraint
 
-__all__ = ["LACKS_LABEL", "TOO_SKEWED", "HardSpread", "SoftSpread"]
+__all__ = ["LACKS_LABEL", "TOO_SKEWED", "HardSpread", "Participants", "SoftSpread"]
 
 Mask = NDArray[np.bool_]
 Keys = NDArray[np.int32]
@@ -121,48 +123,117 @@ class HardSpread:
         return first
 
 
-class _Preference:
-    """One soft constraint on pods of one shape."""
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """Feasible nodes as a soft constraint sees them to which every node is a domain of its own."""
 
-    def __init__(self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, eligible: Eligibility) -> None:
-        self.topology_key = constraint.topology_key
-        self._base = float(constraint.max_skew - 1)
-        self._pods = _matching_pods(cluster, shape, constraint)
-        self._sums = domain_sums(
-            cluster.nodes, self._pods, self.topology_key, eligible=eligible, eligibility=eligible.key
-        )
+    pods: PodCounter
+    rows: Rows
+    #: Where a node is in no domain, bool; None when there is no such node.
+    nowhere: Mask | None
+    weight: float
+    base: float
 
-    def domains(self, nodes: Nodes) -> int:
-        """How many domains the nodes are in; each node is its own where nodes are the domains.
+    def costs(self) -> Floats:
+        """What the nodes' domains add to their scores, 0.0 where a node is in none."""
+        costs: Floats = np.multiply(self.pods.by_row[self.rows], self.weight, dtype=np.float64)
+        costs += self.base
+        if self.nowhere is not None:
+            costs[self.nowhere] = 0.0
+        return costs
 
-        QUIRK (reference 8.14): the nodes without the label, where they count at all, are one domain, that of ``""``.
-        """
-        if self.topology_key == _HOSTNAME:
-            return len(nodes)
-        column = nodes.label_column(self.topology_key)
-        there = np.zeros(len(column.values), np.bool_)
-        there[nodes.label(self.topology_key)] = True
-        empty = column.id_of("")
+
+@dataclass(frozen=True, slots=True)
+class _Regions:
+    """Feasible nodes as a soft constraint sees them to which nodes share domains.
+
+    QUIRK (reference 8.14): the nodes without the label, where they count at all, are one domain, that of ``""``.
+    """
+
+    sums: DomainSums
+    #: The domain of each node, int32.
+    ids: Keys
+    #: The domain of the nodes whose label is empty.
+    empty: int | None
+    weight: float
+    base: float
+
+    def costs(self) -> Floats:
+        """What the nodes' domains add to their scores, 0.0 where a node is in none."""
+        sums = self.sums.by_domain
+        if self.empty is not None:
+            sums = sums.copy()
+            sums[self.empty] += sums[MISSING]
+        by_domain: Floats = np.multiply(sums, self.weight, dtype=np.float64) + self.base
+        by_domain[MISSING] = 0.0
+        return by_domain.take(self.ids)
+
+    @staticmethod
+    def size(ids: Keys, *, known: int, empty: int | None) -> int:
+        """How many of the ``known`` domains nodes are in."""
+        there = np.zeros(known, np.bool_)
+        there[ids] = True
         if empty is not None and there[MISSING]:
             there[empty] = False
         return int(np.count_nonzero(there))
 
-    def cost(self, nodes: Nodes, domains: int) -> Floats:
-        """What the node's domain adds to its score, 0.0 where the node is in none; ``domains`` sets the weight."""
-        weight = math.log(domains + 2)
-        ids = nodes.label(self.topology_key)
-        if self.topology_key == _HOSTNAME:
-            costs: Floats = np.multiply(self._pods.by_row[nodes.rows], weight, dtype=np.float64) + self._base
-            costs[ids == MISSING] = 0.0
-            return costs
-        sums = self._sums.by_domain
-        empty = nodes.label_column(self.topology_key).id_of("")
-        if empty is not None:
-            sums = sums.copy()
-            sums[empty] += sums[MISSING]
-        by_domain: Floats = np.multiply(sums, weight, dtype=np.float64) + self._base
-        by_domain[MISSING] = 0.0
-        return by_domain.take(ids)
+
+class _Preference:
+    """One soft constraint on pods of one shape."""
+
+    def __init__(self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, eligible: Eligibility) -> None:
+        self._key = constraint.topology_key
+        self._base = float(constraint.max_skew - 1)
+        self._pods = _matching_pods(cluster, shape, constraint)
+        self._sums = domain_sums(cluster.nodes, self._pods, self._key, eligible=eligible, eligibility=eligible.key)
+
+    def among(self, nodes: Nodes, left_out: Mask | None) -> _Hosts | _Regions:
+        """How it sees feasible nodes. The more domains there are of those that take part, the more a pod weighs."""
+        ids = nodes.label(self._key)
+        taking_part = ids if left_out is None else ids[~left_out]
+        if self._key == _HOSTNAME:
+            nowhere = ids == MISSING
+            weight = _weight(len(taking_part))
+            return _Hosts(self._pods, nodes.rows, nowhere if nowhere.any() else None, weight, self._base)
+        column = nodes.label_column(self._key)
+        empty = column.id_of("")
+        weight = _weight(_Regions.size(taking_part, known=len(column.values), empty=empty))
+        return _Regions(self._sums, ids, empty, weight, self._base)
+
+
+def _weight(domains: int) -> float:
+    return math.log(domains + 2)
+
+
+class Participants:
+    """Feasible nodes as the soft constraints see them: what does not depend on pods, and holds until a node changes."""
+
+    def __init__(self, nodes: Nodes, revision: int, left_out: Mask | None, preferences: Iterable[_Preference]) -> None:
+        self._rows = nodes.rows
+        self._revision = revision
+        #: The nodes that take no part and end with a score of 0, bool; None when all take part.
+        self.left_out = left_out
+        self._seen = [preference.among(nodes, left_out) for preference in preferences]
+
+    def are(self, nodes: Nodes, revision: int) -> bool:
+        """Whether they are these nodes as of a revision of the node table."""
+        if self._revision != revision:
+            return False
+        ours, theirs = self._rows, nodes.rows
+        if isinstance(ours, slice) or isinstance(theirs, slice):
+            return isinstance(ours, slice) and isinstance(theirs, slice) and ours == theirs
+        return np.array_equal(ours, theirs)
+
+    def scores(self) -> NDArray[np.int64]:
+        """The sum of the costs per node, rounded; the lower the better."""
+        first, *others = self._seen
+        total = first.costs()
+        for seen in others:
+            total += seen.costs()
+        scores = _rounded(total)
+        if self.left_out is not None:
+            scores[self.left_out] = 0
+        return scores
 
 
 class SoftSpread:
@@ -182,46 +253,29 @@ class SoftSpread:
     ) -> None:
         self._table = cluster.nodes
         self._keys = [constraint.topology_key for constraint in constraints] if all_topologies else []
-        self._lacking: Mask | None = None
-        self._revision = -1
         self._preferences = [
             _Preference(cluster, shape, c, Eligibility(c, shape.spec, keys=self._keys, comparisons=comparisons))
             for c in constraints
         ]
+        self._last: Participants | None = None
 
-    def domains(self, nodes: Nodes) -> list[int]:
-        """For each constraint, how many domains the feasible nodes are in."""
-        left_out = self.left_out(nodes)
-        if left_out is not None:
-            nodes = nodes.select(~left_out)
-        return [preference.domains(nodes) for preference in self._preferences]
+    def participants(self, nodes: Nodes) -> Participants:
+        """The feasible nodes of a cycle: mostly the same as in the last one, of which all that is needed is known."""
+        last, revision = self._last, self._table.revision
+        if last is None or not last.are(nodes, revision):
+            self._last = last = Participants(nodes, revision, self._left_out(nodes), self._preferences)
+        return last
 
-    def left_out(self, nodes: Nodes) -> Mask | None:
-        """The nodes that take no part and end with a score of 0, bool; None when all take part."""
-        if self._revision != self._table.revision:
-            lacking = np.zeros(len(self._table), np.bool_)
-            for key in self._keys:
-                lacking |= self._table.label(key).ids == MISSING
-            self._lacking = lacking if lacking.any() else None
-            self._revision = self._table.revision
-        return None if self._lacking is None else self._lacking[nodes.rows]
-
-    def scores(self, nodes: Nodes, domains: Sequence[int]) -> NDArray[np.int64]:
-        """The sum of the costs per node, rounded; the lower the better."""
-        first, *others = self._preferences
-        total = first.cost(nodes, domains[0])
-        for preference, size in zip(others, domains[1:], strict=True):
-            total += preference.cost(nodes, size)
-        scores = _rounded(total)
-        left_out = self.left_out(nodes)
-        if left_out is not None:
-            scores[left_out] = 0
-        return scores
+    def _left_out(self, nodes: Nodes) -> Mask | None:
+        if not self._keys:
+            return None
+        lacking = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._keys])
+        return lacking if lacking.any() else None
 
 
 _JUST_BELOW_HALF = math.nextafter(0.5, 0.0)
 
 
 def _rounded(values: Floats) -> NDArray[np.int64]:
-    """To the nearest integer, halves away from zero."""
-    return (values + np.copysign(_JUST_BELOW_HALF, values)).astype(np.int64)
+    """To the nearest integer, halves up; for costs, which ``maxSkew``, at least 1, keeps from being negative."""
+    return (values + _JUST_BELOW_HALF).astype(np.int64)
