@@ -31,6 +31,10 @@ class Census:
         self._by_shape: dict[Shape, dict[str, Placement]] = {}
         self._shapes: dict[Hashable, dict[Shape, None]] = {}
 
+    def __contains__(self, shape: Shape) -> bool:
+        """Whether any pod of a shape is placed."""
+        return shape in self._by_shape
+
     def of(self, groups: Groups | None) -> Iterator[tuple[Shape, Collection[Placement]]]:
         """The shapes that are in one of the groups, or all of them for None, with their placements."""
         shapes = self._by_shape if groups is None else dict.fromkeys(s for g in groups for s in self._shapes.get(g, ()))

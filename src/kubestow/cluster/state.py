@@ -99,6 +99,10 @@ class Cluster:
         """Where a pod is, None when it is on no node."""
         return self._placements.get(uid)
 
+    def has_placed(self, shape: Shape) -> bool:
+        """Whether any pod of a shape is on a node."""
+        return shape in self._census
+
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod has been placed without the watch having said so yet."""
         placement = self._placements.get(uid)

@@ -52,7 +52,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._cluster = handle.cluster
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others_preferences = args.ignore_preferred_terms_of_existing_pods
-        self._memory: ShapeMemory[_Known] = ShapeMemory()
+        self._memory: ShapeMemory[_Known] = ShapeMemory(handle.cluster.has_placed)
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         self.interests = (
             on(EventResource.POD, pod_events, spoils=Spoils.ALL, hint=_changes_company),

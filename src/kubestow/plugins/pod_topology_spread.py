@@ -66,7 +66,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
         self._services = self._cluster.catalog(Service)
-        self._memory: ShapeMemory[_Spread] = ShapeMemory()
+        self._memory: ShapeMemory[_Spread] = ShapeMemory(handle.cluster.has_placed)
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.interests = (
