@@ -73,6 +73,8 @@ class GangPreemption:
         for queued, room in trial.promised:
             if not await self._steps.agrees(queued.info, room):
                 return None
+        if not all(self._steps.is_wanted(queued.info) for queued in attempt.pods):
+            return None  # extenders have taken their time; it is another gang by now
         promises = [(reserved.queued, reserved.node_name) for reserved in trial.placed]
         promises += [(queued, room.nominated_node_name or "") for queued, room in trial.promised]
         siblings = {queued.info.uid for queued, _ in promises}
