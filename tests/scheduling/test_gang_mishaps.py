@@ -46,3 +46,23 @@ def test_a_pod_whose_group_is_gone_evicts_nobody() -> None:
     extender = ScriptedExtender("filter")
     objects = (node("n", cpu="5"), *LOW, group("train", 2))
     in_virtual_time(story, *objects, extenders=[extender], **gang_scheduling())
+
+
+def test_a_group_that_needs_more_while_extenders_think_holds_no_nodes() -> None:
+    gang = members(2, "train", cpu="2")
+
+    async def story(world: Living) -> None:
+        async def meanwhile(verb: str) -> None:
+            extender.meanwhile = None
+            world.cluster.put(group("train", 3))
+            await world.passes(1)
+
+        extender.meanwhile = meanwhile
+        put(world, gang)
+        await world.passes(10)
+        world.cluster.put(pod("other", cpu="4"))
+        await world.passes(10)
+        assert world.node_of("other") == "n"
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(story, node("n", cpu="4"), group("train", 2), extenders=[extender], **gang_scheduling())

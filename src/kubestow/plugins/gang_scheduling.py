@@ -109,13 +109,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
         )
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
-        """Enough members have nodes, or the pod has to wait for the others."""
+        """Enough members have nodes, or the pod gives its own back: the next cycle of its gang takes it along."""
         name, gang = self._name_of(pod), self.gang_of(pod)
         if name is not None and gang is None:
             return Status.unresolvable(f'pod group "{name.name}" is gone')
         if gang is None or len(gang.members.placed) >= gang.quorum:
             return SUCCESS
-        return Permission.wait(gang.timeout)
+        return Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
 
     # -- the group's condition -----------------------------------------------------------------------------------
 
