@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import pytest
+
+from kubestow.cluster.pod_groups import Members, PodGroupAPI
+from kubestow.cluster.pods import PodInfo
+from kubestow.framework.gangs import Gang, GangPlugin, Outcome
+from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
-from tests.scheduling.gangs import gang_scheduling, group, members
+from tests.scheduling.gangs import gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
-from tests.scheduling.test_gang_preemption import put, there
+from tests.scheduling.test_gang_preemption import put, running, there
+from tests.scheduling.test_mishaps import enabled
 
 LOW = pods(2, prefix="low", cpu="2", priority=1, node="n")
 
@@ -66,3 +75,49 @@ def test_a_group_that_needs_more_while_extenders_think_holds_no_nodes() -> None:
 
     extender = ScriptedExtender("filter")
     in_virtual_time(story, node("n", cpu="4"), group("train", 2), extenders=[extender], **gang_scheduling())
+
+
+def test_a_pod_of_two_groups_is_decided_about_with_the_one_that_counts() -> None:
+    both = member("both", "first", cpu="1", labels={"scheduling.x-k8s.io/pod-group": "second"})
+    other = member("other", "second", api=PodGroupAPI.COSCHEDULING, cpu="1")
+
+    async def story(world: Living) -> None:
+        put(world, [both, other])
+        await world.passes(10)
+        assert world.scheduler.cluster.pod_count == 0
+        world.cluster.put(member("late", "first", cpu="1"))
+        await world.passes(400)
+        assert running(world, [both, other]) == 2
+
+    groups = group("first", 2), group("second", 2, api=PodGroupAPI.COSCHEDULING)
+    in_virtual_time(story, node("n", cpu="4"), *groups, **gang_scheduling())
+
+
+class Fails(GangPlugin):
+    """Takes all pods for one gang, and goes wrong at one point."""
+
+    name = "Fails"
+    interests = ()
+    at: ClassVar[str]
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return SUCCESS
+
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        members = Members({}.keys(), {pod.uid: pod}, {pod.uid: None})
+        return Gang("all", "", 1, 300.0, members) if self.at != "gang_of" else "all"  # type: ignore[return-value]
+
+    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+        if self.at == "concluded":
+            raise ValueError("not like this")
+
+
+@pytest.mark.parametrize("at", ["concluded", "gang_of"])
+def test_a_plugin_that_goes_wrong_about_a_gang_does_not_end_the_scheduler(at: str) -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("too-big", cpu="8"))
+        await world.passes(5)
+        assert world.cluster.condition("too-big")
+
+    Fails.at = at
+    in_virtual_time(story, node("n", cpu="4"), plugins=[Fails], profiles=[enabled("Fails")])

@@ -10,7 +10,7 @@ from kubestow.framework.gangs import Gang, Outcome
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
-from kubestow.scheduling.binding_cycle import Reserved
+from kubestow.scheduling.binding_cycle import Reserved, ask
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.gangs.trial import Failure
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -102,7 +102,8 @@ class Attempt:
         """Tell the plugin that knows of the gang, and whoever watches."""
         self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
         if self.profile.gangs is not None:
-            self.profile.gangs.concluded(self.gang, outcome, message)
+            plugin = self.profile.gangs
+            ask(self.profile, plugin, "Concluded", plugin.concluded, self.gang, outcome, message)
 
     def summary(self, could: int) -> str:
         """How many pods the gang needs, and how many of them fit; of several placements, in the first."""

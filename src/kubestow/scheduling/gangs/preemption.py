@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kubestow.cluster.state import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Outcome
+from kubestow.framework.gangs import Evictable, Outcome
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.gangs.attempt import Attempt, Steps
@@ -89,6 +89,9 @@ class GangPreemption:
         assert plugin is not None
         scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
         found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable, attempt.gang, infos)
+        if not isinstance(found, Evictable | Status):
+            problem = f"answered with {type(found).__name__}, expected Evictable or a Status"
+            raise PluginError(plugin.name, "PodGroupPostFilter", problem)
         if isinstance(found, Status):
             attempt.why_no_room, attempt.keeps_promises = found.message, found.code is Code.PENDING
             return None
