@@ -121,3 +121,19 @@ def test_a_plugin_that_goes_wrong_about_a_gang_does_not_end_the_scheduler(at: st
 
     Fails.at = at
     in_virtual_time(story, node("n", cpu="4"), plugins=[Fails], profiles=[enabled("Fails")])
+
+
+def test_who_waits_for_a_promised_node_hears_that_a_gang_went_elsewhere() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(member("train-0", "train", cpu="3", priority=100, nominated="n"))
+        world.cluster.put(pod("small", cpu="2", node_selector={"small": "yes"}))
+        await world.passes(1)
+        assert not world.node_of("small")
+        world.cluster.put(pod("important", cpu="2", priority=1000, node_selector={"small": "yes"}))
+        await world.passes(1)
+        world.cluster.put(member("train-1", "train", cpu="3", priority=100))
+        await world.passes(30)
+        assert [world.node_of(name) for name in ("train-0", "important", "small")] == ["big", "n", "n"]
+
+    nodes = node("n", cpu="4", labels={"small": "yes"}), node("big", cpu="8")
+    in_virtual_time(story, *nodes, group("train", 2), **gang_scheduling())

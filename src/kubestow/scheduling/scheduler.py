@@ -381,6 +381,8 @@ class Scheduler:
 
     def begin(self, reserved: Reserved) -> None:
         """Send a placed pod on its way to be bound."""
+        if reserved.promised != reserved.node_name:
+            self.handlers.promise_over(reserved.info, reserved.promised)
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
         self._bindings.start(reserved)
