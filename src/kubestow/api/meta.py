@@ -16,8 +16,8 @@ import msgspec
 from kubestow.errors import InvalidObject
 
 __all__ = [
-    "APIObject",
     "UNDECODABLE",
+    "APIObject",
     "LabelSelector",
     "LabelSelectorRequirement",
     "ObjectMeta",
