@@ -123,7 +123,7 @@ class GangPreemption:
             self._unscheduled.give_back(queued, replace(waiting, nomination=node_name))
         for failure in clearing.failures:
             self._unscheduled.give_back(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        told = [queued for queued, _ in clearing.promises] + [failure.queued for failure in clearing.failures]
+        told = {queued for queued, _ in clearing.promises} | {failure.queued for failure in clearing.failures}
         for queued in attempt.pods:
             if queued not in told:  # it has gone meanwhile
                 self._unscheduled.give_back(queued, waiting)
