@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
 
 from kubestow.cluster.pod_groups import Members, PodGroupAPI
 from kubestow.cluster.pods import PodInfo
-from kubestow.framework.gangs import Gang, GangPlugin, Outcome
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.filters import Filters
+from kubestow.framework.gangs import Evictable, Gang, GangPlugin, GangPreemptionPlugin, Outcome
+from kubestow.framework.plugin import PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
 from tests.scheduling.gangs import gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
 from tests.scheduling.test_gang_preemption import put, running, there
-from tests.scheduling.test_mishaps import enabled
 
+ALONE = {"plugins": {"multiPoint": {"enabled": [{"name": "Fails"}], "disabled": [{"name": "DefaultPreemption"}]}}}
 LOW = pods(2, prefix="low", cpu="2", priority=1, node="n")
 
 
@@ -93,7 +98,7 @@ def test_a_pod_of_two_groups_is_decided_about_with_the_one_that_counts() -> None
     in_virtual_time(story, node("n", cpu="4"), *groups, **gang_scheduling())
 
 
-class Fails(GangPlugin):
+class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
     """Takes all pods for one gang, and goes wrong at one point."""
 
     name = "Fails"
@@ -111,8 +116,21 @@ class Fails(GangPlugin):
         if self.at == "concluded":
             raise ValueError("not like this")
 
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        return PostFilterResult(Status.unschedulable("no"))
 
-@pytest.mark.parametrize("at", ["concluded", "gang_of"])
+    def preempts_for(self, gang: Gang) -> bool:
+        if self.at == "preempts_for":
+            raise ValueError("not like this")
+        return True
+
+    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        if self.at == "evictable":
+            return None  # type: ignore[return-value]
+        return Status.unschedulable("no")
+
+
+@pytest.mark.parametrize("at", ["concluded", "gang_of", "preempts_for", "evictable"])
 def test_a_plugin_that_goes_wrong_about_a_gang_does_not_end_the_scheduler(at: str) -> None:
     async def story(world: Living) -> None:
         world.cluster.put(pod("too-big", cpu="8"))
@@ -120,7 +138,7 @@ def test_a_plugin_that_goes_wrong_about_a_gang_does_not_end_the_scheduler(at: st
         assert world.cluster.condition("too-big")
 
     Fails.at = at
-    in_virtual_time(story, node("n", cpu="4"), plugins=[Fails], profiles=[enabled("Fails")])
+    in_virtual_time(story, node("n", cpu="4"), plugins=[Fails], profiles=[ALONE])
 
 
 def test_who_waits_for_a_promised_node_hears_that_a_gang_went_elsewhere() -> None:

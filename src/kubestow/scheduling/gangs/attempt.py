@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubestow.cluster.pods import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.gangs import Gang, Outcome
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
@@ -19,6 +21,8 @@ from kubestow.scheduling.scope import EVERYWHERE, Scope
 from kubestow.scheduling.unscheduled import Unscheduled
 
 __all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
+
+_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE = "pod group is unschedulable"
 """What is said of a gang that does not fit, before anything else."""
@@ -82,7 +86,13 @@ class Attempt:
     def preempts_as_one(self) -> bool:
         """Whether others are evicted for the gang as a whole, and not for its pods one after the other."""
         plugin = self.profile.gang_preemption
-        return plugin is not None and plugin.preempts_for(self.gang)
+        if plugin is None:
+            return False
+        try:
+            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_for, self.gang))
+        except PluginError as error:
+            _log.error("%s", error, exc_info=error.__cause__)
+            return False
 
     @property
     def vetoed(self) -> frozenset[str]:
