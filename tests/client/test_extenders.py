@@ -190,6 +190,8 @@ async def test_only_status_200_will_do(server: ScriptedServer) -> None:
         (b"<html>", "the answer cannot be read: not JSON"),
         (b"\xff\xfe", "the answer cannot be read: not JSON"),
         (b"", "the answer cannot be read: not JSON"),
+        (b'{"Error": ' + b"[" * 100_000, "the answer cannot be read: not JSON"),
+        (b'{"Nodes": {"items": [' + b"[" * 100_000, "the answer cannot be read: not JSON"),
         (b"[]", "the answer cannot be read: Expected `object`, got `array`"),
         ({"NodeNames": [3]}, "NodeNames[0]: Expected `str`, got `int`"),
         ({"Nodes": {"items": [{"metadata": {}}]}}, "Nodes.items: Object missing required field `name`"),

@@ -15,7 +15,7 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.errors import APIError
 from kubestow.framework.gangs import Gang, Outcome
-from kubestow.framework.status import Code
+from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling import GangScheduling
 from kubestow.scheduling.resources import WATCHED, watched
 from kubestow.simulator.resource_claims import finished_at_once
@@ -160,14 +160,14 @@ def test_the_group_itself_brings_its_pods_back() -> None:
     assert not wakes(world, waiting, GROUP_CHANGED, group("train", 1), group("train", 1))
 
 
-def test_permit_holds_a_pod_whose_gang_is_not_placed() -> None:
+def test_permit_refuses_a_pod_whose_gang_is_not_placed() -> None:
     world = Groups(*members(2, "train"))
     world.add(group("train", 2))
     infos = [world.info(each) for each in members(2, "train")]
     world.cluster.assume(infos[0], "n")
     state = world.decide(pod("any")).state
-    waiting = world.plugin.permit(state, infos[0], "n")
-    assert getattr(waiting, "timeout", None) == 300.0
+    refused = world.plugin.permit(state, infos[0], "n")
+    assert refused == Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
     world.cluster.assume(infos[1], "n")
     assert getattr(world.plugin.permit(state, infos[1], "n"), "ok", False)
 

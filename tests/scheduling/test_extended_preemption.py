@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +11,20 @@ from kubestow.cluster.pods import Shapes
 from kubestow.framework.plugin import Victims
 from kubestow.plugins.offers import best_offer
 from kubestow.scheduling.extenders import Spared
-from kubestow.testing import World, node, pod
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.testing import MemoryCluster, World, node, pod
 from tests.scheduling.living import Living, in_virtual_time
 from tests.scheduling.scripted_extender import ScriptedExtender
+
+
+class Terminating(MemoryCluster):
+    """Its pods take long to go."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        current = self.pod(pod.name)
+        metadata = msgspec.structs.replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        self.put(msgspec.structs.replace(current, metadata=metadata))
+
 
 #: Two nodes that are full; by itself, preemption takes the less important victim.
 FULL = (
@@ -54,6 +66,17 @@ def test_an_extender_sees_all_candidates() -> None:
 
 def test_an_extender_narrows_the_candidates_down() -> None:
     assert evicted(ScriptedExtender("preempt", spared=spared(b="dear")))[0] == {"dear"}
+
+
+def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("p", cpu="3", priority=10))
+        await world.passes(5)
+        assert [event.reason for event in world.cluster.events].count("Preempted") == 1
+
+    twice = {"b": Spared(["uid-default-dear", "uid-default-dear"])}
+    extender = ScriptedExtender("preempt", spared=twice)
+    in_virtual_time(story, *FULL, extenders=[extender], cluster=Terminating())
 
 
 def test_the_next_extender_is_asked_about_what_is_left() -> None:

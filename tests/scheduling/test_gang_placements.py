@@ -111,3 +111,16 @@ def test_a_plugin_that_goes_wrong_costs_its_gang_the_attempt() -> None:
         assert not world.scheduler.queue.unfinished_events()
 
     in_virtual_time(story, node("n"), group("train", 2), plugins=[Broken], **gang_scheduling("Picky"))
+
+
+def test_a_placement_whose_nodes_are_none_costs_its_gang_the_attempt() -> None:
+    class ByName(Picky):
+        def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement]:
+            return [Placement("here", ["n"])]  # type: ignore[arg-type]
+
+    async def story(world: Living) -> None:
+        put(world, members(2, "train", cpu="1"))
+        await world.passes(1)
+        assert "answered with a Placement of list, expected Nodes" in why(world, "train-0")
+
+    in_virtual_time(story, node("n"), group("train", 2), plugins=[ByName], **gang_scheduling("Picky"))

@@ -9,6 +9,8 @@ import pytest
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pod_groups import PodGroupAPI
+from kubestow.cluster.pods import PodInfo
+from kubestow.plugins.gang_scheduling import GangScheduling
 from kubestow.testing import node, pod
 from tests.scheduling.gangs import APIS, gang_scheduling, group, member, members
 from tests.scheduling.living import Living, in_virtual_time
@@ -132,6 +134,25 @@ def test_who_has_only_just_come_is_not_told_early() -> None:
         assert why(world, "late") == f"{INCOMPLETE}: 2 {OF_THREE}"
 
     in_virtual_time(story, node("n"), group("train", 3), **BOTH)
+
+
+def test_pods_that_come_one_by_one_are_not_asked_about_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    hint, gang = GangScheduling._completes, members(20, "train", cpu="100m")
+
+    def completes(self: GangScheduling, pod: PodInfo, old: None, new: PodInfo) -> bool:
+        asked.append(pod.name)
+        return hint(self, pod, old, new)
+
+    monkeypatch.setattr(GangScheduling, "_completes", completes)
+
+    async def story(world: Living) -> None:
+        put(world, gang)
+        await world.settles()
+        assert running(world, gang) == 20
+        assert len(asked) <= 20
+
+    in_virtual_time(story, node("n", cpu="4"), group("train", 20), **BOTH)
 
 
 def test_who_knows_of_fewer_is_told_again() -> None:

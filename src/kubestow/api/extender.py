@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Raw, field
 
+from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import InvalidObject
 
 __all__ = [
@@ -151,7 +152,7 @@ def uid_of(obj: Raw) -> str:
 def _identity(obj: Raw) -> _Identity:
     try:
         return _IDENTIFIED.decode(obj).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidObject(str(error)) from None
 
 
@@ -170,7 +171,7 @@ def read(kind: type[T], data: bytes) -> T:
     """A message from JSON. Raises InvalidObject with the place that does not fit."""
     try:
         message: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return _read_respelled(kind, data)
     return message
 
@@ -183,7 +184,7 @@ def _read_respelled(kind: type[T], data: bytes) -> T:
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         raise InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip(".")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidObject(f"not JSON: {error}") from None
     return message
 

@@ -16,6 +16,7 @@ import msgspec
 from kubestow.errors import InvalidObject
 
 __all__ = [
+    "UNDECODABLE",
     "APIObject",
     "LabelSelector",
     "LabelSelectorRequirement",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not what they should be: no JSON, the wrong shape, no UTF-8, or too deep."""
 
 
 class APIObject(
@@ -100,11 +104,11 @@ def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
         return decoded
     except msgspec.ValidationError:
         pass
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidObject(f"not JSON: {error}") from None
     try:
         return convert(kind, msgspec.json.decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidObject(f"not JSON: {error}") from None
 
 

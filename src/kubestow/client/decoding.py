@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api.meta import decode
+from kubestow.api.meta import UNDECODABLE, decode
 from kubestow.errors import APIError, InvalidObject
 from kubestow.scheduling.ports import Resource
 
@@ -25,9 +25,6 @@ __all__ = [
     "WatchEvent",
     "error_event",
 ]
-
-#: What decoding raises for bytes that are not what they should be: no JSON, the wrong shape, or no UTF-8.
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class WatchEvent(msgspec.Struct, gc=False):

@@ -17,10 +17,13 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods import PodInfo
 
-__all__ = ["EVERYTHING", "Hint", "Interest", "Spoils", "on"]
+__all__ = ["EVERYTHING", "Glance", "Hint", "Interest", "Spoils", "on"]
 
 #: Decides for one pending pod and one event whether it is worth another try: (pod, old object, new object) -> bool.
 Hint = Callable[[PodInfo, Any, Any], bool]
+
+#: Decides for one event whether it is worth asking about each pending pod: (old object, new object) -> bool.
+Glance = Callable[[Any, Any], bool]
 
 
 class Spoils(Enum):
@@ -41,6 +44,8 @@ class Interest:
     wakes: bool = True
     #: The struct of a kind that a plugin brings along.
     kind: type[CustomObject] | None = None
+    #: Asked once for an event that would be a question about very many pods.
+    glance: Glance | None = None
 
 
 def on(
@@ -50,14 +55,15 @@ def on(
     spoils: Spoils = Spoils.ROW,
     hint: Hint | None = None,
     wakes: bool = True,
+    glance: Glance | None = None,
 ) -> Interest:
     """An interest in some actions on a resource. Without a hint every such event is worth a try.
 
     A kind of the plugin's own (:class:`kubestow.api.custom.CustomObject`) is watched because of it.
     """
     if isinstance(resource, EventResource):
-        return Interest(ClusterEvent(resource, action), spoils, hint, wakes)
-    return Interest(ClusterEvent(resource.resource, action), spoils, hint, wakes, resource)
+        return Interest(ClusterEvent(resource, action), spoils, hint, wakes, glance=glance)
+    return Interest(ClusterEvent(resource.resource, action), spoils, hint, wakes, resource, glance)
 
 
 _WATCHED_WITHOUT_DECLARATION = (

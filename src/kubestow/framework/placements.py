@@ -135,6 +135,9 @@ def _checked(plugin: PlacementGeneratePlugin, placement: object) -> Placement:
     if not isinstance(placement, Placement):
         problem = f"answered with {type(placement).__name__}, expected Placements, a Status or None"
         raise PluginError(plugin.name, "PlacementGenerate", problem)
+    if not isinstance(placement.nodes, Nodes):
+        problem = f"answered with a Placement of {type(placement.nodes).__name__}, expected Nodes"
+        raise PluginError(plugin.name, "PlacementGenerate", problem)
     return placement
 
 

@@ -50,7 +50,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
         self.kinds = tuple(_KINDS[api] for api in self._apis)
         self._conditions = PodGroupConditions(handle)
         self.interests: Sequence[Interest] = (
-            on(EventResource.UNSCHEDULABLE_POD, Action.ADD, spoils=Spoils.NOTHING, hint=self._completes),
+            on(
+                EventResource.UNSCHEDULABLE_POD,
+                Action.ADD,
+                spoils=Spoils.NOTHING,
+                hint=self._completes,
+                glance=self._is_complete,
+            ),
             on(
                 EventResource.POD_GROUP,
                 Action.ADD | Action.UPDATE,
@@ -80,9 +86,11 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def _completes(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         """Whether a pod that is ready now makes up the number that its group needs."""
-        if self._name_of(pod) != self._name_of(new):
-            return False
-        gang = self.gang_of(pod)
+        return self._name_of(pod) == self._name_of(new) and self._is_complete(old, new)
+
+    def _is_complete(self, old: Any, new: PodInfo) -> bool:
+        """Whether all are there that a pod's group needs."""
+        gang = self.gang_of(new)
         return gang is not None and len(gang.members.ready) >= gang.quorum
 
     def _changes_its_demands(self, pod: PodInfo, old: _Group | None, new: _Group) -> bool:
@@ -109,13 +117,13 @@ class GangScheduling(GangPlugin, PermitPlugin):
         )
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
-        """Enough members have nodes, or the pod has to wait for the others."""
+        """Enough members have nodes, or the pod gives its own back: the next cycle of its gang takes it along."""
         name, gang = self._name_of(pod), self.gang_of(pod)
         if name is not None and gang is None:
             return Status.unresolvable(f'pod group "{name.name}" is gone')
         if gang is None or len(gang.members.placed) >= gang.quorum:
             return SUCCESS
-        return Permission.wait(gang.timeout)
+        return Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
 
     # -- the group's condition -----------------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class Reserved:
     profile: Profile
     waits: Mapping[str, float]
     meeting: Rendezvous | None = None
+    #: The node that it had been promised, where nobody has been told yet that this is over.
+    promised: str | None = None
 
 
 def reserve(profile: Profile, state: CycleState, info: PodInfo, node_name: str) -> Status:

@@ -214,7 +214,7 @@ class Extenders:
                 problem = f"extender: {_name(extender)} {claim}, but the pod is not found on that node"
                 raise ExtenderError(_name(extender), "preempt", problem)
             if spared.uids:
-                narrowed[name] = Victims(tuple(pods[uid] for uid in spared.uids), spared.violations)
+                narrowed[name] = Victims(tuple(pods[uid] for uid in dict.fromkeys(spared.uids)), spared.violations)
             elif not extender.settings.ignorable:
                 problem = f'expected at least one victim pod on node "{name}"'
                 raise ExtenderError(_name(extender), "preempt", problem)

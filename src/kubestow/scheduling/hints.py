@@ -7,7 +7,7 @@ plugins that refused the pod.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -27,7 +27,7 @@ from kubestow.framework.profile import Profile
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 
-__all__ = ["QueueingHints", "Requeue"]
+__all__ = ["Concerned", "QueueingHints", "Requeue"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,10 @@ _REFUSING = (
     PlacementGeneratePlugin,
 )
 _TAINTS = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
+
+
+#: By scheduler name, then by plugin.
+Concerned = Mapping[str, Mapping[str, Sequence[Interest]]]
 
 
 class Requeue(Enum):
@@ -77,27 +81,44 @@ class QueueingHints:
             + unknowing
             for profile in profiles
         }
-        self._concerned: dict[ClusterEvent, dict[str, dict[str, list[Hint | None]]]] = {}
+        self._concerned: dict[ClusterEvent, dict[str, dict[str, list[Interest]]]] = {}
+        self._glanced_at: set[ClusterEvent] = set()
 
-    def concerned(self, event: ClusterEvent) -> Mapping[str, Mapping[str, list[Hint | None]]]:
-        """The hints registered for an event: by scheduler name, then by plugin."""
+    def concerned(self, event: ClusterEvent) -> Concerned:
+        """The interests in an event: by scheduler name, then by plugin."""
         known = self._concerned.get(event)
         if known is None:
             known = self._concerned[event] = self._find_concerned(event)
         return known
 
-    def _find_concerned(self, event: ClusterEvent) -> dict[str, dict[str, list[Hint | None]]]:
-        concerned: dict[str, dict[str, list[Hint | None]]] = {}
+    def _find_concerned(self, event: ClusterEvent) -> dict[str, dict[str, list[Interest]]]:
+        concerned: dict[str, dict[str, list[Interest]]] = {}
         for scheduler_name, interests in self._by_profile.items():
             for plugin, interest in interests:
                 if interest.event.matches(event):
-                    concerned.setdefault(scheduler_name, {}).setdefault(plugin, []).append(interest.hint)
+                    concerned.setdefault(scheduler_name, {}).setdefault(plugin, []).append(interest)
+                    if interest.glance is not None:
+                        self._glanced_at.add(event)
         return concerned
+
+    def at_a_glance(self, event: ClusterEvent, old: Any, new: Any) -> Concerned:
+        """The same, without the plugins that see at once that nobody is helped."""
+        concerned = self.concerned(event)
+        if event not in self._glanced_at:
+            return concerned
+        return {
+            scheduler_name: {
+                plugin: interests
+                for plugin, interests in plugins.items()
+                if any(_may_help(plugin, interest, old, new) for interest in interests)
+            }
+            for scheduler_name, plugins in concerned.items()
+        }
 
     def decide(
         self,
         event: ClusterEvent,
-        hints: Mapping[str, list[Hint | None]],
+        interests: Mapping[str, Sequence[Interest]],
         pod: PodInfo,
         *,
         rejectors: Collection[str],
@@ -108,8 +129,8 @@ class QueueingHints:
         """Whether an event is worth another try for one pod (reference 6.8, step 4)."""
         found = Requeue.SKIP
         for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
-            for hint in hints.get(plugin, ()):
-                if not self._says_queue(plugin, hint, event, pod, old, new):
+            for interest in interests.get(plugin, ()):
+                if not self._says_queue(plugin, interest.hint, event, pod, old, new):
                     continue
                 if plugin in pending:
                     return Requeue.IMMEDIATELY
@@ -132,6 +153,16 @@ class QueueingHints:
             says_queue, answer = True, "Error"
         self._observer.hinted(plugin, event.label, answer, self._clock.monotonic() - began)
         return says_queue
+
+
+def _may_help(plugin: str, interest: Interest, old: Any, new: Any) -> bool:
+    if interest.glance is None:
+        return True
+    try:
+        return interest.glance(old, new)
+    except Exception:  # as with hints
+        _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, interest.event.label)
+        return True
 
 
 def _waking(plugin: Plugin) -> list[Interest]:

@@ -19,7 +19,7 @@ import itertools
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
@@ -27,7 +27,7 @@ from kubestow.cluster.pods import PodInfo
 from kubestow.framework.plugin import QueueSortPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.changes import UNSCHEDULABLE_POD_ADD
-from kubestow.scheduling.hints import QueueingHints, Requeue
+from kubestow.scheduling.hints import Concerned, QueueingHints, Requeue
 from kubestow.scheduling.in_flight import Happened, PodsInFlight
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.pod_heap import PodHeap
@@ -258,12 +258,12 @@ class SchedulingQueue:
         self._in_flight.keep(event, old, new)
         if not self._refused_by and not event.is_wildcard:
             return  # nobody waits for anything
-        concerned = self._hints.concerned(event)
+        concerned = self._hints.at_a_glance(event, old, new)
         for queued in list(self._candidates(event, concerned)):
             if among is None or among(queued.info):
                 self._consider(queued, event, concerned, old, new)
 
-    def _candidates(self, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]]) -> Iterator[QueuedPod]:
+    def _candidates(self, event: ClusterEvent, concerned: Concerned) -> Iterator[QueuedPod]:
         if event.is_wildcard:
             yield from (q for q in self._pods.values() if q.place in (Place.UNSCHEDULABLE, Place.GATED))
             return
@@ -274,9 +274,7 @@ class SchedulingQueue:
                     seen.add(uid)
                     yield queued
 
-    def _consider(
-        self, queued: QueuedPod, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]], old: Any, new: Any
-    ) -> bool:
+    def _consider(self, queued: QueuedPod, event: ClusterEvent, concerned: Concerned, old: Any, new: Any) -> bool:
         """Move one unschedulable pod if the event could help it; whether it moved."""
         if queued.place is Place.GATED:
             hints = concerned.get(queued.info.spec.scheduler_name, {})
@@ -289,9 +287,7 @@ class SchedulingQueue:
         self._settle(queued, decision, event.label)
         return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
 
-    def _decide(
-        self, queued: QueuedPod, event: ClusterEvent, concerned: Mapping[str, Mapping[str, Any]], old: Any, new: Any
-    ) -> Requeue:
+    def _decide(self, queued: QueuedPod, event: ClusterEvent, concerned: Concerned, old: Any, new: Any) -> Requeue:
         if not queued.rejectors and not queued.pending:
             return Requeue.AFTER_BACKOFF
         if event.is_wildcard:

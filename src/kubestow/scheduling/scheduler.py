@@ -24,7 +24,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.gangs import Gang, GangPlugin
 from kubestow.framework.plugin import Plugin, PostFilterResult, Victims
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, unreserve
 from kubestow.scheduling.bindings import Bindings
 from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
@@ -322,14 +322,27 @@ class Scheduler:
         except PluginError as error:
             self._give_back(queued, Status.error(str(error)))
             return
-        if gang is None:
+        if gang is not None:
+            await self._gangs.schedule(gang, queued, profile)
+        elif (status := self._kept_out(queued.info, profile)).ok:
             await self.schedule_alone(queued)
         else:
-            await self._gangs.schedule(gang, queued, profile)
+            self._give_back(queued, status)
 
     def _gang_of(self, info: PodInfo, profile: Profile) -> Gang | None:
         plugin = profile.gangs
-        return None if plugin is None else profile.asking(plugin, "GangOf", plugin.gang_of, info)
+        gang = None if plugin is None else profile.asking(plugin, "GangOf", plugin.gang_of, info)
+        if plugin is not None and not isinstance(gang, Gang | None):
+            raise PluginError(plugin.name, "GangOf", f"answered with {type(gang).__name__}, expected a Gang or None")
+        return gang
+
+    @staticmethod
+    def _kept_out(info: PodInfo, profile: Profile) -> Status:
+        """What is said of a pod without a gang: since it came in, the group that it names may have gone."""
+        plugin = profile.gangs
+        if not isinstance(plugin, GangPlugin):
+            return SUCCESS
+        return ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info).by(plugin.name)
 
     async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None = None) -> None:
         """Decide about a single pod, and take the placement as done."""
@@ -368,6 +381,8 @@ class Scheduler:
 
     def begin(self, reserved: Reserved) -> None:
         """Send a placed pod on its way to be bound."""
+        if reserved.promised != reserved.node_name:
+            self.handlers.promise_over(reserved.info, reserved.promised)
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
         self._bindings.start(reserved)

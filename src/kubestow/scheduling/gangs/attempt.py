@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubestow.cluster.pods import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.gangs import Gang, Outcome
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
-from kubestow.scheduling.binding_cycle import Reserved
+from kubestow.scheduling.binding_cycle import Reserved, ask
 from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.gangs.trial import Failure
 from kubestow.scheduling.queued_pod import QueuedPod
@@ -19,6 +21,8 @@ from kubestow.scheduling.scope import EVERYWHERE, Scope
 from kubestow.scheduling.unscheduled import Unscheduled
 
 __all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
+
+_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE = "pod group is unschedulable"
 """What is said of a gang that does not fit, before anything else."""
@@ -82,7 +86,13 @@ class Attempt:
     def preempts_as_one(self) -> bool:
         """Whether others are evicted for the gang as a whole, and not for its pods one after the other."""
         plugin = self.profile.gang_preemption
-        return plugin is not None and plugin.preempts_for(self.gang)
+        if plugin is None:
+            return False
+        try:
+            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_for, self.gang))
+        except PluginError as error:
+            _log.error("%s", error, exc_info=error.__cause__)
+            return False
 
     @property
     def vetoed(self) -> frozenset[str]:
@@ -102,7 +112,8 @@ class Attempt:
         """Tell the plugin that knows of the gang, and whoever watches."""
         self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
         if self.profile.gangs is not None:
-            self.profile.gangs.concluded(self.gang, outcome, message)
+            plugin = self.profile.gangs
+            ask(self.profile, plugin, "Concluded", plugin.concluded, self.gang, outcome, message)
 
     def summary(self, could: int) -> str:
         """How many pods the gang needs, and how many of them fit; of several placements, in the first."""

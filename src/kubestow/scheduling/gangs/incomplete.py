@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from kubestow.cluster.pods import PodInfo
-from kubestow.framework.gangs import GangPlugin
+from kubestow.framework.gangs import Gang, GangPlugin
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place
@@ -64,15 +64,18 @@ class IncompleteGangs:
         loop = asyncio.get_running_loop()
         due = list(itertools.takewhile(lambda uid: self._untold[uid][0] <= loop.time(), self._untold))
         waiting = {uid: self._untold.pop(uid)[1] for uid in due}
-        for uid, plugin in list(waiting.items()):
+        # However many come one after the other, their siblings are not told more often than this.
+        self._telling = loop.call_later(_PATIENCE, self._tell) if self._untold else None
+        gangs: dict[Hashable, tuple[Gang, GangPlugin]] = {}
+        for uid, plugin in waiting.items():
             queued = self._queue.get(uid)
             gang = plugin.gang_of(queued.info) if queued is not None else None
             if gang is not None:
-                waiting |= {sibling: plugin for sibling in gang.members.pods if sibling not in self._untold}
+                gangs[gang.name] = gang, plugin
+        for gang, plugin in gangs.values():
+            waiting |= {sibling: plugin for sibling in gang.members.pods if sibling not in self._untold}
         for uid, plugin in waiting.items():
             self._tell_one(uid, plugin)
-        # However many come one after the other, their siblings are not told more often than this.
-        self._telling = loop.call_later(_PATIENCE, self._tell) if self._untold else None
 
     def _tell_one(self, uid: str, plugin: GangPlugin) -> None:
         queued = self._queue.get(uid)

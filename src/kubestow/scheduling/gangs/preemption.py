@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kubestow.cluster.state import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Outcome
+from kubestow.framework.gangs import Evictable, Outcome
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.evictions import Evictions
 from kubestow.scheduling.gangs.attempt import Attempt, Steps
@@ -73,6 +73,8 @@ class GangPreemption:
         for queued, room in trial.promised:
             if not await self._steps.agrees(queued.info, room):
                 return None
+        if not all(self._steps.is_wanted(queued.info) for queued in attempt.pods):
+            return None  # extenders have taken their time; it is another gang by now
         promises = [(reserved.queued, reserved.node_name) for reserved in trial.placed]
         promises += [(queued, room.nominated_node_name or "") for queued, room in trial.promised]
         siblings = {queued.info.uid for queued, _ in promises}
@@ -87,6 +89,9 @@ class GangPreemption:
         assert plugin is not None
         scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
         found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable, attempt.gang, infos)
+        if not isinstance(found, Evictable | Status):
+            problem = f"answered with {type(found).__name__}, expected Evictable or a Status"
+            raise PluginError(plugin.name, "PodGroupPostFilter", problem)
         if isinstance(found, Status):
             attempt.why_no_room, attempt.keeps_promises = found.message, found.code is Code.PENDING
             return None
@@ -118,7 +123,7 @@ class GangPreemption:
             self._unscheduled.give_back(queued, replace(waiting, nomination=node_name))
         for failure in clearing.failures:
             self._unscheduled.give_back(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        told = [queued for queued, _ in clearing.promises] + [failure.queued for failure in clearing.failures]
+        told = {queued for queued, _ in clearing.promises} | {failure.queued for failure in clearing.failures}
         for queued in attempt.pods:
             if queued not in told:  # it has gone meanwhile
                 self._unscheduled.give_back(queued, waiting)

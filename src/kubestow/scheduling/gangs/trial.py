@@ -146,11 +146,12 @@ class Trial:
 
     def _reserve(self, queued: QueuedPod, decision: Decision, node_name: str) -> None:
         info, state = queued.info, decision.state
+        promised = self._cluster.nomination(info.uid)
         self._assume(info, node_name)
         self._undoing.append(lambda: unreserve(self._profile, state, info, node_name))
         status = reserve(self._profile, state, info, node_name)
         if status.ok:
-            self.placed.append(Reserved(queued, info, node_name, state, self._profile, {}))
+            self.placed.append(Reserved(queued, info, node_name, state, self._profile, {}, promised=promised))
             self._hopeless.clear()
             return
         for _ in range(2):
