@@ -40,14 +40,14 @@ class ShapeMemory(Generic[T]):
         """Remember something of a shape, in place of what was."""
         self._by_shape[shape] = value
         self._by_shape.move_to_end(shape)
-        if len(self._by_shape) > self._limit:
-            self._forget_some(shape)
+        if len(self._by_shape) > _MOST:
+            self._by_shape.popitem(last=False)
+        elif len(self._by_shape) > self._limit:
+            self._forget_unused(shape)
         return value
 
-    def _forget_some(self, newest: Shape) -> None:
+    def _forget_unused(self, newest: Shape) -> None:
         unused = [shape for shape in self._by_shape if shape is not newest and not self._is_in_use(shape)]
         for shape in unused:
             del self._by_shape[shape]
-        while len(self._by_shape) > _MOST:
-            self._by_shape.popitem(last=False)
-        self._limit = min(max(_MANY, 2 * len(self._by_shape)), _MOST)
+        self._limit = max(_MANY, 2 * len(self._by_shape))
