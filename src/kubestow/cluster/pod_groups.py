@@ -7,14 +7,14 @@ often come before their group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView
+from collections.abc import Hashable, Iterator, KeysView
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from kubestow.cluster.pods import PodInfo
 
-__all__ = ["Members", "PodGroupAPI", "PodGroupName", "PodGroups", "memberships"]
+__all__ = ["Members", "PodGroupAPI", "PodGroupName", "PodGroups", "memberships", "native_name"]
 
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -37,6 +37,11 @@ class PodGroupName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+def native_name(name: Hashable) -> PodGroupName | None:
+    """A gang's name, if it is that of one of Kubernetes' own pod groups."""
+    return name if isinstance(name, PodGroupName) and name.api is PodGroupAPI.KUBERNETES else None
 
 
 def memberships(pod: PodInfo) -> Iterator[PodGroupName]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
-from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName
+from kubestow.cluster.pod_groups import native_name
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.answers import Answers, Memory, Staleness
@@ -158,10 +158,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         return self._yields_to_groups and self._group(gang) is not None
 
     def _group(self, gang: Gang) -> PodGroup | None:
-        name = gang.name
-        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
-            return None
-        return self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
+        name = native_name(gang.name)
+        return None if name is None else self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
 
     def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         """Everybody below the group's priority, wherever (reference 9.7)."""

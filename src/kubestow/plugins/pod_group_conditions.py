@@ -12,7 +12,7 @@ import msgspec
 
 from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.api.timestamps import timestamp
-from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName
+from kubestow.cluster.pod_groups import PodGroupName, native_name
 from kubestow.errors import APIError
 from kubestow.framework.gangs import Gang, Outcome
 from kubestow.framework.plugin import Handle
@@ -42,8 +42,8 @@ class PodGroupConditions:
 
     def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
         """An attempt to schedule a gang has ended. Groups of other APIs have no such condition."""
-        name = gang.name
-        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
+        name = native_name(gang.name)
+        if name is None:
             return
         is_being_written = name in self._verdicts
         self._verdicts[name] = outcome, message

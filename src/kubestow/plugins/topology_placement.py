@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pod_groups import PodGroupAPI, PodGroupName, memberships
+from kubestow.cluster.pod_groups import memberships, native_name
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.framework.gangs import Gang, GangSource, Outcome
@@ -51,7 +51,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The group that a pod names, whether or not it exists."""
-        name = next((name for name in memberships(pod) if name.api is PodGroupAPI.KUBERNETES), None)
+        name = next(filter(None, map(native_name, memberships(pod))), None)
         if name is None:
             return None
         group = self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
@@ -64,8 +64,8 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology; only that of its placed pods if there are any."""
-        name = gang.name
-        if not isinstance(name, PodGroupName) or name.api is not PodGroupAPI.KUBERNETES:
+        name = native_name(gang.name)
+        if name is None:
             return None
         group = self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
         if group is None:
