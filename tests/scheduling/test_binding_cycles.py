@@ -11,7 +11,7 @@ from kubestow import config
 from kubestow.cluster.pods import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.plugin import BindPlugin, Plugin, PostBindPlugin, PreBindPlugin
-from kubestow.framework.status import Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.living import Living, in_virtual_time
@@ -179,3 +179,30 @@ def first_at_bind(plugin: type[Plugin]) -> dict[str, Any]:
         "plugins": [plugin],
         "profiles": [{"plugins": {"preBind": {"enabled": [here]}, "bind": at_bind, "postBind": {"enabled": [here]}}}],
     }
+
+
+class Fickle(PreBindPlugin):
+    """Refuses a pod once, in the words of ``code``."""
+
+    name = "Fickle"
+    interests = ()
+    code = Code.UNSCHEDULABLE
+    asked = 0
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        self.asked += 1
+        return Status(self.code, ("not now",)) if self.asked == 1 else SUCCESS
+
+
+@pytest.mark.parametrize("code", [Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING])
+def test_a_pod_that_is_refused_before_it_is_bound_is_tried_again_after_a_backoff(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fickle, "code", code)
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.passes(5)
+        assert world.node_of("a") == "n"
+
+    in_virtual_time(story, node("n"), **enabled(Fickle))

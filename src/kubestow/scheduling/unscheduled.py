@@ -43,19 +43,19 @@ class Unscheduled:
         )
 
     @classmethod
-    def by_status(cls, status: Status, *, nomination: str | None) -> Unscheduled:
+    def by_status(cls, status: Status, *, nomination: str | None = None) -> Unscheduled:
         """A placement failed at Reserve, Permit or in the binding cycle.
 
-        A refusal reads like a filter's on the one node there was (reference 4.6).
+        A refusal reads like a filter's on the one node there was (reference 4.6). One that no plugin could take back is
+        tried again after a backoff, as an error is (4.7).
         """
-        refused = status.code.is_rejection and bool(status.plugin)
-        refused_by = frozenset({status.plugin}) if refused else frozenset()
+        refused_by = frozenset({status.plugin}) if status.code.is_rejection and status.plugin else frozenset()
         is_pending = status.code is Code.PENDING
         return cls(
             reason_of(status),
-            fit_error(1, [(status, 1)]) if refused else status.message,
+            fit_error(1, [(status, 1)]) if refused_by else status.message,
             rejectors=frozenset() if is_pending else refused_by,
-            pending=frozenset({status.plugin}) if is_pending else frozenset(),
+            pending=refused_by if is_pending else frozenset(),
             nomination=nomination,
         )
 
