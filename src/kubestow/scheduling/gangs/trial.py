@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from kubestow.cluster.pods import PodInfo, Shape
 from kubestow.cluster.state import Cluster
-from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.plugin import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
@@ -21,6 +20,7 @@ from kubestow.scheduling.decision import Decision
 from kubestow.scheduling.gangs.absence import put_back
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scope import EVERYWHERE, Scope
+from kubestow.scheduling.unscheduled import Unscheduled
 
 __all__ = ["Failure", "Trial"]
 
@@ -60,15 +60,8 @@ class Failure:
     @classmethod
     def of_status(cls, queued: QueuedPod, status: Status) -> Failure:
         """A node was found, but Reserve or Permit did not agree."""
-        refusers = frozenset({status.plugin}) if status.code.is_rejection and status.plugin else frozenset()
-        is_pending = status.code is Code.PENDING
-        return cls(
-            queued,
-            status,
-            fit_error(1, [(status, 1)]) if refusers else status.message,
-            rejectors=frozenset() if is_pending else refusers,
-            pending=refusers if is_pending else frozenset(),
-        )
+        why = Unscheduled.by_status(status)
+        return cls(queued, status, why.message, rejectors=why.rejectors, pending=why.pending)
 
 
 class Trial:
