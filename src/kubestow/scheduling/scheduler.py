@@ -403,13 +403,12 @@ class Scheduler:
 
     async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
         """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
-        if scope.asks_extenders and self.takes_time(info):
-            return await self._decide_with_extenders(info, scope)
-        return self._decide(info, scope)
-
-    def takes_time(self, info: PodInfo) -> bool:
-        """Whether extenders take part in the decision about a pod."""
-        return bool(self._extenders) and self._extenders.take_part(info)
+        try:
+            if scope.asks_extenders and self._extenders and self._extenders.take_part(info):
+                return _logged_decision(await self._extended_decider.decide(info, scope))
+            return _logged_decision(self._decider.decide(info, scope))
+        except Exception as error:
+            return _broken_decision(info, error)
 
     async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
         """Whether extenders let a pod preempt as it was found out without asking them."""
@@ -423,18 +422,6 @@ class Scheduler:
             return False
         agreed = {victim.uid for victim in left[node_name].pods} if node_name in left else set()
         return agreed == {victim.uid for victim in room.victims}
-
-    def _decide(self, info: PodInfo, scope: Scope) -> Decision:
-        try:
-            return _logged_decision(self._decider.decide(info, scope))
-        except Exception as error:
-            return _broken_decision(info, error)
-
-    async def _decide_with_extenders(self, info: PodInfo, scope: Scope) -> Decision:
-        try:
-            return _logged_decision(await self._extended_decider.decide(info, scope))
-        except Exception as error:
-            return _broken_decision(info, error)
 
     def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
