@@ -36,14 +36,16 @@ if TYPE_CHECKING:
     from kubestow.framework.diagnosis import Diagnosis
     from kubestow.framework.filters import Filters
 
-__all__ = ["SLOW", "Asking", "as_status", "in_range"]
+__all__ = ["SCORES", "SLOW", "Asking", "as_status", "checked_array", "in_range"]
 
 T = TypeVar("T")
 
 SLOW = 1.0
 """One ask that takes longer than this many seconds is told of."""
 
-_KEYS, _SCORES = np.dtype(np.int32), np.dtype(np.int64)
+_KEYS = np.dtype(np.int32)
+SCORES = np.dtype(np.int64)
+"""Of the arrays that scores come in."""
 
 
 def _no_clock() -> float:
@@ -144,7 +146,7 @@ class Asking:
             return None
         if not isinstance(verdict, Verdict):
             raise _unexpected(plugin, "Filter", verdict, expected="a Verdict or None")
-        keys = _checked_array(plugin, "Filter", verdict.keys, _KEYS, nodes, name="keys of ")
+        keys = checked_array(plugin, "Filter", verdict.keys, _KEYS, len(nodes), name="keys of ")
         owned = keys if keys.flags.owndata else keys.copy()  # remembering writes to it
         return Verdict(owned, _CheckedLegend(plugin, verdict.legend), has_errors=verdict.has_errors)
 
@@ -172,7 +174,7 @@ class Asking:
     def score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """Raw scores, int64, one per node; nobody else holds the array."""
         scores = self(plugin, "Score", plugin.score, state, pod, nodes)
-        checked = _checked_array(plugin, "Score", scores, _SCORES, nodes)
+        checked = checked_array(plugin, "Score", scores, SCORES, len(nodes))
         return checked if checked.flags.owndata else checked.copy()
 
     def normalize(
@@ -182,7 +184,7 @@ class Asking:
         given = scores.view()
         given.flags.writeable = False
         normalized = self(plugin, "NormalizeScore", plugin.normalize, state, pod, given, nodes)
-        checked = _checked_array(plugin, "NormalizeScore", normalized, _SCORES, nodes)
+        checked = checked_array(plugin, "NormalizeScore", normalized, SCORES, len(nodes))
         return in_range(plugin, "NormalizeScore", checked)
 
 
@@ -222,7 +224,7 @@ def as_status(plugin: Plugin, extension_point: str, answer: Any, *, expected: st
     return answer
 
 
-def in_range(plugin: ScorePlugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
     unsigned = scores.view(np.uint64)  # in which negative numbers are huge
     if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
@@ -236,16 +238,17 @@ def in_range(plugin: ScorePlugin, extension_point: str, scores: NDArray[np.int64
     return scores
 
 
-def _checked_array(
-    plugin: Plugin, extension_point: str, answer: Any, dtype: np.dtype[Any], nodes: Nodes, *, name: str = ""
+def checked_array(
+    plugin: Plugin, extension_point: str, answer: Any, dtype: np.dtype[Any], count: int, *, name: str = ""
 ) -> NDArray[Any]:
+    """A plugin's answer if it is an array with an entry for each of so many. Raises PluginError otherwise."""
     if isinstance(answer, np.ndarray):
-        if answer.dtype == dtype and answer.shape == (len(nodes),):
+        if answer.dtype == dtype and answer.shape == (count,):
             return answer
         found = f"{answer.dtype} and shape {answer.shape}"
     else:
         found = type(answer).__name__
-    wanted = f"{dtype.name} and shape ({len(nodes)},)"
+    wanted = f"{dtype.name} and shape ({count},)"
     raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
 
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods import PodInfo
 from kubestow.cluster.views import Nodes
 from kubestow.errors import PluginError
-from kubestow.framework.asking import Asking
+from kubestow.framework.asking import SCORES, Asking, checked_array, in_range
 from kubestow.framework.gangs import Gang
-from kubestow.framework.plugin import MAX_SCORE, Plugin
+from kubestow.framework.plugin import Plugin
 from kubestow.framework.status import Status
 
 __all__ = [
@@ -116,8 +116,9 @@ class PlacementPlugins:
         for position, proposal in enumerate(proposals):
             raw[position] = self.asking(plugin, "PlacementScore", _whole, plugin, gang, proposal)
         raw.flags.writeable = False
-        scores = self.asking(plugin, "NormalizePlacementScore", plugin.normalize_placements, gang, raw)
-        return _in_range(plugin, scores, len(proposals))
+        point = "NormalizePlacementScore"
+        scores = self.asking(plugin, point, plugin.normalize_placements, gang, raw)
+        return in_range(plugin, point, checked_array(plugin, point, scores, SCORES, len(proposals)))
 
 
 def _listed(
@@ -139,14 +140,3 @@ def _checked(plugin: PlacementGeneratePlugin, placement: object) -> Placement:
         problem = f"answered with a Placement of {type(placement.nodes).__name__}, expected Nodes"
         raise PluginError(plugin.name, "PlacementGenerate", problem)
     return placement
-
-
-def _in_range(plugin: PlacementScorePlugin, scores: object, count: int) -> Scores:
-    point = "NormalizePlacementScore"
-    if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.shape != (count,):
-        raise PluginError(plugin.name, point, f"expected int64 and shape ({count},)")
-    for score in scores.tolist():
-        if not 0 <= score <= MAX_SCORE:
-            problem = f"answered with the score {score}, expected 0 to {MAX_SCORE}"
-            raise PluginError(plugin.name, point, problem)
-    return scores
