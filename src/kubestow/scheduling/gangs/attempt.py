@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from kubestow.cluster.pods import PodInfo
@@ -53,7 +54,7 @@ class Steps(Protocol):
         """Schedule a pod by itself; it is bound only if those that it is to meet are."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Attempt:
     """One try to schedule a gang, and everything that stood in the way of its pods."""
 
@@ -82,9 +83,12 @@ class Attempt:
         """Whether its pods are always decided about together, those too that the gang can do without."""
         return self.placements is not None or self.preempts_as_one
 
-    @property
+    @cached_property
     def preempts_as_one(self) -> bool:
-        """Whether others are evicted for the gang as a whole, and not for its pods one after the other."""
+        """Whether others are evicted for the gang as a whole, and not for its pods one after the other.
+
+        The plugin is asked once: while extenders are waited for, it must not come to another mind.
+        """
         plugin = self.profile.gang_preemption
         if plugin is None:
             return False
