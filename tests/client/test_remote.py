@@ -130,3 +130,14 @@ async def test_a_server_that_turns_us_away_is_not_asked_again(server: ScriptedSe
     async with remote(server, held_clock) as cluster:
         with pytest.raises(APIError, match="no"):
             await cluster.answered()
+
+
+async def test_a_server_that_asks_for_patience_from_the_start_is_waited_for(
+    server: ScriptedServer, held_clock: HeldClock
+) -> None:
+    server.answers("GET", "/version", failure(429, "TooManyRequests"), answer())
+    async with remote(server, held_clock) as cluster:
+        waiting = asyncio.create_task(cluster.answered())
+        await held_clock.until_sleeping(3)  # beside the two housekeepers
+        await held_clock.advance(0.75)
+        await waiting

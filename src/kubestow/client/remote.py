@@ -26,7 +26,7 @@ from kubestow.client.transport import OnAnswer, Transport
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.scheduling.retrying import Backoff
+from kubestow.scheduling.retrying import Backoff, is_refusal
 
 __all__ = ["RemoteCluster"]
 
@@ -99,7 +99,7 @@ class RemoteCluster:
                 await self._transport.request("GET", "/version")
                 return
             except (APIError, Unreachable) as error:
-                if not error.in_doubt:
+                if is_refusal(error):
                     raise
                 delay = next(delays)
                 server = self._credentials.server

@@ -17,7 +17,7 @@ from typing import TypeVar
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Clock
 
-__all__ = ["Backoff", "Retries", "jittered"]
+__all__ = ["Backoff", "Retries", "is_refusal", "jittered"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +56,11 @@ _TRIES = 4
 _RETRIABLE = frozenset({409, 429, 500, 503})
 #: Between two questions of which one needs the answer.
 _PERSISTENT = Backoff(initial=0.1, factor=2.0, jitter=0.1, limit=5.0)
+
+
+def is_refusal(error: APIError | Unreachable) -> bool:
+    """Whether a server has said no, and not merely failed, fallen silent or asked for patience."""
+    return isinstance(error, APIError) and not error.in_doubt and error.code != 429
 
 
 class Retries:
@@ -100,7 +105,7 @@ class Retries:
             try:
                 return await read()
             except (APIError, Unreachable) as error:
-                if not error.in_doubt and not (isinstance(error, APIError) and error.code == 429):
+                if is_refusal(error):
                     raise
                 _log.debug("%s may have been changed or not: %s", subject, error)
             await self._clock.sleep(next(pauses))
