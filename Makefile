@@ -26,7 +26,7 @@ test: venv
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 simulate: venv
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST_SEED)
+	@$(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
 
 lint: venv
 	@$(BIN)/ruff check .

@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from kubestow import collector
+from kubestow import gc_tuning as collector
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.client.credentials import Credentials
 from kubestow.client.decoding import Lines, ListPage, ObjectReader, WatchEvent
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.reflector import Reflector
 from kubestow.client.transport import Transport
 from kubestow.client.writes import PodWriter

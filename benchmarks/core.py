@@ -23,11 +23,11 @@ from kubestow import config
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.core import Node, Pod, Service
 from kubestow.api.meta import convert
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision import Decider, RandomTie
+from kubestow.scheduling.decision.pipeline import Decider, RandomTie
 
 
 class _Handle:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from kubestow.client.credentials import load_credentials
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.transport import Transport
 from kubestow.demo.server import running_server
 

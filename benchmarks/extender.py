@@ -22,11 +22,11 @@ from aiohttp import web
 from core import World, node, pod
 from kubestow import config
 from kubestow.client.extenders import HTTPExtender
-from kubestow.client.originals import Originals
-from kubestow.scheduling.decision import Decision
-from kubestow.scheduling.extended_decision import ExtendedDecider
-from kubestow.scheduling.extenders import Extenders
-from kubestow.scheduling.resources import NODES, PODS
+from kubestow.client.raw_objects import RawObjectCache
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.events.resources import NODES, PODS
+from kubestow.scheduling.extenders.port import Extenders
+from kubestow.scheduling.extenders.stages import ExtendedDecider
 
 #: What makes a node's JSON as large as those of real nodes are, in bytes.
 PADDING = 8_000
@@ -56,7 +56,7 @@ def serve(told: Connection) -> None:
     asyncio.run(run())
 
 
-def seen(kept: Originals, nodes: int, pods: int) -> None:
+def seen(kept: RawObjectCache, nodes: int, pods: int) -> None:
     """Show what is kept for extenders the objects that the world is made of."""
     padding = msgspec.Raw(json.dumps({"note": "x" * PADDING}).encode())
     for number in range(nodes):
@@ -73,7 +73,7 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     settings = config.Extender(
         url_prefix=url, filter_verb="filter", prioritize_verb="prioritize", weight=1, node_cache_capable=cached
     )
-    kept = Originals.wanted_by([settings])
+    kept = RawObjectCache.wanted_by([settings])
     seen(kept, nodes, pods)
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]

@@ -24,7 +24,7 @@ import msgspec
 
 from end_to_end import create, node, pod
 from kubestow.client.credentials import load_credentials
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.transport import Transport
 from kubestow.demo.server import running_server
 

@@ -23,7 +23,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import decode
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.resources import NODES, PODS
+from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock

@@ -21,8 +21,8 @@ from typing import Any
 from kubestow import testing
 from kubestow.api.core import Service
 from kubestow.api.meta import convert
-from kubestow.cluster.pods import PodInfo
-from kubestow.scheduling.decision import Decider, RandomTie
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.decision.pipeline import Decider, RandomTie
 from kubestow.testing import nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -28,8 +28,8 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
 
 _DRIVER = "csi.example.com"
 

@@ -8,13 +8,13 @@ The rooms, from the bottom up (a test holds the direction of the arrows):
 - :mod:`kubestow.framework`: the contract with plugins, and the runtime that asks them
 - :mod:`kubestow.plugins`: one module per in-tree plugin
 - :mod:`kubestow.scheduling`: queue, scheduling cycle, binding cycle, event handlers
-- :mod:`kubestow.client`, :mod:`kubestow.apiserver`, :mod:`kubestow.simulator`: the worlds it runs in
+- :mod:`kubestow.client`, :mod:`kubestow.devcluster.apiserver`, :mod:`kubestow.simulation`: the worlds it runs in
 - :mod:`kubestow.workloads`: clusters and pods to play with
 - :mod:`kubestow.observability`: metrics, the log, what became of each pod's last attempt
 - :mod:`kubestow.serving`: the secure port: health, metrics, why a pod is pending
 - :mod:`kubestow.demo`: the main job on an embedded default
 - :mod:`kubestow.testing`: builders and a world for tests, also those of plugin authors
-- :mod:`kubestow.live`: the scheduler on a real cluster, put together
+- :mod:`kubestow.app`: the scheduler on a real cluster, put together
 - :mod:`kubestow.cli`: the commands
 
 A program that brings its own plugins calls :func:`kubestow.run`; importing the package alone loads nothing.
@@ -24,17 +24,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubestow.version import VERSION
+
 if TYPE_CHECKING:
-    from kubestow.live import run
+    from kubestow.app import run
 
 __all__ = ["__version__", "run"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
     if name == "run":
-        from kubestow.live import run
+        from kubestow.app import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kubestow.apiserver import Server
 from kubestow.client.credentials import load_credentials
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.transport import Transport
+from kubestow.devcluster.cluster import DevCluster
 from tests.anycluster.place import Place
 
 KUBECONFIG = os.environ.get("KUBESTOW_TEST_KUBECONFIG", "")
@@ -23,7 +23,7 @@ async def place() -> AsyncIterator[Place]:
     async with AsyncExitStack() as open_:
         master = ""
         if not KUBECONFIG:
-            server = await open_.enter_async_context(Server(nodes=0))
+            server = await open_.enter_async_context(DevCluster(nodes=0))
             master = server.url
         credentials = await load_credentials(KUBECONFIG, master=master)
         transport = await open_.enter_async_context(Transport(credentials, clock=WallClock()))

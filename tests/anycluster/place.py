@@ -11,10 +11,10 @@ from typing import Any, Self
 from urllib.parse import urlencode
 from uuid import uuid4
 
+from kubestow.app import Live
 from kubestow.client.credentials import Credentials
 from kubestow.client.transport import MERGE_PATCH, Transport
 from kubestow.errors import APIError
-from kubestow.live import Live
 from kubestow.scheduling.ports import ObjectReference
 
 __all__ = ["Object", "Place", "reference"]

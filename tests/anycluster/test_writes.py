@@ -8,8 +8,8 @@ from kubestow.api.core import PodCondition
 from kubestow.client.transport import MERGE_PATCH
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
-from kubestow.scheduling.resources import NODES
 from tests.anycluster.place import Place, reference
 
 OTHER_UID = "00000000-0000-0000-0000-000000000000"

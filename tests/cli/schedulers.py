@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kubestow.apiserver import Server
-from tests.apiserver.client import PODS, Client, pod
+from kubestow.devcluster.cluster import DevCluster
+from tests.devcluster.client import PODS, Client, pod
 
 __all__ = ["LEASE", "Candidate", "Field", "field"]
 
@@ -49,7 +49,7 @@ class Candidate:
 class Field:
     """The server and the candidates; ``moves`` are pods that changed their node."""
 
-    def __init__(self, server: Server, config: Path) -> None:
+    def __init__(self, server: DevCluster, config: Path) -> None:
         self.ask = Client(server)
         self.url = server.url
         self._config = config
@@ -96,7 +96,7 @@ async def field(home: Path, nodes: int) -> AsyncIterator[Field]:
     """A server with some nodes; what runs in the end is killed."""
     config = home / "config.json"
     config.write_text(json.dumps(_CONFIG))
-    server = Server(port=0, nodes=nodes)
+    server = DevCluster(port=0, nodes=nodes)
     await server.start()
     there = Field(server, config)
     try:

@@ -11,9 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.apiserver.kubectl import KUBECTL, Kubectl
-
-from .clusters import Up, ended, up
+from tests.cli.clusters import Up, ended, up
+from tests.devcluster.kubectl import KUBECTL, Kubectl
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 

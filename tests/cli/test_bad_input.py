@@ -68,7 +68,7 @@ def test_a_file_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str], t
         ("json:Nope", "module json has no Nope"),
         ("json:JSONDecoder", "is not a class derived from"),
         ("kubestow.plugins.node_name:NodeName", "the name 'NodeName' is taken"),
-        ("kubestow.framework.plugin:ScorePlugin", "has no name"),
+        ("kubestow.framework.interface:ScorePlugin", "has no name"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str], spelling: str, problem: str) -> None:

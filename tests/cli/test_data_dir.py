@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .clusters import ended, up
-from .test_up import DEPLOYMENT, NODES, create, get, placed
+from tests.cli.clusters import ended, up
+from tests.cli.test_up import DEPLOYMENT, NODES, create, get, placed
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 

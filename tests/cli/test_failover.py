@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from .schedulers import LEASE, field
+from tests.cli.schedulers import LEASE, field
 
 
 async def test_when_the_leader_is_killed_the_standby_binds_the_rest_and_moves_nothing(tmp_path: Path) -> None:

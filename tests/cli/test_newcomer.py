@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.kubectl import NEEDS_KUBECTL, Kubectl
-
-from .clusters import up
+from tests.cli.clusters import up
+from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = NEEDS_KUBECTL
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from .clusters import Up, up
+from tests.cli.clusters import Up, up
 
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "node")
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kubestow.cli.flags.catalog import BY_NAME
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 

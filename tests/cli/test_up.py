@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from .clusters import ended, up
+from tests.cli.clusters import ended, up
 
 NODES = """
 apiVersion: v1

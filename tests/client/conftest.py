@@ -9,9 +9,8 @@ import pytest
 
 from kubestow.client.credentials import Credentials
 from kubestow.client.transport import Transport
-
-from .clocks import HeldClock, LeapingClock
-from .scripted_server import ScriptedServer, running
+from tests.client.clocks import HeldClock, LeapingClock
+from tests.client.scripted_server import ScriptedServer, running
 
 
 @pytest.fixture

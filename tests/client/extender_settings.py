@@ -10,10 +10,10 @@ import msgspec
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import decode
-from kubestow.client.originals import Originals
-from kubestow.cluster.pods import PodInfo, Shapes
+from kubestow.client.raw_objects import RawObjectCache
+from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.config import API_VERSION, KIND
-from kubestow.scheduling.resources import NODES, PODS
+from kubestow.scheduling.events.resources import NODES, PODS
 
 VERBS = {
     "filterVerb": "filter",
@@ -42,9 +42,9 @@ def settings(url: str, **changed: Any) -> config.Extender:
     return config.load(document).extenders[0]
 
 
-def originals(one: config.Extender, *nodes: str, pods: tuple[dict[str, Any], ...] = (POD,)) -> Originals:
+def raw_objects(one: config.Extender, *nodes: str, pods: tuple[dict[str, Any], ...] = (POD,)) -> RawObjectCache:
     """What has been seen of a cluster with some nodes and pods, as far as the extender wants it kept."""
-    kept = Originals.wanted_by([one])
+    kept = RawObjectCache.wanted_by([one])
     for obj in pods:
         kept.saw(PODS, *_read(Pod, obj))
     for name in nodes:

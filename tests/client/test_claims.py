@@ -10,11 +10,10 @@ from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.claims import ClaimWriter
 from kubestow.client.transport import Transport
-from kubestow.cluster.pods import Shapes
+from kubestow.cluster.pods.shapes import Shapes
 from kubestow.errors import APIError
 from kubestow.testing import pod
-
-from .scripted_server import ScriptedServer, answer, failure
+from tests.client.scripted_server import ScriptedServer, answer, failure
 
 COLLECTION = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = ResourceClaim(metadata=ObjectMeta(name="c", namespace="default", uid="uid-c", resource_version="7"))

@@ -16,10 +16,9 @@ from kubestow.client import credentials as module
 from kubestow.client.credentials import Credentials, load_credentials
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, InputError, Unreachable
-
-from .clocks import LeapingClock
-from .kubeconfigs import exec_plugin, kubeconfig, make_certificate, save
-from .scripted_server import ScriptedServer, answer, failure, running
+from tests.client.clocks import LeapingClock
+from tests.client.kubeconfigs import exec_plugin, kubeconfig, make_certificate, save
+from tests.client.scripted_server import ScriptedServer, answer, failure, running
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 

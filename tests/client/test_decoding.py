@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.client.decoding import UNDECODABLE, Lines, ObjectReader, WatchEvent
-
-from .subscribers import PODS, pod
+from tests.client.subscribers import PODS, pod
 
 chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))
 

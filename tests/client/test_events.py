@@ -16,10 +16,9 @@ from kubestow.client.credentials import Credentials
 from kubestow.client.events import EventRecorder
 from kubestow.client.transport import Transport
 from kubestow.scheduling.ports import EventRecord, ObjectReference
-
-from .clocks import HeldClock
-from .scripted_server import ScriptedServer, answer, disconnect, failure
-from .wire import exchanges, needs_wire
+from tests.client.clocks import HeldClock
+from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure
+from tests.client.wire import exchanges, needs_wire
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1", resource_version="7")
 SCHEDULED = EventRecord(POD, reason="Scheduled", action="Binding", note="Successfully assigned default/p1 to n1")

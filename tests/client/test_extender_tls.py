@@ -14,10 +14,9 @@ import pytest
 
 from kubestow.client.extenders import HTTPExtender
 from kubestow.errors import ExtenderError, InputError
-
-from .extender_settings import info, originals, settings
-from .kubeconfigs import make_certificate
-from .scripted_server import ScriptedServer, answer, running
+from tests.client.extender_settings import info, raw_objects, settings
+from tests.client.kubeconfigs import make_certificate
+from tests.client.scripted_server import ScriptedServer, answer, running
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 
@@ -43,7 +42,7 @@ async def serving(directory: Path, *, name: str = "localhost", asks: bool = Fals
 
 async def works(server: ScriptedServer, **given: Any) -> bool:
     one = settings(server.url, **given)
-    async with HTTPExtender(one, originals(one)) as extender:
+    async with HTTPExtender(one, raw_objects(one)) as extender:
         try:
             await extender.filter(info(), [])
         except ExtenderError:
@@ -111,5 +110,5 @@ async def test_a_client_certificate_is_shown(directory: Path, form: str) -> None
 def test_what_cannot_be_used_is_said_before_anything_starts(tls: dict[str, Any], problem: str) -> None:
     one = settings("https://x", tlsConfig=tls)
     with pytest.raises(InputError, match="extender https://x: tlsConfig: ") as caught:
-        HTTPExtender(one, originals(one))
+        HTTPExtender(one, raw_objects(one))
     assert problem in str(caught.value)

@@ -12,11 +12,10 @@ from aiohttp import web
 from kubestow.client import extenders as module
 from kubestow.client.extenders import HTTPExtender
 from kubestow.errors import ExtenderError
-from kubestow.framework.plugin import Victims
-from kubestow.scheduling.extenders import Filtered, PodGone, Spared
-
-from .extender_settings import POD, info, node, originals, settings, without_managed_fields
-from .scripted_server import Answer, ScriptedServer, answer, disconnect
+from kubestow.framework.interface import Victims
+from kubestow.scheduling.extenders.port import Filtered, PodGone, Spared
+from tests.client.extender_settings import POD, info, node, raw_objects, settings, without_managed_fields
+from tests.client.scripted_server import Answer, ScriptedServer, answer, disconnect
 
 VICTIM = {"metadata": {"name": "v", "namespace": "default", "uid": "uid-v"}, "spec": {"nodeName": "a"}}
 CACHING = {"nodeCacheCapable": True}
@@ -25,7 +24,7 @@ CACHING = {"nodeCacheCapable": True}
 @asynccontextmanager
 async def extender(server: ScriptedServer, **changed: Any) -> AsyncIterator[HTTPExtender]:
     one = settings(server.url, **changed)
-    async with HTTPExtender(one, originals(one, "a", "b", pods=(POD, VICTIM))) as connected:
+    async with HTTPExtender(one, raw_objects(one, "a", "b", pods=(POD, VICTIM))) as connected:
         yield connected
 
 
@@ -107,14 +106,14 @@ async def test_a_node_that_was_not_sent_is_an_error(server: ScriptedServer, body
 async def test_a_node_that_is_gone_by_now_is_not_sent(server: ScriptedServer) -> None:
     one = settings(server.url)
     server.answers("POST", "/filter", answer(200, {}))
-    async with HTTPExtender(one, originals(one, "b")) as connected:
+    async with HTTPExtender(one, raw_objects(one, "b")) as connected:
         await connected.filter(info(), ["a", "b"])
     assert [item["metadata"]["name"] for item in server.asked[0].json["Nodes"]["items"]] == ["b"]
 
 
 async def test_a_pod_that_is_gone_by_now_is_not_asked_about(server: ScriptedServer) -> None:
     one = settings(server.url)
-    async with HTTPExtender(one, originals(one, pods=())) as connected:
+    async with HTTPExtender(one, raw_objects(one, pods=())) as connected:
         with pytest.raises(PodGone, match="pod default/p is gone"):
             await connected.filter(info(), ["a"])
     assert server.asked == []
@@ -174,7 +173,7 @@ async def test_a_refused_binding_is_an_error(server: ScriptedServer) -> None:
 async def test_slashes_at_the_end_of_the_prefix_do_not_count(server: ScriptedServer) -> None:
     server.answers("POST", "/api/v2/filter", answer(200, {}))
     one = settings(f"{server.url}/api/v2//")
-    async with HTTPExtender(one, originals(one)) as connected:
+    async with HTTPExtender(one, raw_objects(one)) as connected:
         await connected.filter(info(), [])
     assert server.asked[0].path == "/api/v2/filter"
 
@@ -226,7 +225,7 @@ async def test_a_binding_is_asked_for_once(server: ScriptedServer) -> None:
 
 async def test_an_extender_that_is_not_there_is_an_error() -> None:
     one = settings("http://127.0.0.1:9")
-    async with HTTPExtender(one, originals(one)) as connected:
+    async with HTTPExtender(one, raw_objects(one)) as connected:
         with pytest.raises(ExtenderError, match="connection refused"):
             await connected.filter(info(), [])
 

@@ -12,8 +12,7 @@ import yaml
 
 from kubestow.client.kubeconfig import Target, read_kubeconfig
 from kubestow.errors import InputError
-
-from .kubeconfigs import kubeconfig
+from tests.client.kubeconfigs import kubeconfig
 
 
 def written(path: Path, content: Any) -> Path:

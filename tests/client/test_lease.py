@@ -14,10 +14,9 @@ from kubestow.client.transport import JSON, Transport
 from kubestow.errors import InputError
 from kubestow.scheduling.ports import EventRecord
 from kubestow.testing.virtual_time import VirtualClock, run
-
-from .clocks import LeapingClock
-from .scripted_server import Answer, ScriptedServer, answer, disconnect, failure
-from .wire import exchanges, needs_wire
+from tests.client.clocks import LeapingClock
+from tests.client.scripted_server import Answer, ScriptedServer, answer, disconnect, failure
+from tests.client.wire import exchanges, needs_wire
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{COLLECTION}/kube-scheduler"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 from kubestow.client.transport import Transport
-
-from .clocks import LeapingClock
-from .scripted_server import ScriptedServer, answer, failure
-from .subscribers import NODES, PODS, bookmark, event, pod, reflecting
-from .wire import exchanges, needs_wire
+from tests.client.clocks import LeapingClock
+from tests.client.scripted_server import ScriptedServer, answer, failure
+from tests.client.subscribers import NODES, PODS, bookmark, event, pod, reflecting
+from tests.client.wire import exchanges, needs_wire
 
 
 async def test_a_streaming_list_replaces_once_and_goes_on_as_a_watch(

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kubestow.client.transport import Transport
-
-from .clocks import LeapingClock
-from .scripted_server import ScriptedServer, answer, disconnect, failure
-from .subscribers import SLICES, bookmark, broken_off, event, expired, pod, reflecting
+from tests.client.clocks import LeapingClock
+from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure
+from tests.client.subscribers import SLICES, bookmark, broken_off, event, expired, pod, reflecting
 
 READY = bookmark(7, initial_end=True)
 

@@ -8,14 +8,13 @@ import socket
 import pytest
 from aiohttp import web
 
-from kubestow import __version__
 from kubestow.client.credentials import Credentials
-from kubestow.client.pacing import RateLimit
+from kubestow.client.rate_limit import RateLimit
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, Unreachable
-
-from .clocks import HeldClock, LeapingClock
-from .scripted_server import ScriptedServer, answer, disconnect, failure
+from kubestow.version import VERSION
+from tests.client.clocks import HeldClock, LeapingClock
+from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure
 
 
 async def test_a_request_carries_our_name_and_the_body_as_given(server: ScriptedServer, transport: Transport) -> None:
@@ -24,7 +23,7 @@ async def test_a_request_carries_our_name_and_the_body_as_given(server: Scripted
     (asked,) = server.asked
     assert asked.text == '{"a":1}'
     assert asked.query == {"dryRun": "All"}
-    assert asked.headers["User-Agent"] == f"kubestow/{__version__}"
+    assert asked.headers["User-Agent"] == f"kubestow/{VERSION}"
     assert asked.headers["Content-Type"] == asked.headers["Accept"] == "application/json"
 
 

@@ -11,9 +11,8 @@ from kubestow.client.transport import Transport
 from kubestow.client.writes import PodWriter, patch_object
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
-
-from .scripted_server import ScriptedServer, answer, failure
-from .wire import exchanges, needs_wire
+from tests.client.scripted_server import ScriptedServer, answer, failure
+from tests.client.wire import exchanges, needs_wire
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
 BINDING, STATUS, ITSELF = [f"/api/v1/namespaces/default/pods/p1{end}" for end in ("/binding", "/status", "")]

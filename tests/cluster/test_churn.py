@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from kubestow.api.storage import PersistentVolumeClaim
-from kubestow.cluster.columns import Columns
-from kubestow.cluster.labels import LabelColumn
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.columns import Columns
+from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import claim
 

@@ -80,7 +80,7 @@ def _implements() -> dict[str, frozenset[str]]:
 
 
 IN_TREE: config.Implements = _implements()
-"""The extension points of each in-tree plugin (reference 2.3)."""
+"""The extension points of each in-tree plugin (semantics 2.3)."""
 
 
 def expanded(plugin_profile: dict[str, Any], point: str, implements: config.Implements = IN_TREE) -> list[str]:

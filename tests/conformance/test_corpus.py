@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kubestow.plugins import in_tree_registry
-from kubestow.simulator.recording import read_cases
-from kubestow.simulator.replay import replay
+from kubestow.simulation.recording import read_cases
+from kubestow.simulation.replay import replay
 
 CORPUS = Path(__file__).parent / "corpus"
 AREAS = sorted(path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz"))

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kubestow.apiserver import Server
+from kubestow.devcluster.cluster import DevCluster
 
 __all__ = ["NEEDS_PROMETHEUS", "Prometheus", "scraping"]
 
@@ -55,7 +55,7 @@ class Prometheus:
 @asynccontextmanager
 async def scraping(home: Path) -> AsyncIterator[Prometheus]:
     """A scheduler that leads a small cluster, and Prometheus looking at it every second as the job ``kubestow``."""
-    async with Server(nodes=3) as server:
+    async with DevCluster(nodes=3) as server:
         port, own_port = _free_port(), _free_port()
         scheduler = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kubestow", "run", "--master", server.url, "--kube-api-qps=-1"),

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from kubestow import config
-from kubestow.apiserver import Server
+from kubestow.devcluster.cluster import DevCluster
+from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.resources import WATCHED
-from tests.apiserver.kubectl import NEEDS_KUBECTL, Kubectl
 from tests.deploy.manifests import CHART, DEPLOY, NEEDS_A_CHART_RENDERER, Object, chart, kustomized
+from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = [*NEEDS_KUBECTL]
 
@@ -27,7 +27,7 @@ def one(objects: list[Object], kind: str, name: str = "") -> Object:
 
 async def applied(objects: list[Object], home: Path) -> list[str]:
     """What kubectl says of each object when they are applied to a new cluster, every field checked."""
-    async with Server(nodes=0) as server:
+    async with DevCluster(nodes=0) as server:
         kubectl = Kubectl(server.url, home)
         told = await kubectl("apply", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(objects))
         return told.splitlines()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from tests.deploy.manifests import DEPLOY

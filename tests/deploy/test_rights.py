@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kubestow import config
-from kubestow.apiserver import Server
-from kubestow.apiserver.messages import Request, User
-from kubestow.apiserver.paths import parse
-from kubestow.live import Live
-from tests.apiserver.client import PODS, Client
-from tests.apiserver.kubectl import NEEDS_KUBECTL
+from kubestow.app import Live
+from kubestow.devcluster.apiserver.paths import parse
+from kubestow.devcluster.apiserver.requests import Request, User
+from kubestow.devcluster.cluster import DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.deploy.manifests import Object, kustomized
+from tests.devcluster.client import PODS, Client
+from tests.devcluster.kubectl import NEEDS_KUBECTL
 from tests.integration.objects import DEVICE_CLASS, device_claim, devices, storage_class, unbound
 
 pytestmark = [*NEEDS_KUBECTL]
@@ -58,7 +58,7 @@ def allows(rules: list[Object], deed: Deed) -> bool:
 class Cluster:
     """An embedded cluster, what the scheduler on it does, and requests of somebody else's."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: DevCluster) -> None:
         self.ask = Client(server)
         self.deeds: set[Deed] = set()
         self._handle = server.api.handle
@@ -95,7 +95,7 @@ async def scheduled(home: Path) -> AsyncIterator[Cluster]:
     """A cluster of one node whose scheduler runs as the service account of deploy/base."""
     configuration = kustomized("base")
     text = next(obj for obj in configuration if obj["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
-    async with Server(nodes=1, controllers=True, tokens={"secret": _SCHEDULER}) as server:
+    async with DevCluster(nodes=1, controllers=True, tokens={"secret": _SCHEDULER}) as server:
         cluster = Cluster(server)
         source = config.render(config.load(text))
         source["profiles"][0]["schedulerName"] = "default-scheduler"

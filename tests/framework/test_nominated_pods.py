@@ -1,4 +1,4 @@
-"""Nodes that have been promised to pending pods (reference 4.3 and 5.3)."""
+"""Nodes that have been promised to pending pods (semantics 4.3 and 5.3)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubestow.api.core import Node
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import NodeFilterPlugin
+from kubestow.framework.interface import NodeFilterPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.testing import World, node, nodes, pod
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kubestow.cluster.pod_groups import PodGroupName
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import PodGroupName
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Gang
-from kubestow.framework.placements import (
+from kubestow.framework.gang import Gang
+from kubestow.framework.placement import (
     Placement,
     PlacementGeneratePlugin,
     PlacementPlugins,
@@ -52,7 +52,7 @@ PLUGINS: PlacementPlugins = WORLD.profiles["default-scheduler"].placements
 GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))
 
 
-def placement(name: str, *rows: int) -> Placement:
+def placed_pod(name: str, *rows: int) -> Placement:
     return Placement(name, WORLD.cluster.all_nodes().select(np.array(rows, np.intp)))
 
 
@@ -65,7 +65,7 @@ def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: A
     monkeypatch.setattr(Halves, "scores", scores)
     if normalizes is not None:
         monkeypatch.setattr(Halves, "normalizes", staticmethod(normalizes))
-    return PLUGINS.best(GANG, [Proposal(placement(name, 0), []) for name in scores], WORLD.random)
+    return PLUGINS.best(GANG, [Proposal(placed_pod(name, 0), []) for name in scores], WORLD.random)
 
 
 @pytest.mark.parametrize("anywhere", [None, SUCCESS])
@@ -74,9 +74,9 @@ def test_no_answer_means_anywhere(monkeypatch: pytest.MonkeyPatch, anywhere: Any
 
 
 def test_placements_without_nodes_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = generated(monkeypatch, [placement("empty"), placement("a", 0)])
+    found = generated(monkeypatch, [placed_pod("empty"), placed_pod("a", 0)])
     assert isinstance(found, list) and [each.name for each in found] == ["a"]
-    assert generated(monkeypatch, [placement("empty")]) == Status.unschedulable("no feasible placements found").by(
+    assert generated(monkeypatch, [placed_pod("empty")]) == Status.unschedulable("no feasible placements found").by(
         "Halves"
     )
 

@@ -1,1 +1,1 @@
-"""kube-scheduler's own integration behaviours (reference 11) over HTTP: scheduler, client and embedded API server."""
+"""kube-scheduler's own integration behaviours (semantics 11) over HTTP: scheduler, client and embedded API server."""

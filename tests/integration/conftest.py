@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubestow.apiserver import Server
 from kubestow.client.credentials import Credentials
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.transport import Transport
-from tests.integration.stage import Stage
+from kubestow.devcluster.cluster import DevCluster
+from tests.integration.fixture import Stage
 
 
 @asynccontextmanager
 async def set_up(*, simulate: bool) -> AsyncIterator[Stage]:
     async with (
-        Server(simulate=simulate) as server,
+        DevCluster(simulate=simulate) as server,
         Transport(Credentials(server.url), clock=WallClock()) as transport,
     ):
         stage = Stage(server.url, transport)

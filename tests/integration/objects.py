@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.stage import Object
+from tests.integration.fixture import Object
 
 __all__ = [
     "BOUND",

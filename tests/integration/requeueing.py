@@ -1,4 +1,4 @@
-"""What brings a refused pod back to the queue: the shape of such a case, and how one is played (reference 6.10, 11.5).
+"""What brings a refused pod back to the queue: the shape of such a case, and how one is played (semantics 6.10, 11.5).
 
 A case is a cluster, a pod that is refused in it, and something that happens then. Whether it was worth another try is
 known as soon as the scheduler has seen it happen.
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.api.core import Pod
-from kubestow.scheduling.queued_pod import Place
-from tests.integration.stage import Object, Stage, Troupe
+from kubestow.scheduling.queue.queued_pod import Place
+from tests.integration.fixture import Object, Stage, Troupe
 
 __all__ = ["Case", "Changed", "Created", "Deleted", "allocatable", "labelled"]
 

@@ -1,4 +1,4 @@
-"""Evictions in the background (reference 9.6, 11.4 TestAsyncPreemption): who waits, who gets the room, who is woken.
+"""Evictions in the background (semantics 9.6, 11.4 TestAsyncPreemption): who waits, who gets the room, who is woken.
 
 A test holds evictions back as long as it likes: each victim of each preemptor is evicted when it is let go. All rows of
 TestAsyncPreemption are here. Those that differ only in what holds up the victim's binding (deleted at once, or with
@@ -17,15 +17,15 @@ import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import BindPlugin, NodeFilterPlugin, ReservePlugin
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import BindPlugin, NodeFilterPlugin, ReservePlugin
 from kubestow.framework.status import Status
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.puppets import profile
-from tests.integration.stage import Object, Stage, Troupe, as_sent
+from tests.integration.fixture import Object, Stage, Troupe, as_sent
+from tests.integration.scripted_plugins import profile
 
 NODE = node("n", cpu="4")
 
@@ -174,7 +174,7 @@ class SlowBinder(BindPlugin):
     """Binds the pod named slow when a test lets it."""
 
     name = "SlowBinder"
-    interests = ()
+    events_to_register = ()
     resumed: ClassVar[asyncio.Event]
     begun: ClassVar[asyncio.Event]
 
@@ -191,7 +191,7 @@ class Reserving(NodeFilterPlugin, ReservePlugin):
     """What the slow pod has reserved is gone only when it has been given back, whoever else has forgotten the pod."""
 
     name = "Reserving"
-    interests = (on(EventResource.ASSIGNED_POD, Action.DELETE), on(EventResource.NODE, Action.ADD))
+    events_to_register = (on(EventResource.ASSIGNED_POD, Action.DELETE), on(EventResource.NODE, Action.ADD))
     holder = ""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -204,7 +204,7 @@ class Reserving(NodeFilterPlugin, ReservePlugin):
             self.holder = ""
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Any) -> Status | None:
-        if self.holder and self.handle.cluster.placement(self.holder) is None:
+        if self.holder and self.handle.cluster.placed_pod(self.holder) is None:
             return Status.unschedulable("still reserved")
         return None
 

@@ -1,4 +1,4 @@
-"""What a scheduler at work answers on its secure port (reference 1.4; 11.1 TestEndpointHandlers, TestSchedulerZPages).
+"""What a scheduler at work answers on its secure port (semantics 1.4; 11.1 TestEndpointHandlers, TestSchedulerZPages).
 
 The answers one by one, and who may ask, are in tests/serving; here a scheduler, its API server and its port are
 together. Not here: /flagz and /statusz as CBOR, which is refused like any other type that is not offered.
@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 import yaml
 
-from kubestow.live import Live, Operation
+from kubestow.app import Live, Operation
 from kubestow.scheduling.scheduler import Scheduler
 from tests.cli.test_run import free_port
 from tests.client import scripted_server
-from tests.integration.stage import Stage
+from tests.integration.fixture import Stage
 from tests.serving.ports import OPEN, Reply
 
 WARNING = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees"

@@ -1,4 +1,4 @@
-"""Where pods may go (reference 11.3): one case of a table is a cluster, a pod, and the nodes that can take it."""
+"""Where pods may go (semantics 11.3): one case of a table is a cluster, a pod, and the nodes that can take it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
-from tests.integration.stage import Object, Stage
+from tests.integration.fixture import Object, Stage
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 

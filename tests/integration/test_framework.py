@@ -1,4 +1,4 @@
-"""Plugins at every extension point (reference 11.2).
+"""Plugins at every extension point (semantics 11.2).
 
 TestActivatePods is in test_retries, TestSchedulerExtender in tests/extenders, where the extenders are processes. Not
 here: TestBatchScenarios, because nothing is batched; that remembered answers are those of asking afresh is held by
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import Permission, PreFilterResult, Queued, QueueSortPlugin
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import Permission, PreFilterResult, Queued, QueueSortPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.testing import node, pod
-from tests.integration.puppets import FAIL, REJECT, profile, puppet
-from tests.integration.stage import Stage, Troupe
+from tests.integration.fixture import Stage, Troupe
+from tests.integration.scripted_plugins import FAIL, REJECT, profile, puppet
 
 
 async def reason(stage: Stage, name: str) -> str:
@@ -96,7 +96,7 @@ class OldestLast(QueueSortPlugin):
     """By the time of creation, the newest first."""
 
     name = "OldestLast"
-    interests = ()
+    events_to_register = ()
 
     def sort_key(self, queued: Queued) -> float:
         return -queued.timestamp
@@ -302,8 +302,8 @@ async def test_a_gated_pod_is_never_filtered(stage: Stage) -> None:
 @pytest.mark.parametrize("registered", [True, False])
 async def test_a_gated_pod_is_looked_at_again_on_events_of_its_gate(stage: Stage, registered: bool) -> None:
     open_gate: list[bool] = []
-    wakes = [on(EventResource.NODE, Action.ADD)] if registered else []
-    gate = puppet(wakes=wakes, pre_enqueue=lambda info: SUCCESS if open_gate else REJECT)
+    requeues = [on(EventResource.NODE, Action.ADD)] if registered else []
+    gate = puppet(requeues=requeues, pre_enqueue=lambda info: SUCCESS if open_gate else REJECT)
     await stage.create(node("n"), pod("gated"))
     async with stage.scheduler(**profile(gate)) as troupe:
         await troupe.until(lambda: troupe.queued("gated") is not None)

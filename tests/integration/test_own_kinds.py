@@ -1,4 +1,4 @@
-"""Plugins that bring kinds of their own along: custom resources wake the pods they refused (reference 1.5, 4.9, 11.5).
+"""Plugins that bring kinds of their own along: custom resources wake the pods they refused (semantics 1.5, 4.9, 11.5).
 
 The row of the reference's tests is TestCustomResourceEnqueue, whose plugin registers ``foos.v1.example.com``.
 """
@@ -12,17 +12,17 @@ import pytest
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject
 from kubestow.cluster.events import Action
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import PostBindPlugin, PreFilterPlugin
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import PostBindPlugin, PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.puppets import profile, puppet
-from tests.integration.stage import Object, Stage, Troupe
+from tests.integration.fixture import Object, Stage, Troupe
+from tests.integration.scripted_plugins import profile, puppet
 
 ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 DEFINITION: Object = {
@@ -72,7 +72,7 @@ class Licensed(PreFilterPlugin, PostBindPlugin):
 
     def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)
-        self.interests = (on(License, Action.ADD | Action.UPDATE, hint=self._is_for),)
+        self.events_to_register = (on(License, Action.ADD | Action.UPDATE, hint=self._is_for),)
 
     def _is_for(self, pod: PodInfo, old: License | None, new: License) -> bool:
         return new.metadata.name == pod.labels["product"] and new.spec.seats > (old.spec.seats if old else 0)
@@ -155,7 +155,7 @@ async def test_kinds_of_the_core_can_be_watched_too(stage: Stage) -> None:
     await stage.create(node("n"))
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "namespace": "default"}}
     answers = [Status.unresolvable("not yet")]
-    waits = puppet(wakes=[on(Settings, Action.ADD)], pre_filter=lambda info: answers.pop() if answers else SUCCESS)
+    waits = puppet(requeues=[on(Settings, Action.ADD)], pre_filter=lambda info: answers.pop() if answers else SUCCESS)
     async with stage.scheduler(**profile(waits)) as troupe:
         await has_been_refused(stage, troupe)
         await stage.create(config_map | {"data": {"a": "b"}})
@@ -173,7 +173,7 @@ async def test_a_name_that_is_none_ends_the_start(stage: Stage) -> None:
     with pytest.raises(
         PluginError, match=r'Misnamed\.resource is "foos.example", expected "<plural>.<version>.<group>"'
     ):
-        async with stage.scheduler(**profile(puppet(wakes=[on(Misnamed, Action.ADD)]))):
+        async with stage.scheduler(**profile(puppet(requeues=[on(Misnamed, Action.ADD)]))):
             pass
 
 
@@ -182,5 +182,5 @@ async def test_a_resource_is_read_in_one_way(stage: Stage) -> None:
         resource: ClassVar[str] = License.resource
 
     with pytest.raises(KubestowError, match=r"licenses\.v1\.example\.com is read into both .*License and .*Other"):
-        async with stage.scheduler(**profile(Licensed, puppet(wakes=[on(Other, Action.ADD)]))):
+        async with stage.scheduler(**profile(Licensed, puppet(requeues=[on(Other, Action.ADD)]))):
             pass

@@ -1,4 +1,4 @@
-"""Pod groups that preempt as a whole (reference 11.6): what of TestPodGroupScheduling has the gate
+"""Pod groups that preempt as a whole (semantics 11.6): what of TestPodGroupScheduling has the gate
 WorkloadAwarePreemption or a topology, TestWorkloadAwarePreemptionInvocation and TestPostFilterInvocationCount.
 """
 
@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import Pod
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.filters import Filters
-from kubestow.framework.plugin import PostFilterPlugin, PostFilterResult
+from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import Status
 from kubestow.testing import node, pods
-from tests.integration.stage import Object, Stage
-from tests.scheduling.gangs import GATES, members
+from tests.integration.fixture import Object, Stage
+from tests.scheduling.gangs.groups import GATES, members
 
 TOPOLOGY = {"TopologyAwareWorkloadScheduling": True}
 AS_A_WHOLE = {"WorkloadAwarePreemption": True}

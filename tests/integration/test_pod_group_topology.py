@@ -1,4 +1,4 @@
-"""Pod groups that stay together (reference 11.6): TestTopologyAwareSchedulingWithGangPolicy and …WithBasicPolicy.
+"""Pod groups that stay together (semantics 11.6): TestTopologyAwareSchedulingWithGangPolicy and …WithBasicPolicy.
 
 Every node has two CPUs, a rack and a zone. Most pods want one CPU.
 """
@@ -11,8 +11,8 @@ import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
-from tests.integration.stage import Object, Stage
-from tests.scheduling.gangs import GATES, member
+from tests.integration.fixture import Object, Stage
+from tests.scheduling.gangs.groups import GATES, member
 
 ON: dict[str, Any] = {"gates": GATES | {"TopologyAwareWorkloadScheduling": True}}
 

@@ -1,4 +1,4 @@
-"""Pod groups (reference 11.6): gangs of all three APIs, from the server's objects to its conditions.
+"""Pod groups (semantics 11.6): gangs of all three APIs, from the server's objects to its conditions.
 
 Groups that stay together are in test_pod_group_topology.py, those that preempt behind a gate of their own in
 test_pod_group_preemption.py. Not here is TestPodGroupAdmission, which is about the server: tests/apiserver has that.
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kubestow.api.scheduling import PodGroup
-from kubestow.cluster.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.stage import Object, Stage, Troupe
-from tests.scheduling.gangs import APIS, gang_scheduling, member, members
+from tests.integration.fixture import Object, Stage, Troupe
+from tests.scheduling.gangs.groups import APIS, gang_scheduling, member, members
 
 NATIVE = PodGroupAPI.KUBERNETES
 ON = gang_scheduling()

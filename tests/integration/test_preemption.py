@@ -1,4 +1,4 @@
-"""Preemption (reference 11.4): whom it evicts, how, and who gets the room.
+"""Preemption (semantics 11.4): whom it evicts, how, and who gets the room.
 
 TestAsyncPreemption has a file of its own, test_async_preemption. Not here: TestPodGroupPreemption, whose workload-aware
 kind is not offered (gangs preempt as a whole: test_pod_groups, and tests/scheduling).
@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import NodeFilterPlugin, Permission
+from kubestow.framework.interface import NodeFilterPlugin, Permission
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.testing import node, pod
+from tests.integration.fixture import Object, Stage
 from tests.integration.objects import claim, using, volume
-from tests.integration.puppets import FAIL, profile, puppet
-from tests.integration.stage import Object, Stage
+from tests.integration.scripted_plugins import FAIL, profile, puppet
 
 FULL = node("n", cpu="1")
 

@@ -1,4 +1,4 @@
-"""What nodes and other pods do that brings a refused pod back to the queue, and what does not (reference 6.10, 11.5).
+"""What nodes and other pods do that brings a refused pod back to the queue, and what does not (semantics 6.10, 11.5).
 
 The rows of TestCoreResourceEnqueue are here and in the two files beside this one, each with what helps and what does
 not; those of GangScheduling are in test_pod_groups. Not here: a pod whose update takes a required feature away, because
@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 
 from kubestow.testing import node, pod
+from tests.integration.fixture import Object, Stage
 from tests.integration.objects import device_class
 from tests.integration.requeueing import Case, Changed, Created, Deleted, allocatable, labelled
-from tests.integration.stage import Object, Stage
 from tests.integration.test_filters import node_affinity
 
 TAINT: Object = {"key": "k", "value": "v", "effect": "NoSchedule"}

@@ -1,4 +1,4 @@
-"""What brings back a pod that wants or shuns company, or is to be spread (reference 6.10, 11.5)."""
+"""What brings back a pod that wants or shuns company, or is to be spread (semantics 6.10, 11.5)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubestow.testing import node, pod
+from tests.integration.fixture import Object, Stage
 from tests.integration.requeueing import Case, Changed, Created, Deleted, allocatable, labelled
-from tests.integration.stage import Object, Stage
 from tests.integration.test_filters import affinity, anti, labels, spread, term
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -1,4 +1,4 @@
-"""What brings back a pod that waits for volumes or devices (reference 6.10, 11.5).
+"""What brings back a pod that waits for volumes or devices (semantics 6.10, 11.5).
 
 Most refusals over volumes are those of several plugins; where a row is about one of them, the others are left out.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.testing import node, pod
+from tests.integration.fixture import Object, Stage
 from tests.integration.objects import (
     BOUND,
     DEVICE_CLASS,
@@ -27,7 +28,6 @@ from tests.integration.objects import (
     zoned,
 )
 from tests.integration.requeueing import Case, Changed, Created, Deleted, labelled
-from tests.integration.stage import Object, Stage
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 SMALL = node("n", cpu="1")

@@ -1,4 +1,4 @@
-"""When a pod that was refused, or that failed, is tried again (reference 11.1 and 11.5)."""
+"""When a pod that was refused, or that failed, is tried again (semantics 11.1 and 11.5)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Awaitable
 import pytest
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
-from kubestow.framework.activation import PodsToActivate
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import Permission, PostBindPlugin, PreFilterPlugin
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import Permission, PostBindPlugin, PreFilterPlugin
+from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.puppets import FAIL, REJECT, profile, puppet
+from tests.integration.fixture import Stage
 from tests.integration.requeueing import Created, Deleted
-from tests.integration.stage import Stage
+from tests.integration.scripted_plugins import FAIL, REJECT, profile, puppet
 
 SMALL = node("n", cpu="1")
 
@@ -27,7 +27,7 @@ class DriverFirst(PreFilterPlugin, PostBindPlugin):
     """Executors are refused until the driver is bound; nothing that happens in the cluster helps them."""
 
     name = "DriverFirst"
-    interests = ()
+    events_to_register = ()
     is_bound = False
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
@@ -58,7 +58,7 @@ async def test_a_rejected_pod_waits_for_an_event_that_its_plugin_registered(
 ) -> None:
     answers = [REJECT]
     asked = puppet(
-        wakes=[on(EventResource.NODE, Action.ADD)],
+        requeues=[on(EventResource.NODE, Action.ADD)],
         at={point: lambda info: answers.pop() if answers else SUCCESS},
     )
     await stage.create(SMALL, pod("new"))
@@ -87,7 +87,7 @@ async def test_a_pod_that_failed_is_tried_again_by_itself(stage: Stage, point: s
 async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: Stage) -> None:
     permissions: list[Permission | Status] = [Permission.wait(600)]
     asked = puppet(
-        wakes=[on(EventResource.NODE, Action.ADD)],
+        requeues=[on(EventResource.NODE, Action.ADD)],
         permit=lambda info: permissions.pop() if permissions else SUCCESS,
     )
     await stage.create(SMALL, pod("new"))

@@ -1,4 +1,4 @@
-"""The scheduler as a whole (reference 11.1).
+"""The scheduler as a whole (semantics 11.1).
 
 TestReScheduling is in test_retries, TestEndpointHandlers and TestSchedulerZPages are in test_endpoints. Of
 TestTaintNodeByCondition the scheduler's half is here; the controller that makes taints of conditions has its own tests
@@ -13,7 +13,7 @@ import pytest
 
 from kubestow.errors import APIError
 from kubestow.testing import node, pod
-from tests.integration.stage import Object, Stage
+from tests.integration.fixture import Object, Stage
 
 
 async def test_a_cordoned_node_takes_no_pods_until_it_is_uncordoned(stage: Stage) -> None:

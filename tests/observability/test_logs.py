@@ -15,7 +15,7 @@ from tests.observability.watched import Watched, watching
 
 def record(level: int, message: str, *, failed: Exception | None = None, **named: object) -> logging.LogRecord:
     exc_info = (type(failed), failed, failed.__traceback__) if failed is not None else None
-    logger = logging.getLogger("kubestow.scheduling.queue")
+    logger = logging.getLogger("kubestow.scheduling.queue.scheduling_queue")
     return logger.makeRecord(logger.name, level, "queue.py", 7, message, (), exc_info, extra=fields(**named))
 
 
@@ -29,7 +29,7 @@ def test_text_is_klogs() -> None:
 def test_json_is_kubernetes() -> None:
     entry = json.loads(JSONFormatter().format(record(V(2), "Bound", pod="default/a")))
     assert entry.pop("ts") > 1e12
-    assert entry == {"caller": "scheduling/queue.py:7", "msg": "Bound", "v": 2, "pod": "default/a"}
+    assert entry == {"caller": "scheduling/queue/scheduling_queue.py:7", "msg": "Bound", "v": 2, "pod": "default/a"}
 
 
 def test_an_error_has_no_verbosity_and_says_what_happened() -> None:

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from kubestow.client.pacing import WallClock
-from kubestow.cluster.pods import PodInfo
+from kubestow.client.rate_limit import WallClock
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import APIError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Permission, PermitPlugin
+from kubestow.framework.interface import Permission, PermitPlugin
 from kubestow.framework.status import Status
 from kubestow.observability.observability import Observability
 from kubestow.observability.recording import Recorder
 from kubestow.testing import node, nodes, pod
 from tests.observability.watched import Watched, samples, watching
-from tests.plugins.dra.devices import device_class, slice_of
-from tests.scheduling.desk import Server
+from tests.plugins.dynamic_resources.devices import device_class, slice_of
+from tests.scheduling.harness import Server
 
 Story = Callable[[Watched], Awaitable[None]]
 

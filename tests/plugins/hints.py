@@ -16,7 +16,7 @@ def says_queue(
     world = World()
     event = ClusterEvent(resource, action)
     asked = next(p for p in world.profiles["default-scheduler"].plugins if p.name == plugin)
-    interested = [i for i in asked.interests if i.wakes and i.event.matches(event)]
+    interested = [i for i in asked.events_to_register if i.requeues and i.event.matches(event)]
     old, new = (world.info(obj) if isinstance(obj, Pod) else obj for obj in (old, new))
     pod = world.info(waiting)
     return any(interest.hint is None or interest.hint(pod, old, new) for interest in interested)

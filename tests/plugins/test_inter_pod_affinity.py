@@ -1,4 +1,4 @@
-"""InterPodAffinity as a filter (reference 8.15)."""
+"""InterPodAffinity as a filter (semantics 8.15)."""
 
 from __future__ import annotations
 

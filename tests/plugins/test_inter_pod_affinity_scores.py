@@ -1,4 +1,4 @@
-"""InterPodAffinity as a score (reference 8.15)."""
+"""InterPodAffinity as a score (semantics 8.15)."""
 
 from __future__ import annotations
 

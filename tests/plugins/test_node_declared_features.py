@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures (reference 8.20)."""
+"""NodeDeclaredFeatures (semantics 8.20)."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kubestow.cluster.views import Change, HypotheticalNodes
-from kubestow.framework.plugin import Plugin
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.framework.interface import Plugin
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
     attachment,
@@ -193,7 +193,7 @@ def test_victims_free_only_volumes_that_nobody_else_holds() -> None:
 
 def hint(there: World, label: str) -> Any:
     plugin: Plugin = next(p for p in there.profiles["default-scheduler"].plugins if p.name == NAME)
-    return next(i.hint for i in plugin.interests if i.event.label == label)
+    return next(i.hint for i in plugin.events_to_register if i.event.label == label)
 
 
 def test_hints_wake_for_more_room_and_freed_volumes() -> None:

@@ -1,4 +1,4 @@
-"""PodTopologySpread as a filter (reference 8.14)."""
+"""PodTopologySpread as a filter (semantics 8.14)."""
 
 from __future__ import annotations
 

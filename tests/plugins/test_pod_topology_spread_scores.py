@@ -1,4 +1,4 @@
-"""PodTopologySpread as a score, and the default constraints (reference 8.14)."""
+"""PodTopologySpread as a score, and the default constraints (semantics 8.14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events make pods worth another try that PodTopologySpread or InterPodAffinity refused (reference 6.10)."""
+"""Which events make pods worth another try that PodTopologySpread or InterPodAffinity refused (semantics 6.10)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Nodes as they would be without some pods, or with some more: preemption and promised nodes (reference 4.3, 9.3)."""
+"""Nodes as they would be without some pods, or with some more: preemption and promised nodes (semantics 4.3, 9.3)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kubestow.api.core import Pod
-from kubestow.cluster.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
 from kubestow.testing import World, node, nodes, pod
 from tests.plugins.affinities import HOST, ZONE, Object, apart, near, term
 from tests.plugins.test_topology_properties import plugin, refusals

@@ -11,14 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import LabelSelector
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
 from kubestow.testing import World
-from tests.plugins import topology_oracle, topology_worlds
-from tests.plugins.topology_worlds import NODE_NAMES, POD_NAMES
+from tests.plugins import topology_clusters as topology_worlds
+from tests.plugins import topology_oracle
+from tests.plugins.topology_clusters import NODE_NAMES, POD_NAMES
 
 REASONS = {
     "node(s) didn't match pod topology spread constraints": "skew",

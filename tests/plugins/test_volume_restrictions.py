@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kubestow.cluster.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
 from tests.plugins.volumes import put, world
@@ -86,7 +86,7 @@ def test_without_its_user_a_node_would_take_the_pod_even_if_only_the_claims_name
     there = exclusive_claim()
     put(there, pod("namesake", namespace="other", node="b", spec=mounting("data")))
     decision = there.decide(pod("second", spec=mounting("data")))
-    users = [there.cluster.placement(uid) for uid in ("uid-default-first", "uid-other-namesake")]
+    users = [there.cluster.placed_pod(uid) for uid in ("uid-default-first", "uid-other-namesake")]
     changes = [Change(removed=(user.info,)) for user in users if user is not None]
     nodes = HypotheticalNodes(there.cluster.nodes, np.array([0, 1]), changes)
     assert decision.found is not None
@@ -104,7 +104,7 @@ def test_a_pod_waits_for_its_claim_to_be_created() -> None:
 def test_hints_wake_only_those_who_share_a_volume() -> None:
     there = exclusive_claim()
     plugin = next(p for p in there.profiles["default-scheduler"].plugins if p.name == NAME)
-    hints = {interest.event.label: interest.hint for interest in plugin.interests}
+    hints = {interest.event.label: interest.hint for interest in plugin.events_to_register}
     freed, added = hints["PodDelete"], hints["PersistentVolumeClaimAdd"]
     assert freed is not None and added is not None
     wanting = there.info(pod("second", spec=mounting("data", inline=[GCE])))

@@ -104,7 +104,7 @@ def test_hints() -> None:
     there = zoned()
     plugin = next(p for p in there.profiles["default-scheduler"].plugins if p.name == NAME)
     hints: dict[str, Any] = {
-        EventResource(interest.event.resource).name: interest.hint for interest in plugin.interests
+        EventResource(interest.event.resource).name: interest.hint for interest in plugin.events_to_register
     }
     wanting = there.info(PROBE)
     assert hints["STORAGE_CLASS"](wanting, None, storage_class())

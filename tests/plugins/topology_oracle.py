@@ -1,4 +1,4 @@
-"""Topology spread and inter-pod affinity the slow way: one node, one pod, one term at a time (reference 8.14, 8.15).
+"""Topology spread and inter-pod affinity the slow way: one node, one pod, one term at a time (semantics 8.14, 8.15).
 
 What the plugins say with counters has to be what these functions say by walking over everything.
 """
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
-from kubestow.cluster.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from kubestow.plugins.spread_constraints import SYSTEM_DEFAULTS
+from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from kubestow.plugins.pod_topology_spread.constraints import SYSTEM_DEFAULTS
 
 Placed = Sequence[tuple[Node, Pod]]
 Pair = tuple[str, str]

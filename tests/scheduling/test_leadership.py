@@ -13,14 +13,14 @@ import pytest
 
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.cluster.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
-from tests.scheduling.gangs import gang_scheduling, group, member
+from tests.scheduling.gangs.groups import gang_scheduling, group, member
 
 
 class Lost(KubestowError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Permission as Allowed
-from kubestow.framework.plugin import PermitPlugin, ReservePlugin
+from kubestow.framework.interface import Permission as Allowed
+from kubestow.framework.interface import PermitPlugin, ReservePlugin
 from kubestow.framework.status import Code, Status
 from kubestow.testing import node, nodes, pod, pods
-from tests.scheduling.living import Living, in_virtual_time
+from tests.scheduling.running import Living, in_virtual_time
 
 
 def test_a_pod_is_bound_and_its_event_says_where() -> None:
@@ -189,7 +189,7 @@ def test_a_complete_list_makes_up_for_everything_missed() -> None:
         world.cluster.relist()
         await world.settles()
         assert world.node_of("big") == "new"
-        assert world.scheduler.cluster.placement("uid-default-there") is None
+        assert world.scheduler.cluster.placed_pod("uid-default-there") is None
 
     in_virtual_time(story, node("n", cpu="4"), pod("there", cpu="1", node="n"))
 
@@ -250,7 +250,7 @@ class HoldForTwoSeconds(PermitPlugin):
     """Asks every pod to wait; nobody ever allows it."""
 
     name = "Hold"
-    interests = ()
+    events_to_register = ()
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Allowed:
         return Allowed(Status(Code.WAIT), 2.0)

@@ -14,7 +14,7 @@ import aiohttp
 
 from kubestow import config
 from kubestow.certificates import KeyPair
-from kubestow.client.pacing import WallClock
+from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.ports import Clock

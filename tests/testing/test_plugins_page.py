@@ -16,7 +16,7 @@ import pytest
 
 import kubestow
 from kubestow import config
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins.discovery import find_plugins
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubestow.framework.plugin import ScorePlugin
+from kubestow.framework.interface import ScorePlugin
 from kubestow.testing import World, node, pod
 
 README = Path(__file__).parents[2] / "README.md"

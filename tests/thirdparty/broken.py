@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import (
+from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
     NodeFilterPlugin,
@@ -49,7 +49,7 @@ ASKED_AT: dict[str, tuple[type[Plugin], str]] = {
     "PreBind": (PreBindPlugin, "pre_bind"),
     "Bind": (BindPlugin, "bind"),
     "PostBind": (PostBindPlugin, "post_bind"),
-    "concerns": (ScorePlugin, "concerns"),
+    "applies_to": (ScorePlugin, "applies_to"),
     "signature": (ScorePlugin, "signature"),
 }
 
@@ -63,7 +63,7 @@ def _well(point: str) -> Callable[..., Any]:
         "NormalizeScore": lambda self, state, pod, scores, nodes: scores,
         "PreBindPreFlight": lambda self, state, pod, node: Status(Code.SUCCESS),
         "Bind": lambda self, state, pod, node: Status.skip(),
-        "concerns": lambda self, pod: True,
+        "applies_to": lambda self, pod: True,
     }
     return answers.get(point, lambda self, *arguments: None)
 
@@ -84,7 +84,7 @@ def broken(point: str, misbehave: Callable[..., Any]) -> type[Any]:
         return misbehave(*arguments)
 
     methods = {name: do for name, do in rest.items() if name in base.__abstractmethods__} | {method: answer}
-    return type("Broken", (base,), {"name": "Broken", "interests": (), "healed": False, **methods})
+    return type("Broken", (base,), {"name": "Broken", "events_to_register": (), "healed": False, **methods})
 
 
 def hanging(point: str, *, time_limit: float = 30.0) -> type[Any]:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Handle, Plugin, ScorePlugin
+from kubestow.framework.interface import Handle, Plugin, ScorePlugin
 from kubestow.testing import World
 
 
@@ -131,7 +131,7 @@ class WronglyInterested(Price):
     """Declares an interest as a word."""
 
     name = "WronglyInterested"
-    interests = ("Node",)  # type: ignore[assignment]
+    events_to_register = ("Node",)  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from kubestow.framework.plugin import Permission, PreFilterResult
+from kubestow.framework.interface import Permission, PreFilterResult
 from kubestow.framework.status import Code, Status
 from kubestow.testing import node, pod
-from tests.scheduling.living import Living, in_virtual_time
+from tests.scheduling.running import Living, in_virtual_time
 from tests.thirdparty.broken import ASKED_AT, broken, hanging, scores, verdict
 
 UNBOUNDED_POINTS = ("PostFilter", "PostBind")  # told in tests of their own

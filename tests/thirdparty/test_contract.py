@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import (
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
     NodeFilterPlugin,
@@ -51,7 +51,7 @@ class OnDisk(FilterPlugin, ScorePlugin):
     """Wants the disk that the pod's label names; remembered, and woken by what matters."""
 
     name = "OnDisk"
-    interests = (on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),)
+    events_to_register = (on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return pod.labels.get("app", "")
@@ -93,7 +93,7 @@ def test_a_good_plugin_for_one_node_at_a_time_passes() -> None:
 
 class Deaf(OnDisk):
     name = "Deaf"
-    interests = (on(EventResource.NODE, Action.ADD),)
+    events_to_register = (on(EventResource.NODE, Action.ADD),)
 
 
 class TooGeneral(OnDisk):
@@ -212,7 +212,7 @@ class ByName(OnDisk):
 class Choosy(OnDisk):
     name = "Choosy"
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         return pod.name != "twin"
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import (
+from kubestow.framework.interface import (
     Permission,
     PermitPlugin,
     PreScorePlugin,
@@ -24,7 +24,7 @@ from kubestow.framework.plugin import (
 from kubestow.framework.status import Status
 from kubestow.testing import node, pod
 from kubestow.testing.virtual_time import VirtualTimeLoop
-from tests.scheduling.living import Living, in_virtual_time
+from tests.scheduling.running import Living, in_virtual_time
 
 
 def profile(name: str, point: str = "multiPoint", *, alone: bool = False) -> dict[str, Any]:

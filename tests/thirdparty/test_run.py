@@ -13,7 +13,7 @@ import pytest
 import kubestow
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.plugins.node_name import NodeName
-from kubestow.scheduling.resources import NODES, WATCHED
+from kubestow.scheduling.events.resources import NODES, WATCHED
 from tests.client.scripted_server import ScriptedServer, answer, running
 from tests.thirdparty.test_plugins_at_work import Slow
 

@@ -1,4 +1,4 @@
-"""The protocol of scheduler extenders on the wire (k8s.io/kube-scheduler/extender/v1, reference 5.5).
+"""The protocol of scheduler extenders on the wire (k8s.io/kube-scheduler/extender/v1, semantics 5.5).
 
 Keys are the names of Go's fields, capitalised, for those types have no JSON names. Go reads a key in whatever case it
 is written, and extenders rely on that: :func:`read` does too. Pods and nodes go through as they are, in full, for what

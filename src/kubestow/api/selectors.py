@@ -1,7 +1,7 @@
 """Label selectors, ready to be asked.
 
 A :class:`Selector` is a small value: hashable, comparable, a conjunction of requirements on labels. It serves the label
-selectors of pods and namespaces; selectors over nodes are vectorised in :mod:`kubestow.cluster.node_selection`.
+selectors of pods and namespaces; selectors over nodes are vectorised in :mod:`kubestow.cluster.nodes.selectors`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from kubestow import __version__
 from kubestow.errors import ConfigurationError, InputError, KubestowError
+from kubestow.version import VERSION
 
 __all__ = ["main"]
 
@@ -51,7 +51,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="kubestow")
+@click.version_option(VERSION, prog_name="kubestow")
 def _commands() -> None:
     """A Kubernetes scheduler in Python: run it, try it, ask it why."""
 

@@ -106,9 +106,9 @@ def _extending(
 ) -> Extending:
     """What is to be served. Raises InputError."""
     from kubestow import config
+    from kubestow.app import read_configuration
     from kubestow.errors import InputError
     from kubestow.extending.running import Extending, alone
-    from kubestow.live import read_configuration
     from kubestow.plugins.discovery import find_plugins
 
     if not plugins and config_file is None:

@@ -41,7 +41,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--graceful", is_flag=True, help="Shut down: the node says so and ends its pods first.")
 def stop(names: tuple[str, ...], kubeconfig: str, master: str, graceful: bool) -> None:
     """Let nodes fall silent: no heartbeats, and no word of their pods."""
-    from kubestow.apiserver.kubelets import SHUT_DOWN, STOPPED
+    from kubestow.devcluster.kubelets import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, kubeconfig, master)
 
@@ -59,7 +59,7 @@ def _set(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str
 
 async def _annotate(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str) -> None:
     from kubestow.client.credentials import load_credentials
-    from kubestow.client.pacing import WallClock
+    from kubestow.client.rate_limit import WallClock
     from kubestow.client.transport import Transport
 
     async with Transport(await load_credentials(kubeconfig, master=master), clock=WallClock()) as transport:
@@ -77,8 +77,8 @@ async def _require_simulation(transport: Transport) -> None:
 
 
 async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
-    from kubestow.apiserver.kubelets import KUBELET
     from kubestow.client.transport import MERGE_PATCH
+    from kubestow.devcluster.kubelets import KUBELET
 
     patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
     await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

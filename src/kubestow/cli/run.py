@@ -11,7 +11,7 @@ import click
 from kubestow.cli.flags.command import FlagCommand, Flags
 
 if TYPE_CHECKING:
-    from kubestow.live import Live
+    from kubestow.app import Live
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["run"]
@@ -48,8 +48,8 @@ def _live(flags: Flags) -> Live:
     """A scheduler that could be started. Raises InputError for flags, and for what they name, that cannot be used."""
     from dataclasses import replace
 
+    from kubestow.app import Live, Operation
     from kubestow.cli.flags import effective
-    from kubestow.live import Live, Operation
 
     live = Live.of(
         named=flags["plugin"],

@@ -20,9 +20,9 @@ import yaml
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from kubestow.apiserver import Server
-    from kubestow.apiserver.messages import User
-    from kubestow.apiserver.tls import TLS
+    from kubestow.devcluster.apiserver.requests import User
+    from kubestow.devcluster.apiserver.tls import TLS
+    from kubestow.devcluster.cluster import DevCluster
 
 __all__ = ["Access", "ServerOptions", "interrupted", "is_loopback", "listening", "server_options", "write_kubeconfig"]
 
@@ -77,17 +77,18 @@ class ServerOptions:
 
     def access(self) -> Access:
         """Raises InputError for options that do not go together and files that cannot be used."""
-        from kubestow.apiserver.authentication import read_tokens
+        from kubestow.devcluster.apiserver.authentication import read_tokens
 
         tokens = {} if self.token_file is None else read_tokens(self.token_file)
         return Access(self._tls(), tokens)
 
-    def server(self, access: Access, **arguments: Any) -> Server:
+    def server(self, access: Access, **arguments: Any) -> DevCluster:
         """A server as these options and further ``arguments`` of it say. Raises InputError."""
-        from kubestow.apiserver import Database, Server
+        from kubestow.devcluster.apiserver.storage.database import Database
+        from kubestow.devcluster.cluster import DevCluster
 
         database = None if self.data_dir is None else Database(self.data_dir)
-        return Server(
+        return DevCluster(
             host=self.bind_address,
             port=self.port,
             database=database,
@@ -106,7 +107,7 @@ class ServerOptions:
             if self.client_ca_file is not None:
                 raise InputError("--client-ca-file", "needs --tls or --tls-cert-file")
             return None
-        from kubestow.apiserver.tls import TLS, hosts_of
+        from kubestow.devcluster.apiserver.tls import TLS, hosts_of
 
         if certificate is not None and key is not None:
             return TLS.of_files(certificate, key, client_ca=self.client_ca_file)
@@ -134,7 +135,7 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @asynccontextmanager
-async def listening(server: Server) -> AsyncIterator[None]:
+async def listening(server: DevCluster) -> AsyncIterator[None]:
     """Start a server, and stop it in the end. Raises KubestowError for an address that cannot be had.
 
     When the server fails meanwhile, what is done in the context is cancelled, and why is raised.

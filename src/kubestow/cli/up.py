@@ -24,8 +24,8 @@ from kubestow.cli.serving import Access, ServerOptions, listening, server_option
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.apiserver import Server
-    from kubestow.live import Live
+    from kubestow.app import Live
+    from kubestow.devcluster.cluster import DevCluster
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["up"]
@@ -80,7 +80,7 @@ def up(
     kubeconfig: Path,
 ) -> None:
     """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
-    from kubestow.live import Live
+    from kubestow.app import Live
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
@@ -149,8 +149,8 @@ def _with_scheduler(access: Access) -> Access:
 
     It need not check the server's certificate, which may be for other names: the address is held by this very process.
     """
-    from kubestow.apiserver.authentication import AUTHENTICATED
-    from kubestow.apiserver.messages import User
+    from kubestow.devcluster.apiserver.authentication import AUTHENTICATED
+    from kubestow.devcluster.apiserver.requests import User
 
     tls = None if access.tls is None else replace(access.tls, trust=b"", admin=None)
     if not access.is_guarded:
@@ -159,8 +159,8 @@ def _with_scheduler(access: Access) -> Access:
     return Access(tls, {**scheduler, **access.tokens})
 
 
-def _load(server: Server, path: Path) -> None:
-    from kubestow.apiserver.dump import load
+def _load(server: DevCluster, path: Path) -> None:
+    from kubestow.devcluster.dump import load
 
     try:
         content = path.read_bytes()
@@ -176,7 +176,7 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "nothing"
 
 
-def _announce(server: Server, scheduler: Scheduler, kubeconfig: Path) -> None:
+def _announce(server: DevCluster, scheduler: Scheduler, kubeconfig: Path) -> None:
     nodes = len(scheduler.cluster.nodes)
     config = shlex.quote(str(kubeconfig))
     click.echo(f"""\

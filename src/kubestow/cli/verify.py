@@ -20,8 +20,8 @@ def verify(files: tuple[Path, ...], show: int) -> int:
     on any difference.
     """
     from kubestow.plugins import in_tree_registry
-    from kubestow.simulator.recording import read_cases
-    from kubestow.simulator.replay import Difference, replay
+    from kubestow.simulation.recording import read_cases
+    from kubestow.simulation.replay import Difference, replay
 
     registry = in_tree_registry()
     cases: dict[str, int] = defaultdict(int)

@@ -14,7 +14,7 @@ from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.meta import decode
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 
 __all__ = ["ClaimWriter"]
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClaimWriter:
-    """Implements :class:`kubestow.framework.resource_claims.ResourceClaimWriter`."""
+    """Implements :class:`kubestow.framework.claim_writer.ResourceClaimWriter`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -1,6 +1,6 @@
 """Kubernetes events: recorded without waiting, written in the background, repetitions told as a series.
 
-An event that says the same of the same object (reference 1.7) is not written again: from the second time on the first
+An event that says the same of the same object (semantics 1.7) is not written again: from the second time on the first
 one is patched with a count. That is decided when an event is recorded, synchronously; what waits in the queue are only
 the resulting writes. When the queue is full an event is dropped and counted: scheduling never waits for its chronicle.
 """
@@ -22,7 +22,7 @@ from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference
-from kubestow.scheduling.retrying import jittered
+from kubestow.scheduling.writes.retries import jittered
 
 __all__ = ["EventRecorder"]
 

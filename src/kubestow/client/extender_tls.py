@@ -1,4 +1,4 @@
-"""TLS towards an extender, as its configuration asks for it (reference 2.6).
+"""TLS towards an extender, as its configuration asks for it (semantics 2.6).
 
 The rules are client-go's: data goes before files; an authority and ``insecure`` exclude each other; HTTPS that is asked
 for by ``enableHTTPS`` alone, without an authority, checks nothing.

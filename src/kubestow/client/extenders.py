@@ -1,7 +1,7 @@
-"""Extenders over HTTP (reference 2.6, 5.5): one service each, with connections, TLS and a time limit of its own.
+"""Extenders over HTTP (semantics 2.6, 5.5): one service each, with connections, TLS and a time limit of its own.
 
 The protocol's messages are in :mod:`kubestow.api.extender`; what an answer means for a decision is the business of
-:mod:`kubestow.scheduling.extenders`. Whatever goes wrong between question and answer becomes an ExtenderError: no
+:mod:`kubestow.scheduling.extenders.port`. Whatever goes wrong between question and answer becomes an ExtenderError: no
 connection, no answer in time, a status other than 200, too long an answer, one that does not decode, an error that the
 extender itself reports.
 """
@@ -21,13 +21,13 @@ from msgspec import Raw
 from kubestow import config
 from kubestow.api import extender as wire
 from kubestow.client.extender_tls import tls_context
-from kubestow.client.originals import Originals
 from kubestow.client.proxies import proxy_from_environment
+from kubestow.client.raw_objects import RawObjectCache
 from kubestow.client.transport import JSON, USER_AGENT, problem_of
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
-from kubestow.framework.plugin import Victims
-from kubestow.scheduling.extenders import Filtered, PodGone, Spared
+from kubestow.framework.interface import Victims
+from kubestow.scheduling.extenders.port import Filtered, PodGone, Spared
 
 __all__ = ["HTTPExtender", "HTTPExtenders"]
 
@@ -44,8 +44,8 @@ class HTTPExtenders:
     Raises InputError for TLS settings that cannot be used.
     """
 
-    def __init__(self, settings: Sequence[config.Extender], originals: Originals) -> None:
-        self._extenders = [HTTPExtender(one, originals) for one in settings]
+    def __init__(self, settings: Sequence[config.Extender], raw_objects: RawObjectCache) -> None:
+        self._extenders = [HTTPExtender(one, raw_objects) for one in settings]
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> list[HTTPExtender]:
@@ -62,11 +62,11 @@ class HTTPExtenders:
 
 
 class HTTPExtender:
-    """Implements :class:`kubestow.scheduling.extenders.Extender`. Use as ``async with``."""
+    """Implements :class:`kubestow.scheduling.extenders.port.Extender`. Use as ``async with``."""
 
-    def __init__(self, settings: config.Extender, originals: Originals) -> None:
+    def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
         self.settings = settings
-        self._originals = originals
+        self._originals = raw_objects
         self._base = settings.url_prefix.rstrip("/")
         self._tls = tls_context(settings)
         self._session: aiohttp.ClientSession | None = None

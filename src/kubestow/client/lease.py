@@ -1,6 +1,6 @@
 """Leader election: of several schedulers only the one that holds a Lease works.
 
-The rules are client-go's (reference 1.3). A candidate tries to take the lease every retry period; the leader renews it
+The rules are client-go's (semantics 1.3). A candidate tries to take the lease every retry period; the leader renews it
 as often, and gives up when it has not succeeded for the renew deadline. Somebody else's lease counts as expired when it
 has not changed for the duration written in it *on our own clock*: the times in it are for people to read, so clocks
 need not agree, and one that runs in the future keeps nobody out. Every write carries the version that was read, so of
@@ -266,7 +266,7 @@ class LeaderElection:
                 self._on_new_leader(leader)
 
     def _tell(self, what: str) -> None:
-        """Record an event about ourselves (reference 1.7)."""
+        """Record an event about ourselves (semantics 1.7)."""
         metadata = (self._lease or {}).get("metadata") or {}
         lease = ObjectReference(
             "Lease",

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubestow import collector
+from kubestow import gc_tuning as collector
 from kubestow.client.decoding import (
     UNDECODABLE,
     Bookmark,
@@ -31,11 +31,11 @@ from kubestow.client.decoding import (
     WatchEvent,
     error_event,
 )
-from kubestow.client.originals import Originals
+from kubestow.client.raw_objects import RawObjectCache
 from kubestow.client.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Clock, Resource, Subscriber
-from kubestow.scheduling.retrying import Backoff, jittered
+from kubestow.scheduling.writes.retries import Backoff, jittered
 
 __all__ = ["Reflector"]
 
@@ -72,12 +72,12 @@ class Reflector:
         clock: Clock,
         random: Random,
         silence: float = _SILENCE,
-        originals: Originals | None = None,
+        raw_objects: RawObjectCache | None = None,
     ) -> None:
         self._transport, self._resource, self._subscriber = transport, resource, subscriber
         self._clock, self._random, self._silence = clock, random, silence
-        self._originals = originals
-        keep = None if originals is None else partial(originals.saw, resource)
+        self._originals = raw_objects
+        keep = None if raw_objects is None else partial(raw_objects.saw, resource)
         self._reader = ObjectReader(resource, self._unreadable, keep)
         self._version = ""  # where the next watch begins; empty: the collection has to be read as a whole
         self._initial: dict[tuple[str, str], Any] | None = None  # a streaming list while it is incomplete

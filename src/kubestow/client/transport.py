@@ -22,11 +22,11 @@ import msgspec
 from aiohttp.connector import AddrInfoType
 from yarl import URL
 
-from kubestow import __version__
 from kubestow.client.credentials import Credentials
-from kubestow.client.pacing import RateLimit
+from kubestow.client.rate_limit import RateLimit
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.scheduling.ports import Clock
+from kubestow.version import VERSION
 
 __all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "USER_AGENT", "OnAnswer", "Transport", "problem_of"]
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-USER_AGENT = f"kubestow/{__version__}"
+USER_AGENT = f"kubestow/{VERSION}"
 
 #: Is told of each request: method, server, status (``<error>`` without an answer) and the seconds until then.
 OnAnswer = Callable[[str, str, str, float], None]

@@ -1,6 +1,6 @@
 """What a scheduler asks for of single pods: it binds them, patches their status, deletes victims, and reads one again
 when it cannot know whether a binding was made. Each call is one request; when and how often one is made is said by
-:mod:`kubestow.scheduling.dispatcher`.
+:mod:`kubestow.scheduling.writes.dispatcher`.
 
 Bodies are kube-scheduler's, with one thing added: every write carries the pod's uid, so that it never hits another pod
 that has meanwhile taken the name (for a binding the API server checks it as a precondition, in a patch as an immutable

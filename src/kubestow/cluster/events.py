@@ -1,6 +1,6 @@
 """What can happen in a cluster, in the words that plugins, queue and caches share.
 
-A :class:`ClusterEvent` is a resource and a set of actions (reference 6.9). Plugins declare the events that can change
+A :class:`ClusterEvent` is a resource and a set of actions (semantics 6.9). Plugins declare the events that can change
 their mind; the queue asks :meth:`ClusterEvent.matches` to decide whom to wake, and the journal of the cluster uses
 :attr:`ClusterEvent.bits` to tell which remembered answers have gone stale.
 """
@@ -114,7 +114,7 @@ class ClusterEvent:
         return self.resource is EventResource.WILDCARD and self.action == Action.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether someone registered for this event wants to hear of ``incoming`` (reference 6.9).
+        """Whether someone registered for this event wants to hear of ``incoming`` (semantics 6.9).
 
         QUIRK: actions are also compared as integers, so a generic ``UPDATE`` reaches only registrations for all
         updates.

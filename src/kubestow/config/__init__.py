@@ -37,10 +37,10 @@ from kubestow.config.expansion import (
     expand,
 )
 from kubestow.config.feature_gates import FEATURES, Feature, FeatureGates, Stage
+from kubestow.config.field_problems import Problem
 from kubestow.config.loading import Source, check, default_configuration, load
-from kubestow.config.problems import Problem
 from kubestow.config.rendering import DEFAULT_BURST, DEFAULT_QPS, render
-from kubestow.config.validation import validate
+from kubestow.config.validation.configuration import validate
 
 __all__ = [
     "API_VERSION",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from kubestow.config.document import read_document
-from kubestow.config.problems import child
+from kubestow.config.field_problems import child
 
 __all__ = ["Difference", "annotated", "differences"]
 

@@ -1,4 +1,4 @@
-"""The types of a KubeSchedulerConfiguration (reference 2.1, 2.2, 2.6).
+"""The types of a KubeSchedulerConfiguration (semantics 2.1, 2.2, 2.6).
 
 Field for field the v1 API in Python spelling. What :func:`kubestow.config.load` returns is complete: every default is
 filled in, every profile carries its merged plugin sets and the arguments of every in-tree plugin it enables.

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from kubestow.api.duration import Duration
-from kubestow.config.problems import Problem, child
+from kubestow.config.field_problems import Problem, child
 
 __all__ = ["Decoder", "described"]
 

@@ -1,4 +1,4 @@
-"""The plugins every profile starts with, and how a profile's own sets change them (reference 2.3, 2.4).
+"""The plugins every profile starts with, and how a profile's own sets change them (semantics 2.3, 2.4).
 
 By default plugins stand in the ``multiPoint`` set alone and serve every extension point they implement; the sets of the
 single points are empty. Which points those are is known only where the plugin classes are:

@@ -17,7 +17,7 @@ import yaml
 from msgspec import structs
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from kubestow.config.problems import Problem, child
+from kubestow.config.field_problems import Problem, child
 
 __all__ = ["Document", "Unreadable", "read_document"]
 

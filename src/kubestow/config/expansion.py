@@ -1,4 +1,4 @@
-"""From a profile's plugin sets to the ordered plugins of each extension point (reference 2.4).
+"""From a profile's plugin sets to the ordered plugins of each extension point (semantics 2.4).
 
 This is the part of building a profile that is a question of names alone. Which plugins exist and which points each one
 implements is handed in (``implements``), so the question can be asked without creating a plugin. What the reference
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from kubestow.config.args_validation import node_resources_fit_problems
 from kubestow.config.configuration import ExtensionPoint, PluginEntry, Profile, SchedulerConfiguration
+from kubestow.config.field_problems import Problem
 from kubestow.config.plugin_args import NodeResourcesFitArgs
-from kubestow.config.problems import Problem
+from kubestow.config.validation.plugin_args import node_resources_fit_problems
 from kubestow.errors import ConfigurationError
 
 __all__ = ["EnabledPlugin", "Implements", "apply_ignored_resources", "construct_problems", "expand"]

@@ -1,4 +1,4 @@
-"""The feature gates that touch scheduling: which exist, their stage and default, what they need (reference 3).
+"""The feature gates that touch scheduling: which exist, their stage and default, what they need (semantics 3).
 
 :class:`FeatureGates` is an immutable value: the defaults of Kubernetes 1.36 with somebody's choices laid over them.
 A choice that cannot be (an unknown gate, a locked one, a gate without what it depends on) is refused when the value is
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from kubestow.config.other_features import OTHER_FEATURES
+from kubestow.config.component_feature_gates import OTHER_FEATURES
 from kubestow.errors import InputError
 
 __all__ = ["FEATURES", "Feature", "FeatureGates", "Stage"]

@@ -18,10 +18,10 @@ from kubestow.config.defaults import complete, complete_data
 from kubestow.config.document import Document, Unreadable, read_document
 from kubestow.config.expansion import Implements, construct_problems
 from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.field_problems import Problem, refusal
 from kubestow.config.plugin_args import ARGS_TYPES
-from kubestow.config.problems import Problem, refusal
 from kubestow.config.type_meta import ARGS_KINDS, read_typed
-from kubestow.config.validation import validate
+from kubestow.config.validation.configuration import validate
 
 __all__ = ["Source", "check", "default_configuration", "load"]
 

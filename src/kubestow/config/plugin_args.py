@@ -1,8 +1,8 @@
-"""The arguments of the in-tree plugins, one Struct each (reference 2.5).
+"""The arguments of the in-tree plugins, one Struct each (semantics 2.5).
 
 Plugins import the type of their arguments from here. A Struct's field defaults are what an absent field means; the few
 defaults that depend on a feature gate or on another field are filled in by :mod:`kubestow.config.defaults`, what may be
-written is checked by :mod:`kubestow.config.args_validation`.
+written is checked by :mod:`kubestow.config.validation.plugin_args`.
 """
 
 from __future__ import annotations

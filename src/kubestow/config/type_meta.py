@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from kubestow.config.configuration import API_VERSION, GROUP, KIND
 from kubestow.config.decoding import described
+from kubestow.config.field_problems import Problem, child
 from kubestow.config.plugin_args import ARGS_TYPES, PluginArgs
-from kubestow.config.problems import Problem, child
 
 __all__ = ["ARGS_KINDS", "Typed", "read_typed"]
 

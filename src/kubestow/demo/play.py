@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kubestow import config
+from kubestow.client.cluster_api import RemoteCluster
 from kubestow.client.credentials import load_credentials
-from kubestow.client.pacing import WallClock
-from kubestow.client.remote import RemoteCluster
+from kubestow.client.rate_limit import WallClock
 from kubestow.client.transport import Transport
 from kubestow.demo.server import running_server
 from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload

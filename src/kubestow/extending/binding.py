@@ -6,9 +6,9 @@ from random import Random
 
 from kubestow.api.extender import BindingArgs
 from kubestow.extending.mirror import Mirror
-from kubestow.scheduling.dispatcher import Dispatcher
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference
+from kubestow.scheduling.writes.dispatcher import Dispatcher
 
 __all__ = ["Binding"]
 
@@ -23,7 +23,7 @@ class Binding:
     async def bind(self, asked: BindingArgs) -> None:
         """Bind a pod. Raises APIError or Unreachable; then it is not bound there."""
         cluster, info = self._mirror.cluster, self._mirror.known(asked.pod_uid)
-        assumed = info is not None and cluster.placement(info.uid) is None
+        assumed = info is not None and cluster.placed_pod(info.uid) is None
         if assumed and info is not None:
             cluster.assume(info, asked.node)
         try:

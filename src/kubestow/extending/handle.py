@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, NoReturn, TypeVar
 
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import Described
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
-from kubestow.framework.plugin import Waiting
-from kubestow.framework.resource_claims import ResourceClaimWriter
+from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.interface import Waiting
 
 __all__ = ["ReadingHandle"]
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ReadingHandle:
-    """Implements :class:`kubestow.framework.plugin.Handle`."""
+    """Implements :class:`kubestow.framework.interface.Handle`."""
 
     def __init__(self, cluster: Cluster, gates: FeatureGates, random: Random) -> None:
         self.cluster = cluster

@@ -13,12 +13,12 @@ from msgspec import Raw
 
 from kubestow.api.core import Node
 from kubestow.api.meta import decode
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.scheduling.event_handlers import EventHandlers
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.resources import WATCHED
 
 __all__ = ["Mirror"]
 

@@ -1,4 +1,4 @@
-"""What a profile's filters and scores say, as an extender says it (reference 5.5).
+"""What a profile's filters and scores say, as an extender says it (semantics 5.5).
 
 The same evaluation answers as in a scheduler of our own, remembered answers and all, so an opinion is that of the
 plugin in process; only scores are coarser, for the protocol knows 0 to 10 where a plugin gives 0 to 100. Nothing here
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
 from kubestow.api.extender import MAX_SCORE, MetaVictims
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Change, HypotheticalNodes
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation import Evaluation, Feasible

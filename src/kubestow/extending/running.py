@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from random import Random
 
 from kubestow import config
+from kubestow.client.cluster_api import RemoteCluster
 from kubestow.client.credentials import load_credentials
-from kubestow.client.pacing import WallClock
-from kubestow.client.remote import RemoteCluster
+from kubestow.client.rate_limit import WallClock
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
 from kubestow.extending.binding import Binding
@@ -26,8 +26,8 @@ from kubestow.extending.opinions import Opinions
 from kubestow.extending.service import Service
 from kubestow.extending.stanza import Offer
 from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.scheduling.events.resources import WATCHED, watched
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.resources import WATCHED, watched
 
 __all__ = ["Extending", "alone", "server_tls"]
 

@@ -1,4 +1,4 @@
-"""The extender protocol, served (reference 5.5): requests in, opinions out.
+"""The extender protocol, served (semantics 5.5): requests in, opinions out.
 
 Every request is answered in one go on the event loop, so nothing moves while an opinion is formed. What cannot be
 answered says so where the protocol has a place for it, else by the HTTP status, and is logged once.

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from kubestow.framework.plugin import MAX_SCORE
+from kubestow.framework.interface import MAX_SCORE
 from kubestow.framework.profile import Profile
 
 __all__ = ["Offer", "stanza"]

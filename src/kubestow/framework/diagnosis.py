@@ -1,6 +1,6 @@
 """Why no node takes a pod: the refusals of all nodes, counted, and the sentence that people read.
 
-The sentence is kube-scheduler's FitError, character for character (reference 5.9). A diagnosis keeps the arrays it was
+The sentence is kube-scheduler's FitError, character for character (semantics 5.9). A diagnosis keeps the arrays it was
 made of, so PostFilter can ask which nodes preemption might help on; it is valid until the next scheduling cycle.
 """
 
@@ -125,7 +125,7 @@ class Diagnosis:
 
 
 def fit_error(total: int, tally: Iterable[tuple[Status, int]]) -> str:
-    """``0/N nodes are available: …`` over statuses and the number of nodes that got each (reference 5.9)."""
+    """``0/N nodes are available: …`` over statuses and the number of nodes that got each (semantics 5.9)."""
     counts: Counter[str] = Counter()
     for status, nodes in tally:
         for reason in status.reasons:

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Nodes, Rows
-from kubestow.framework.answers import Answers, Round
-from kubestow.framework.asking import Asking
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes, Rows
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
-from kubestow.framework.plugin import PreFilterResult
+from kubestow.framework.interface import PreFilterResult
+from kubestow.framework.result_cache import Answers, Round
+from kubestow.framework.runtime import Asking
 from kubestow.framework.status import Code, Status, Verdict
 
 __all__ = ["Evaluation", "Feasible"]
@@ -150,7 +150,7 @@ class Evaluation:
     # -- filtering -----------------------------------------------------------------------------------------------
 
     def feasible(self, cluster: Cluster, pod: PodInfo, within: Mask | None = None) -> Feasible:
-        """Find the nodes that can take a pod (reference 5.3), among some (bool, one per node) or all.
+        """Find the nodes that can take a pod (semantics 5.3), among some (bool, one per node) or all.
 
         Plugins see the whole cluster in any case. Raises PluginError when a plugin breaks its contract.
         """
@@ -263,9 +263,9 @@ class Evaluation:
         self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: _Stale
     ) -> tuple[Verdict | None, Mask | None]:
         """A filter's verdict over all rows, from memory as far as that goes."""
-        plugin = answers.role.filter
+        plugin = answers.bound_plugin.filter
         assert plugin is not None
-        if not plugin.costly:
+        if not plugin.uncached:
             stale.filter(answers, cluster, pod)
             return answers.verdict, answers.passes
         if answers.skips_filter or not alive.any():
@@ -324,7 +324,7 @@ class Evaluation:
         self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes, news: int
     ) -> NDArray[np.int64] | None:
         """A plugin's normalised scores, int64: one per node, or a single one that holds for all; None if it skips."""
-        plugin = answers.role.score
+        plugin = answers.bound_plugin.score
         assert plugin is not None
         if plugin.scores_feasible_set:
             raw = answers.score_feasible(pod, nodes)

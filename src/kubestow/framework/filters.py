@@ -1,7 +1,7 @@
 """A profile's filters, to be asked about nodes that are not as they are.
 
 Preemption wants to know whether a pod would fit if some others were gone; filtering beside nominated pods, whether it
-would if they were there already (reference 4.3). Both ask the same filters, after PreFilter has run for the pod, about
+would if they were there already (semantics 4.3). Both ask the same filters, after PreFilter has run for the pod, about
 hypothetical rows and never from memory. A node that has been promised to pods of no lower priority must suit the pod
 twice: with them, and as it is.
 """
@@ -15,14 +15,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.pod_table import Deltas
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Nodes
-from kubestow.framework.answers import Answers, Staleness
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import Deltas
 from kubestow.framework.diagnosis import Refusal
-from kubestow.framework.plugin import FilterPlugin
+from kubestow.framework.interface import FilterPlugin
+from kubestow.framework.result_cache import Answers, Staleness
 from kubestow.framework.status import Verdict
 
 __all__ = ["Filters", "spread_out"]
@@ -123,7 +123,7 @@ class Filters:
         Also the number of its run for every row of the table, -1 for rows that nobody has been promised.
         """
         table = self._cluster.nodes
-        rows = np.flatnonzero(table.promised_count.values)
+        rows = np.flatnonzero(table.nominated_count.values)
         pods = table.promised
         slots, offsets = pods.on(rows.tolist())
         counts = pods.priority[slots] >= self._pod.priority
@@ -154,7 +154,7 @@ def _refusing(
     for answers in filters:
         if not len(nodes):
             return
-        plugin = answers.role.filter
+        plugin = answers.bound_plugin.filter
         assert plugin is not None
         verdict = answers.ask_filter(pod, nodes)
         if verdict is None or not verdict.keys.any():

@@ -29,7 +29,7 @@ class PluginObserver:
         """All plugins of an extension point have been asked, or as many as it took to decide."""
 
     def concluded(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
-        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gangs.Outcome`.
+        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gang.Outcome`.
 
         So many of the seconds as ``deciding`` says went into deciding; None when it was clear without trying.
         """

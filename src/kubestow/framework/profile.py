@@ -16,18 +16,15 @@ from numpy.typing import NDArray
 
 from kubestow import config
 from kubestow.api.custom import CustomObject
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
-from kubestow.framework.arguments import arguments
-from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluations import Evaluations, Weighted
-from kubestow.framework.gangs import GangPlugin, GangPreemptionPlugin, GangSource
-from kubestow.framework.interest import Interest
-from kubestow.framework.placements import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
-from kubestow.framework.plugin import (
+from kubestow.framework.evaluation_cache import Evaluations, Weighted
+from kubestow.framework.event_registration import EventRegistration
+from kubestow.framework.gang import GangPlugin, GangPreemptionPlugin, GangSource
+from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
     Handle,
@@ -43,6 +40,9 @@ from kubestow.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from kubestow.framework.placement import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
+from kubestow.framework.plugin_arguments import arguments
+from kubestow.framework.runtime import Asking
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["EXTENSION_POINTS", "Profile", "Registry", "build_profile", "implements"]
@@ -184,13 +184,13 @@ def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plu
     args = arguments(configured, kind)
     try:
         plugin = kind(args, handle)
-        strangers = [interest for interest in plugin.interests if not isinstance(interest, Interest)]
+        strangers = [interest for interest in plugin.events_to_register if not isinstance(interest, EventRegistration)]
     except KubestowError:
         raise
     except Exception as error:
         raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
     if strangers:
-        problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.interest.on() gives"
+        problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.event_registration.on() gives"
         raise PluginError(kind.name, "construction", problem)
     for watched in plugin.watched_kinds():
         _check_address(kind, watched)

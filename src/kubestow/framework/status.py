@@ -1,6 +1,6 @@
 """What a plugin answers: a status for the pod, or a verdict over many nodes at once.
 
-The codes and their meanings are kube-scheduler's (reference 4.1). A :class:`Verdict` is compact: one small number per
+The codes and their meanings are kube-scheduler's (semantics 4.1). A :class:`Verdict` is compact: one small number per
 row, 0 where the node passes, otherwise a key into a legend of :class:`Status` that is only read when somebody wants to
 know why.
 """

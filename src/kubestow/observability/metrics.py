@@ -1,4 +1,4 @@
-"""Every metric there is: kube-scheduler's names, labels, buckets and stability (reference 10), in words of our own.
+"""Every metric there is: kube-scheduler's names, labels, buckets and stability (semantics 10), in words of our own.
 
 What counts is moved by :mod:`kubestow.observability.recording`; what is read at a scrape is given in by
 :mod:`kubestow.observability.readings`. There is no registry but the one that a :class:`Metrics` makes.

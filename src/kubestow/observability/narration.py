@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.logs import V, fields
-from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Narrator"]
 

@@ -1,4 +1,4 @@
-"""What every pod asks for and may use at most: the metrics of /metrics/resources (reference 10.4).
+"""What every pod asks for and may use at most: the metrics of /metrics/resources (semantics 10.4).
 
 Worked out at a scrape from the pods that the watch has told of; copies of a pod share the sums.
 """
@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.requests import CPU, limits_by_spec
+from kubestow.cluster.pods.requests import CPU, limits_by_spec
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.errors import InvalidObject
 
 __all__ = ["PodResources"]

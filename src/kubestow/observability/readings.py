@@ -10,13 +10,13 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from kubestow import __version__
 from kubestow.config import FEATURES, FeatureGates
 from kubestow.observability.instruments import Gauge, Stability
 from kubestow.observability.metrics import Metrics
 from kubestow.scheduling.observer import Call
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.version import VERSION
 
 __all__ = ["KUBERNETES_VERSION", "add_readings"]
 
@@ -81,7 +81,7 @@ def add_readings(
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     system = f"{platform.system().lower()}/{platform.machine()}"
-    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {__version__}", system)
+    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {VERSION}", system)
     metrics.add(
         Gauge(
             "kubernetes_build_info",

@@ -1,7 +1,7 @@
 """What passes in the scheduler, counted: the observer that moves the metrics.
 
 Everything here is called for every pod, so what a call needs is looked up once and kept: one dictionary access and an
-addition are the rule. Asks of single plugins are measured in every tenth scheduling cycle (reference 10.3); that they
+addition are the rule. Asks of single plugins are measured in every tenth scheduling cycle (semantics 10.3); that they
 happened is always counted.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import Metrics
-from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Recorder"]
 

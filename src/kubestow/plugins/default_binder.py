@@ -1,11 +1,11 @@
-"""DefaultBinder binds a pod to its node through the API server (reference 8.17)."""
+"""DefaultBinder binds a pod to its node through the API server (semantics 8.17)."""
 
 from __future__ import annotations
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import BindPlugin
+from kubestow.framework.interface import BindPlugin
 from kubestow.framework.status import Status
 
 __all__ = ["DefaultBinder"]
@@ -16,7 +16,7 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
     time_limit = None  # in doubt a binding waits for the server
-    interests = ()
+    events_to_register = ()
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """None once the API server has accepted the binding."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from kubestow.errors import InputError
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS
 from kubestow.plugins import in_tree_registry
 
@@ -62,7 +62,7 @@ def _import(spelling: str) -> object:
 
 def _register(registry: dict[str, type[Plugin]], found: object, subject: str, expected: str = "") -> None:
     if not (inspect.isclass(found) and issubclass(found, Plugin)):
-        raise InputError(subject, "is not a class derived from kubestow.framework.plugin.Plugin")
+        raise InputError(subject, "is not a class derived from kubestow.framework.interface.Plugin")
     name = getattr(found, "name", None)
     if not isinstance(name, str) or not name:
         raise InputError(subject, f"class {found.__name__} has no name; give it one: name = {found.__name__!r}")

@@ -1,4 +1,4 @@
-"""ImageLocality prefers nodes that already hold the pod's images (reference 8.10)."""
+"""ImageLocality prefers nodes that already hold the pod's images (semantics 8.10)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.images import normalized as normalized_name
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.images import normalized as normalized_name
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import MAX_SCORE, ScorePlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import MAX_SCORE, ScorePlugin
 
 __all__ = ["ImageLocality"]
 
@@ -27,8 +27,13 @@ class ImageLocality(ScorePlugin):
 
     name = "ImageLocality"
     #: A score depends on how many nodes hold an image and how many there are, so any such change spoils all.
-    interests = (
-        on(EventResource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_IMAGES, spoils=Spoils.ALL, wakes=False),
+    events_to_register = (
+        on(
+            EventResource.NODE,
+            Action.ADD | Action.DELETE | Action.UPDATE_NODE_IMAGES,
+            invalidates=Invalidation.ALL,
+            requeues=False,
+        ),
     )
 
     def signature(self, pod: PodInfo) -> Hashable:

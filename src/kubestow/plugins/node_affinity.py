@@ -1,4 +1,4 @@
-"""NodeAffinity matches pods to nodes by the nodes' labels and names (reference 8.6)."""
+"""NodeAffinity matches pods to nodes by the nodes' labels and names (semantics 8.6)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from kubestow.api import core
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.node_selection import matches_any_term, matches_term, required_terms, selected_by
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes, alone
+from kubestow.cluster.nodes.selectors import matches_any_term, matches_term, required_terms, selected_by
+from kubestow.cluster.nodes.views import Nodes, alone
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeAffinityArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import (
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
     PreFilterPlugin,
@@ -73,9 +73,11 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._added_required = _required(args.added_affinity)
         self._added_preferred = _preferred(args.added_affinity)
-        self.interests = (on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._began_to_match),)
+        self.events_to_register = (
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._began_to_match),
+        )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods that select nodes in some way, or all of them when the profile does."""
         return bool(
             pod.spec.node_selector

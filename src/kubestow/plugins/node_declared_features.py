@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures keeps pods off nodes that lack a feature their spec needs (reference 8.20)."""
+"""NodeDeclaredFeatures keeps pods off nodes that lack a feature their spec needs (semantics 8.20)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from kubestow.api.core import Node
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeDeclaredFeatures"]
@@ -48,12 +48,12 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._enabled = handle.feature_enabled("NodeDeclaredFeatures")
-        self.interests = (
+        self.events_to_register = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, hint=_declares_enough_now),
-            on(EventResource.POD, Action.UPDATE, spoils=Spoils.NOTHING, hint=_requires_something_else),
+            on(EventResource.POD, Action.UPDATE, invalidates=Invalidation.NOTHING, hint=_requires_something_else),
         )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods that require any feature."""
         return self._enabled and bool(_required(pod))
 

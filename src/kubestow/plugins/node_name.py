@@ -1,4 +1,4 @@
-"""NodeName holds a pod to the node that its spec names (reference 8.4)."""
+"""NodeName holds a pod to the node that its spec names (semantics 8.4)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Hashable
 import numpy as np
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import on
-from kubestow.framework.plugin import FilterPlugin
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeName"]
@@ -23,7 +23,7 @@ class NodeName(FilterPlugin):
     """Rejects every node but the one in ``spec.nodeName``. Pods from the queue have none; simulated ones may."""
 
     name = "NodeName"
-    interests = (on(EventResource.NODE, Action.ADD),)
+    events_to_register = (on(EventResource.NODE, Action.ADD),)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The name is no part of a pod's shape, so answers are only remembered for pods without one."""

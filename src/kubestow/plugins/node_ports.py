@@ -1,4 +1,4 @@
-"""NodePorts keeps pods off nodes where a host port they ask for is taken (reference 8.7)."""
+"""NodePorts keeps pods off nodes where a host port they ask for is taken (semantics 8.7)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Hashable
 import numpy as np
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, PreFilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodePorts"]
@@ -31,13 +31,13 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     name = "NodePorts"
     unprepared_filter = 'reading "PreFilterNodePorts" from cycleState: not found'
-    interests = (
-        on(EventResource.POD, Action.ADD | Action.UPDATE, wakes=False),
+    events_to_register = (
+        on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
         on(EventResource.POD, Action.DELETE, hint=_freed_a_wanted_port),
-        on(EventResource.NODE, Action.ADD, spoils=Spoils.ROW),
+        on(EventResource.NODE, Action.ADD, invalidates=Invalidation.ROW),
     )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Only pods with host ports."""
         return bool(pod.shape.host_ports)
 

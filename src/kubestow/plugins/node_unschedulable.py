@@ -1,4 +1,4 @@
-"""NodeUnschedulable keeps pods off nodes that are cordoned (reference 8.3)."""
+"""NodeUnschedulable keeps pods off nodes that are cordoned (semantics 8.3)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Hashable
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.taints import NO_SCHEDULE, tolerates
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.taints import NO_SCHEDULE, tolerates
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeUnschedulable"]
@@ -36,12 +36,12 @@ class NodeUnschedulable(FilterPlugin):
     """Rejects nodes with ``spec.unschedulable``, unless the pod tolerates the taint that stands for it."""
 
     name = "NodeUnschedulable"
-    interests = (
+    events_to_register = (
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=_became_schedulable),
-        on(EventResource.POD, Action.UPDATE_POD_TOLERATION, spoils=Spoils.NOTHING, hint=_now_tolerates),
+        on(EventResource.POD, Action.UPDATE_POD_TOLERATION, invalidates=Invalidation.NOTHING, hint=_now_tolerates),
     )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods that tolerate the taint may go anywhere."""
         return not _tolerates_cordon(pod)
 

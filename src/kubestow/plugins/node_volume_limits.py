@@ -1,4 +1,4 @@
-"""NodeVolumeLimits keeps a node from having more volumes attached than its CSI drivers can attach (reference 8.11)."""
+"""NodeVolumeLimits keeps a node from having more volumes attached than its CSI drivers can attach (semantics 8.11)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
-from kubestow.cluster.csi_migration import in_tree_plugin
-from kubestow.cluster.csi_nodes import UNLIMITED
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pod_volumes import claims_of
-from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.views import Nodes
-from kubestow.cluster.volume_uses import Attachable
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.storage.attachable_volumes import Attachable
+from kubestow.cluster.storage.csi_migration import in_tree_plugin
+from kubestow.cluster.storage.csi_nodes import UNLIMITED
+from kubestow.cluster.storage.pod_volumes import claims_of
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, Handle, PreFilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeVolumeLimits"]
@@ -35,25 +35,30 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     """Counts the volumes that the pod would add to those attached, driver by driver."""
 
     name = "NodeVolumeLimits"
-    interests = (
-        on(EventResource.CSI_NODE, Action.ADD, spoils=Spoils.ALL),
-        on(EventResource.CSI_NODE, Action.UPDATE, spoils=Spoils.ALL, hint=lambda _, old, new: _grew(old, new)),
-        on(EventResource.POD, Action.ADD | Action.UPDATE, wakes=False),
+    events_to_register = (
+        on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
+        on(
+            EventResource.CSI_NODE,
+            Action.UPDATE,
+            invalidates=Invalidation.ALL,
+            hint=lambda _, old, new: _grew(old, new),
+        ),
+        on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
         on(EventResource.POD, Action.DELETE, hint=lambda _, old, new: _left_with_volumes(old)),
-        on(EventResource.NODE, Action.ADD, wakes=False),
+        on(EventResource.NODE, Action.ADD, requeues=False),
         on(
             EventResource.PERSISTENT_VOLUME_CLAIM,
             Action.ADD,
-            spoils=Spoils.ALL,
+            invalidates=Invalidation.ALL,
             hint=lambda pod, old, new: _is_wanted(pod, new),
         ),
-        on(EventResource.PERSISTENT_VOLUME, Action.ALL, spoils=Spoils.ALL, wakes=False),
-        on(EventResource.STORAGE_CLASS, Action.ALL, spoils=Spoils.ALL, wakes=False),
-        on(EventResource.CSI_DRIVER, Action.ALL, spoils=Spoils.ALL, wakes=False),
+        on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+        on(EventResource.STORAGE_CLASS, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+        on(EventResource.CSI_DRIVER, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
         on(
             EventResource.VOLUME_ATTACHMENT,
             Action.DELETE,
-            spoils=Spoils.ALL,
+            invalidates=Invalidation.ALL,
             hint=lambda pod, old, new: _may_free_a_place(pod, old),
         ),
     )
@@ -62,7 +67,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         super().__init__(args, handle)
         self._refuses_missing_drivers = handle.feature_enabled("VolumeLimitScaling")
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods with volumes that may have to be attached."""
         return _has_attachable_volumes(pod.shape)
 

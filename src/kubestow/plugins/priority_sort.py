@@ -1,8 +1,8 @@
-"""PrioritySort orders the active queue: higher priority first, then who has waited longer (reference 8.2)."""
+"""PrioritySort orders the active queue: higher priority first, then who has waited longer (semantics 8.2)."""
 
 from __future__ import annotations
 
-from kubestow.framework.plugin import Queued, QueueSortPlugin
+from kubestow.framework.interface import Queued, QueueSortPlugin
 
 __all__ = ["PrioritySort"]
 
@@ -11,7 +11,7 @@ class PrioritySort(QueueSortPlugin):
     """By priority, then by the time of entering the queue."""
 
     name = "PrioritySort"
-    interests = ()
+    events_to_register = ()
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """The smallest key goes first."""

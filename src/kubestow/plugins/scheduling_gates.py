@@ -1,13 +1,13 @@
-"""SchedulingGates keeps pods out of the queue while they have scheduling gates (reference 8.1)."""
+"""SchedulingGates keeps pods out of the queue while they have scheduling gates (semantics 8.1)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import PreEnqueuePlugin
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 
 __all__ = ["SchedulingGates"]
@@ -21,11 +21,11 @@ class SchedulingGates(PreEnqueuePlugin):
     """A pod with gates waits until all of them are removed."""
 
     name = "SchedulingGates"
-    interests = (
+    events_to_register = (
         on(
             EventResource.POD,
             Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-            spoils=Spoils.NOTHING,
+            invalidates=Invalidation.NOTHING,
             hint=_own_gates_are_gone,
         ),
     )

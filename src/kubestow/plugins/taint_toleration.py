@@ -1,4 +1,4 @@
-"""TaintToleration keeps pods off nodes whose taints they do not tolerate (reference 8.5)."""
+"""TaintToleration keeps pods off nodes whose taints they do not tolerate (semantics 8.5)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, Handle, PreScorePlugin, ScorePlugin, normalized
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, Handle, PreScorePlugin, ScorePlugin, normalized
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["TaintToleration"]
@@ -33,9 +33,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
-        self.interests = (
+        self.events_to_register = (
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._became_tolerable),
-            on(EventResource.POD, Action.UPDATE_POD_TOLERATION, spoils=Spoils.NOTHING, hint=_is_itself),
+            on(EventResource.POD, Action.UPDATE_POD_TOLERATION, invalidates=Invalidation.NOTHING, hint=_is_itself),
         )
 
     def signature(self, pod: PodInfo) -> Hashable:

@@ -1,4 +1,4 @@
-"""VolumeRestrictions keeps pods from volumes that others must not share with them (reference 8.11)."""
+"""VolumeRestrictions keeps pods from volumes that others must not share with them (semantics 8.11)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pod_volumes import claim_names, disks_of
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.storage.pod_volumes import claim_names, disks_of
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, PreFilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["VolumeRestrictions"]
@@ -57,14 +57,14 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     name = "VolumeRestrictions"
     unprepared_filter = 'cannot read "PreFilterVolumeRestrictions" from cycleState'
     #: A claim taken anywhere is taken everywhere, so pods spoil all answers.
-    interests = (
-        on(EventResource.POD, Action.ADD | Action.UPDATE, spoils=Spoils.ALL, wakes=False),
-        on(EventResource.POD, Action.DELETE, spoils=Spoils.ALL, hint=_freed_a_wanted_volume),
+    events_to_register = (
+        on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
+        on(EventResource.POD, Action.DELETE, invalidates=Invalidation.ALL, hint=_freed_a_wanted_volume),
         on(EventResource.NODE, Action.ADD),
-        on(EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD, spoils=Spoils.ALL, hint=_is_wanted_claim),
+        on(EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD, invalidates=Invalidation.ALL, hint=_is_wanted_claim),
     )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods that mount claims by name, or legacy disks."""
         return bool(claim_names(pod.shape) or disks_of(pod.shape))
 

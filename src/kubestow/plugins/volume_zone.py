@@ -1,4 +1,4 @@
-"""VolumeZone keeps pods on nodes in the zones and regions of their volumes (reference 8.13)."""
+"""VolumeZone keeps pods on nodes in the zones and regions of their volumes (semantics 8.13)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kubestow.cluster.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.pod_volumes import claim_names
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.storage.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
+from kubestow.cluster.storage.pod_volumes import claim_names
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interest import Spoils, on
-from kubestow.framework.plugin import FilterPlugin, PreFilterPlugin
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["VolumeZone"]
@@ -57,14 +57,19 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Compares the topology labels of bound volumes with those of nodes."""
 
     name = "VolumeZone"
-    interests = (
-        on(EventResource.STORAGE_CLASS, Action.ADD, spoils=Spoils.ALL, hint=_waits_for_consumers),
+    events_to_register = (
+        on(EventResource.STORAGE_CLASS, Action.ADD, invalidates=Invalidation.ALL, hint=_waits_for_consumers),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-        on(EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE, spoils=Spoils.ALL, hint=_is_wanted_claim),
-        on(EventResource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE, spoils=Spoils.ALL, hint=_moved),
+        on(
+            EventResource.PERSISTENT_VOLUME_CLAIM,
+            Action.ADD | Action.UPDATE,
+            invalidates=Invalidation.ALL,
+            hint=_is_wanted_claim,
+        ),
+        on(EventResource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, hint=_moved),
     )
 
-    def concerns(self, pod: PodInfo) -> bool:
+    def applies_to(self, pod: PodInfo) -> bool:
         """Pods that mount claims by name."""
         return bool(claim_names(pod.shape))
 

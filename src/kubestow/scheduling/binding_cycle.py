@@ -1,4 +1,4 @@
-"""The binding cycle: what happens to a pod after it has been placed (reference 4.6, 4.7).
+"""The binding cycle: what happens to a pod after it has been placed (semantics 4.6, 4.7).
 
 One asyncio task per pod, many at once. The placement has been assumed, reserved and permitted by the scheduling cycle;
 here its volumes and devices are made ready, and it is bound. This module asks the plugins; what follows from their
@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.asking import Asking, as_status
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import Permission, Plugin, PreBindPlugin
+from kubestow.framework.interface import Permission, Plugin, PreBindPlugin
 from kubestow.framework.profile import Profile
+from kubestow.framework.runtime import Asking, as_status
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.rendezvous import Rendezvous
+from kubestow.scheduling.gangs.barrier import GangBarrier
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
-__all__ = ["BindingCycle", "Reserved", "permit", "reserve", "unreserve"]
+__all__ = ["BindingContext", "BindingCycle", "permit", "reserve", "unreserve"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class BindingContext:
     """A placed pod on its way to be bound.
 
-    ``waits`` names the plugins that hold it back, with the seconds each may take; at the ``meeting`` it waits for the
+    ``waits`` names the plugins that hold it back, with the seconds each may take; at the ``barrier`` it waits for the
     rest of its gang before it is bound.
     """
 
@@ -49,7 +49,7 @@ class Reserved:
     state: CycleState
     profile: Profile
     waits: Mapping[str, float]
-    meeting: Rendezvous | None = None
+    barrier: GangBarrier | None = None
     #: The node that it had been promised, where nobody has been told yet that this is over.
     promised: str | None = None
 
@@ -107,7 +107,7 @@ class _Passage:
 class BindingCycle:
     """The steps of one pod's binding cycle that plugins take part in."""
 
-    def __init__(self, reserved: Reserved) -> None:
+    def __init__(self, reserved: BindingContext) -> None:
         self._reserved = reserved
         self._asking = reserved.profile.asking
         self._working: list[PreBindPlugin] = []
@@ -137,7 +137,7 @@ class BindingCycle:
                     return over(status)
             return over(SUCCESS)
 
-    def take_back(self, why: str) -> bool:
+    def cancel_binding(self, why: str) -> bool:
         """End PreBind with an error, so that the pod is tried again; False when there is nothing to end any more."""
         if not self._tasks or self._taken_back:
             return False
@@ -257,7 +257,7 @@ def _broken(error: PluginError, cause: BaseException | None = None) -> Status:
 
 
 def _said(plugin: Plugin, point: str, status: Status) -> Status:
-    """A failure with its plugin; an error also says where it happened (reference 4.6, 4.7)."""
+    """A failure with its plugin; an error also says where it happened (semantics 4.6, 4.7)."""
     if status.code.is_rejection:
         return status.by(plugin.name)
     return Status(Code.ERROR, (f'running {point} plugin "{plugin.name}": {status.message}',), plugin.name)

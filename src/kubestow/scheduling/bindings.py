@@ -1,4 +1,4 @@
-"""The binding cycles under way: placed pods, each in a task of its own, on the way to their nodes (reference 4.7).
+"""The binding cycles under way: placed pods, each in a task of its own, on the way to their nodes (semantics 4.7).
 
 What plugins are asked on this way is in :mod:`kubestow.scheduling.binding_cycle`; here is the order of things around
 it: who is waited for, and how others can take a pod back. What follows from a failure is the scheduler's; how many are
@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable
 
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binding_cycle import BindingCycle, Reserved
-from kubestow.scheduling.dispatcher import Dispatcher
-from kubestow.scheduling.extenders import Extenders
+from kubestow.scheduling.binding_cycle import BindingContext, BindingCycle
+from kubestow.scheduling.extenders.port import Extenders
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock, PodStatusPatch, reference
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.reports import Reports
-from kubestow.scheduling.waiting import WaitingPods
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.waiting_pods import WaitingPods
+from kubestow.scheduling.writes.dispatcher import Dispatcher
+from kubestow.scheduling.writes.pod_reports import Reports
 
 __all__ = ["Bindings"]
 
@@ -46,8 +46,8 @@ class Bindings:
         clock: Clock,
         observer: Observer,
         nominates: bool,
-        on_failed: Callable[[Reserved, Status], None],
-        on_bound: Callable[[Reserved], None],
+        on_failed: Callable[[BindingContext, Status], None],
+        on_bound: Callable[[BindingContext], None],
     ) -> None:
         self._queue, self._waiting, self._extenders, self._dispatcher = queue, waiting, extenders, dispatcher
         self._reports, self._clock, self._observer = reports, clock, observer
@@ -57,14 +57,14 @@ class Bindings:
         #: The binding cycles that are at PreBind, by the uid of the pod.
         self._in_pre_bind: dict[str, BindingCycle] = {}
 
-    def start(self, reserved: Reserved) -> None:
+    def start(self, reserved: BindingContext) -> None:
         """Begin a binding cycle; the placement has been reserved and permitted."""
         task = asyncio.create_task(self._bind(reserved))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _bind(self, reserved: Reserved) -> None:
-        """One binding cycle (reference 4.7). Whatever goes wrong, the placement is undone and the pod given back."""
+    async def _bind(self, reserved: BindingContext) -> None:
+        """One binding cycle (semantics 4.7). Whatever goes wrong, the placement is undone and the pod given back."""
         try:
             status = await self._bound(reserved)
         except Exception as error:
@@ -72,11 +72,11 @@ class Bindings:
             status = Status.error(f"{type(error).__name__}: {error}")
         if not status.ok:
             self._on_failed(reserved, status)
-        if reserved.meeting is not None:
+        if reserved.barrier is not None:
             why = f"{reserved.info.key}: {status.message}"
-            reserved.meeting.leave(reserved.info.uid, why, is_bound=status.ok)
+            reserved.barrier.leave(reserved.info.uid, why, is_bound=status.ok)
 
-    async def _bound(self, reserved: Reserved) -> Status:
+    async def _bound(self, reserved: BindingContext) -> Status:
         info, cycle = reserved.info, BindingCycle(reserved)
         flight = cycle.pre_flight()
         if not flight.ok and flight.code is not Code.SKIP:
@@ -84,8 +84,8 @@ class Bindings:
         if self._nominates and (flight.ok or reserved.waits):
             self._dispatcher.patch_status(reference(info), PodStatusPatch(nominated_node_name=reserved.node_name))
         getting_ready = self._ready(reserved, cycle if flight.ok else None)
-        meeting = reserved.meeting
-        status = await (getting_ready if meeting is None else meeting.meet(info.uid, getting_ready))
+        barrier = reserved.barrier
+        status = await (getting_ready if barrier is None else barrier.meet(info.uid, getting_ready))
         if not status.ok:
             return status
         status = await self._dispatcher.binding(info.uid, lambda: self._bound_for_good(reserved, cycle))
@@ -97,7 +97,7 @@ class Bindings:
         # From here on a refusal is no plugin's to take back: the pod is retried after a backoff.
         return status.by("")
 
-    async def _bound_for_good(self, reserved: Reserved, cycle: BindingCycle) -> Status:
+    async def _bound_for_good(self, reserved: BindingContext, cycle: BindingCycle) -> Status:
         """What cannot be taken back. An extender may have taken its time, so the gang is looked at before each try."""
         return (
             _objection(reserved)
@@ -106,7 +106,7 @@ class Bindings:
             or await cycle.bind()
         )
 
-    async def _bound_by_extender(self, reserved: Reserved) -> Status | None:
+    async def _bound_by_extender(self, reserved: BindingContext) -> Status | None:
         """How an extender's bind ended, None when that is the plugins' to do. In doubt the server knows."""
         info, node_name = reserved.info, reserved.node_name
         status = await self._extenders.bind(info, node_name) if self._extenders else None
@@ -116,7 +116,7 @@ class Bindings:
             return SUCCESS
         return None if status.code is Code.SKIP else status
 
-    async def _ready(self, reserved: Reserved, cycle: BindingCycle | None) -> Status:
+    async def _ready(self, reserved: BindingContext, cycle: BindingCycle | None) -> Status:
         """Wait for permission, then do what has to be done before the pod can be bound."""
         status = await self._permitted(reserved)
         if not status.ok:
@@ -130,21 +130,21 @@ class Bindings:
         finally:
             del self._in_pre_bind[reserved.info.uid]
 
-    def take_back(self, uid: str) -> bool:
-        """A pod on its way to be bound has to make room for another: try it again (reference 9.6)."""
+    def cancel_binding(self, uid: str) -> bool:
+        """A pod on its way to be bound has to make room for another: try it again (semantics 9.6)."""
         waiting = self._waiting.get(uid)
         if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
             return True
         cycle = self._in_pre_bind.get(uid)
-        return cycle is not None and cycle.take_back(f"preempted by {_PREEMPTION}")
+        return cycle is not None and cycle.cancel_binding(f"preempted by {_PREEMPTION}")
 
-    def _tell_bound(self, reserved: Reserved) -> None:
+    def _tell_bound(self, reserved: BindingContext) -> None:
         queued, now = reserved.queued, self._clock.monotonic()
         self._observer.ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
         first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
         self._observer.bound(queued, reserved.node_name, now - first)
 
-    async def _permitted(self, reserved: Reserved) -> Status:
+    async def _permitted(self, reserved: BindingContext) -> Status:
         waiting = self._waiting.get(reserved.info.uid)
         if waiting is None:
             return SUCCESS
@@ -157,6 +157,6 @@ class Bindings:
         return status
 
 
-def _objection(reserved: Reserved) -> Status | None:
+def _objection(reserved: BindingContext) -> Status | None:
     """Why a pod must not be bound without the rest of its gang."""
-    return None if reserved.meeting is None else reserved.meeting.objection()
+    return None if reserved.barrier is None else reserved.barrier.objection()

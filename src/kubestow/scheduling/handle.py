@@ -1,6 +1,6 @@
 """What plugins see of the scheduler: the cluster, and what they may ask of the world.
 
-This is the :class:`~kubestow.framework.plugin.Handle` that every plugin of a living scheduler is made with. Work that a
+This is the :class:`~kubestow.framework.interface.Handle` that every plugin of a living scheduler is made with. Work that a
 plugin sends off runs in the background; what goes wrong with it is logged and costs nobody else anything.
 """
 
@@ -14,21 +14,21 @@ from random import Random
 from typing import Any, TypeVar
 
 from kubestow import config
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import Described
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
-from kubestow.framework.plugin import Waiting
-from kubestow.scheduling.dispatched_claims import DispatchedClaims
-from kubestow.scheduling.dispatcher import Dispatcher
-from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.news import News
+from kubestow.framework.interface import Waiting
+from kubestow.scheduling.events.change_notifier import ChangeNotifier
+from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.observer import Call, Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference, reference
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.reports import event_of
-from kubestow.scheduling.resources import resource_of
-from kubestow.scheduling.waiting import WaitingPods
+from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.waiting_pods import WaitingPods
+from kubestow.scheduling.writes.claims import DispatchedClaims
+from kubestow.scheduling.writes.dispatcher import Dispatcher
+from kubestow.scheduling.writes.pod_reports import event_of
 
 __all__ = ["Handle"]
 
@@ -51,7 +51,7 @@ class Handle:
         random: Random,
         evictions: Evictions,
         waiting: WaitingPods,
-        news: News,
+        news: ChangeNotifier,
         queue: Callable[[], SchedulingQueue],
         observer: Observer,
     ) -> None:

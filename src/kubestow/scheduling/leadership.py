@@ -1,4 +1,4 @@
-"""Who may schedule: of several schedulers only the one that leads (reference 1.3).
+"""Who may schedule: of several schedulers only the one that leads (semantics 1.3).
 
 A standby has everything but the lead: it watches, its caches are warm and its queue is full, and it changes nothing.
 From the moment it leads it schedules, and when it does not lead any more it stops at once, whatever it was doing: what
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-__all__ = ["Leadership", "Unopposed"]
+__all__ = ["Leadership", "NoLeaderElection"]
 
 
 class Leadership(Protocol):
@@ -34,7 +34,7 @@ class Leadership(Protocol):
         """Let another lead without delay. Failures are only logged."""
 
 
-class Unopposed:
+class NoLeaderElection:
     """The lead of a scheduler that nobody competes with."""
 
     is_leader = True

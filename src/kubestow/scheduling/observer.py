@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.status import Code
-from kubestow.scheduling.decision import Decision
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Call", "Observer", "Result"]
 

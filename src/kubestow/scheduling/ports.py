@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubestow.api.core import Pod, PodCondition
-from kubestow.cluster.pods import PodInfo
-from kubestow.framework.resource_claims import ResourceClaimWriter
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.claim_writer import ResourceClaimWriter
 
 __all__ = [
     "Clock",
@@ -109,7 +109,7 @@ class Subscriber(Protocol):
 class ClusterAPI(Protocol):
     """A cluster to schedule on: each call of a write is one request. Failures are raised as APIError or Unreachable.
 
-    When writes go out, in which order and how often, is the :class:`~kubestow.scheduling.dispatcher.Dispatcher`'s.
+    When writes go out, in which order and how often, is the :class:`~kubestow.scheduling.writes.dispatcher.Dispatcher`'s.
     """
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:

@@ -15,40 +15,40 @@ from random import Random
 from typing import Any
 
 from kubestow import config
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
-from kubestow.framework.activation import PodsToActivate
-from kubestow.framework.asking import Asking
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.gangs import Gang, GangPlugin
-from kubestow.framework.plugin import Plugin, PostFilterResult, Victims
+from kubestow.framework.gang import Gang, GangPlugin
+from kubestow.framework.interface import Plugin, PostFilterResult, Victims
+from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.framework.runtime import Asking
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binding_cycle import Reserved, ask, permit, reserve, unreserve
+from kubestow.scheduling.binding_cycle import BindingContext, ask, permit, reserve, unreserve
 from kubestow.scheduling.bindings import Bindings
-from kubestow.scheduling.changes import ASSIGNED_POD_DELETE
-from kubestow.scheduling.decision import Decider, Decision, RandomTie
-from kubestow.scheduling.dispatcher import Dispatcher
-from kubestow.scheduling.event_handlers import EventHandlers
-from kubestow.scheduling.evictions import Evictions
-from kubestow.scheduling.extended_decision import ExtendedDecider
-from kubestow.scheduling.extenders import EXTENDER, Extender, Extenders
+from kubestow.scheduling.decision.pipeline import Decider, Decision, RandomTie
+from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
+from kubestow.scheduling.events.change_notifier import ChangeNotifier
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
+from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.events.resources import watched
+from kubestow.scheduling.extenders.port import EXTENDER, Extender, Extenders
+from kubestow.scheduling.extenders.stages import ExtendedDecider
+from kubestow.scheduling.failure_handler import Unscheduled, UnscheduledPods
+from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.cycle import Gangs
 from kubestow.scheduling.handle import Handle
-from kubestow.scheduling.hints import QueueingHints
-from kubestow.scheduling.leadership import Leadership, Unopposed
-from kubestow.scheduling.news import News
+from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock, ClusterAPI
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.reports import Reports
-from kubestow.scheduling.resources import watched
-from kubestow.scheduling.scope import EVERYWHERE, Scope
-from kubestow.scheduling.unscheduled import Unscheduled, UnscheduledPods
-from kubestow.scheduling.waiting import WaitingPods
+from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.hints import QueueingHints
+from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.waiting_pods import WaitingPods
+from kubestow.scheduling.writes.dispatcher import Dispatcher
+from kubestow.scheduling.writes.pod_reports import Reports
 
 __all__ = ["Scheduler"]
 
@@ -91,14 +91,14 @@ class Scheduler:
         self._evictions = Evictions(
             api,
             dispatcher=dispatcher,
-            take_back=lambda uid: self._bindings.take_back(uid),
+            cancel_binding=lambda uid: self._bindings.cancel_binding(uid),
             clock=clock,
             known=lambda uid: self.handlers.known(uid),
-            placement=lambda uid: self.cluster.placement(uid),
+            placed_pod=lambda uid: self.cluster.placed_pod(uid),
             activate=lambda uid: self.queue.activate([uid]),
             observer=observer,
         )
-        news = News()
+        news = ChangeNotifier()
         self._handle = handle = Handle(
             self.cluster,
             gates,
@@ -125,7 +125,7 @@ class Scheduler:
         self._api = api
         self._clock = clock
         self._wake = asyncio.Event()
-        self.leadership = leadership or Unopposed()
+        self.leadership = leadership or NoLeaderElection()
         #: Set when the caches are full, and when we lead.
         self.synced, self.leading = asyncio.Event(), asyncio.Event()
         self._leads_before_it_watches = configuration.delay_cache_until_active
@@ -309,7 +309,7 @@ class Scheduler:
     # -- the scheduling cycle --------------------------------------------------------------------------------------
 
     async def schedule_one(self, queued: QueuedPod) -> None:
-        """One scheduling cycle (reference 5.1), of a single pod or of the gang that it belongs to (4.10).
+        """One scheduling cycle (semantics 5.1), of a single pod or of the gang that it belongs to (4.10).
 
         It runs through without a pause unless it has to wait for extenders.
         """
@@ -344,11 +344,11 @@ class Scheduler:
             return SUCCESS
         return ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info).by(plugin.name)
 
-    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None = None) -> None:
+    async def schedule_alone(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
         """Decide about a single pod, and take the placement as done."""
         decision = await self.decide(queued.info)
         if self.is_wanted(queued.info):
-            self._act(queued, decision, meeting)
+            self._act(queued, decision, barrier)
         else:
             self.queue.done(queued.info.uid)
 
@@ -357,7 +357,7 @@ class Scheduler:
         known = self.handlers.known(info.uid)
         return known is not None and not known.spec.node_name and not known.terminating
 
-    def _act(self, queued: QueuedPod, decision: Decision, meeting: Rendezvous | None) -> None:
+    def _act(self, queued: QueuedPod, decision: Decision, barrier: GangBarrier | None) -> None:
         """Do what was decided."""
         info = queued.info
         if decision.node_name is None:
@@ -366,30 +366,30 @@ class Scheduler:
         promised = self.cluster.nomination(info.uid)
         self.cluster.assume(info, decision.node_name)
         if promised != decision.node_name:
-            self.handlers.promise_over(info, promised)
+            self.handlers.release_nomination(info, promised)
         profile = self.profiles[info.spec.scheduler_name]
         status = reserve(profile, decision.state, info, decision.node_name)
         waits: dict[str, float] = {}
         if status.ok:
             status, waits = permit(profile, decision.state, info, decision.node_name)
-        reserved = Reserved(queued, info, decision.node_name, decision.state, profile, waits, meeting)
+        reserved = BindingContext(queued, info, decision.node_name, decision.state, profile, waits, barrier)
         if status.ok:
             self.begin(reserved)
         else:
             self.undo(reserved)
             self._give_back(queued, status)
 
-    def begin(self, reserved: Reserved) -> None:
+    def begin(self, reserved: BindingContext) -> None:
         """Send a placed pod on its way to be bound."""
         if reserved.promised != reserved.node_name:
-            self.handlers.promise_over(reserved.info, reserved.promised)
+            self.handlers.release_nomination(reserved.info, reserved.promised)
         if reserved.waits:
             self.waiting.add(reserved.info, reserved.waits)
         self._bindings.start(reserved)
         self._activate_named(reserved)
 
-    def _activate_named(self, reserved: Reserved) -> None:
-        """Bring back the pods that plugins have named in this cycle (reference 4.8)."""
+    def _activate_named(self, reserved: BindingContext) -> None:
+        """Bring back the pods that plugins have named in this cycle (semantics 4.8)."""
         named = reserved.state.own(PodsToActivate)
         if named is not None:
             self._handle.activate(named.take())
@@ -427,10 +427,10 @@ class Scheduler:
         if info.terminating:
             self._reports.failed(info, f"skip schedule deleting pod: {info.key}")
             return True
-        return self.cluster.placement(info.uid) is not None
+        return self.cluster.placed_pod(info.uid) is not None
 
     def _failed(self, queued: QueuedPod, decision: Decision) -> None:
-        """No node: say why, and wait for what could help (reference 5.9)."""
+        """No node: say why, and wait for what could help (semantics 5.9)."""
         for action in decision.actions:
             self._handle.spawn(_carried_out(action))
         self._make_room(queued.info, decision)  # first, so that the pod is gated if it comes back at once
@@ -441,29 +441,34 @@ class Scheduler:
         result = decision.nomination
         if result is None or not result.status.ok or not result.nominated_node_name:
             return
-        for outranked in result.outranked:
-            self.cluster.drop_nomination(outranked.uid)
-        self._evictions.start(info, result.nominated_node_name, victims=result.victims, outranked=result.outranked)
+        for lower_priority_nominated in result.lower_priority_nominated:
+            self.cluster.drop_nomination(lower_priority_nominated.uid)
+        self._evictions.start(
+            info,
+            result.nominated_node_name,
+            victims=result.victims,
+            lower_priority_nominated=result.lower_priority_nominated,
+        )
 
     def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str = "") -> None:
         self._unscheduled.give_back(queued, Unscheduled.by_status(status, nomination=nomination))
 
     # -- placements that come to nothing ---------------------------------------------------------------------------
 
-    def _binding_failed(self, reserved: Reserved, status: Status) -> None:
-        """Undo, and tell the queue that the node has room again: before or after the pod itself (reference 4.7)."""
+    def _binding_failed(self, reserved: BindingContext, status: Status) -> None:
+        """Undo, and tell the queue that the node has room again: before or after the pod itself (semantics 4.7)."""
         self.undo(reserved)
         left = reserved.info.on(reserved.node_name)
         refused = status.code.is_rejection
         if not refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None)
         # Siblings that are bound already may be lost without this one, so nobody else gets its room.
-        keeps_room = reserved.meeting is not None and reserved.meeting.may_leave_a_part
+        keeps_room = reserved.barrier is not None and reserved.barrier.may_leave_a_part
         self._give_back(reserved.queued, status, nomination=reserved.node_name if keeps_room else "")
         if refused:
             self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
 
-    def undo(self, reserved: Reserved) -> None:
+    def undo(self, reserved: BindingContext) -> None:
         """Take a placement back."""
         self.waiting.remove(reserved.info.uid)
         unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
@@ -476,10 +481,10 @@ class Scheduler:
             waiting.reject("", "removed")
             return
         self._gangs.leave(uid, "removed")
-        placement = self.cluster.placement(uid)
-        if placement is not None:
+        placed_pod = self.cluster.placed_pod(uid)
+        if placed_pod is not None:
             self.cluster.forget(uid)
-            self.queue.move(ASSIGNED_POD_DELETE, placement.info.on(placement.node_name), None)
+            self.queue.move(ASSIGNED_POD_DELETE, placed_pod.info.on(placed_pod.node_name), None)
 
 
 def _logged_decision(decision: Decision) -> Decision:

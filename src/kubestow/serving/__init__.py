@@ -1,4 +1,4 @@
-"""Secure serving: what a scheduler answers on its own port, and to whom (reference 1.4).
+"""Secure serving: what a scheduler answers on its own port, and to whom (semantics 1.4).
 
     options         what there is to choose, with kube-scheduler's defaults
     messages        a request once it is understood, and an answer before it is bytes

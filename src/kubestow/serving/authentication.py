@@ -1,4 +1,4 @@
-"""Who is asking (reference 1.4): a front proxy's client, the holder of a certificate or of a token, or anybody.
+"""Who is asking (semantics 1.4): a front proxy's client, the holder of a certificate or of a token, or anybody.
 
 They are tried in this order, which is the API server's. Credentials that are shown and turn out to be nobody's end it;
 only who shows none is ``system:anonymous``. Whose certificates are believed is in :mod:`kubestow.serving.trust`.

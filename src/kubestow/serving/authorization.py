@@ -1,4 +1,4 @@
-"""Whether somebody may (reference 1.4): some paths anybody, ``system:masters`` all, else the API server says."""
+"""Whether somebody may (semantics 1.4): some paths anybody, ``system:masters`` all, else the API server says."""
 
 from __future__ import annotations
 

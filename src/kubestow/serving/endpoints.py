@@ -1,4 +1,4 @@
-"""Which path is whose, and the way that a request takes to it (reference 1.4).
+"""Which path is whose, and the way that a request takes to it (semantics 1.4).
 
 First it is found out who asks, then whether they may, and only then whether there is such a path: what is not there is
 told to those alone who may know. Paths are compared whole and never looked up in a file system. Whatever goes wrong on

@@ -1,4 +1,4 @@
-"""/healthz, /livez and /readyz: named checks, in the words of Kubernetes' own (reference 1.4).
+"""/healthz, /livez and /readyz: named checks, in the words of Kubernetes' own (semantics 1.4).
 
 Without a parameter the answer is ``ok`` or the list of checks with status 500; ``?verbose`` always lists them,
 ``?exclude=name`` leaves some out, and ``/readyz/<name>`` asks one alone. Why a check fails is for the log, not for

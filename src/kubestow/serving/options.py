@@ -1,4 +1,4 @@
-"""What there is to choose about serving, with kube-scheduler's defaults (reference 1.1)."""
+"""What there is to choose about serving, with kube-scheduler's defaults (semantics 1.1)."""
 
 from __future__ import annotations
 

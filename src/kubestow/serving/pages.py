@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow import __version__
 from kubestow.api.timestamps import timestamp
 from kubestow.config import SchedulerConfiguration, render
 from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.serving.messages import Answer, Failure, Request
+from kubestow.version import VERSION
 
 __all__ = ["Pages", "redacted"]
 
@@ -77,7 +77,7 @@ class Pages:
             f"Started: {self._started:%a %b %d %H:%M:%S UTC %Y}",
             f"Up: {_spoken(up)}",
             f"Python version: {python}",
-            f"kubestow version: {__version__}",
+            f"kubestow version: {VERSION}",
             f"Binary version: {binary}",
             f"Emulation version: {emulated}",
             f"Paths: {' '.join(self._paths)}",

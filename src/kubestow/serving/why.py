@@ -21,11 +21,11 @@ import numpy as np
 
 from kubestow.api.timestamps import timestamp
 from kubestow.cluster.events import Action, ClusterEvent
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.observability.attempts import Attempt, Attempts
 from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.messages import Answer, Failure, Request
 
@@ -86,12 +86,12 @@ class Why:
         if info.spec.scheduler_name not in self._scheduler.profiles:
             ours = ", ".join(self._scheduler.profiles)
             return f"its schedulerName is {info.spec.scheduler_name}, which is another scheduler's (here: {ours})"
-        placement = self._scheduler.cluster.placement(info.uid)
-        if placement is not None:
+        placed_pod = self._scheduler.cluster.placed_pod(info.uid)
+        if placed_pod is not None:
             held = self._scheduler.waiting.get(info.uid)
             if held is not None:
-                return f"it has been given node {placement.node_name}, and is held back by {', '.join(held.held_by)}"
-            return f"it has been given node {placement.node_name} and is being bound"
+                return f"it has been given node {placed_pod.node_name}, and is held back by {', '.join(held.held_by)}"
+            return f"it has been given node {placed_pod.node_name} and is being bound"
         if queued is None:
             return "it is being scheduled right now"
         return self._where(queued, attempt)
@@ -121,8 +121,10 @@ class Why:
         """The events that can change a plugin's mind, by their labels."""
         plugins = self._scheduler.profiles[info.spec.scheduler_name].plugins
         plugin = next((plugin for plugin in plugins if plugin.name == name), None)
-        interests = [] if plugin is None else [interest for interest in plugin.interests if interest.wakes]
-        return sorted({label for interest in interests for label in _labels(interest.event)})
+        events_to_register = (
+            [] if plugin is None else [interest for interest in plugin.events_to_register if interest.requeues]
+        )
+        return sorted({label for interest in events_to_register for label in _labels(interest.event)})
 
     def _asked_now(self, info: PodInfo, most: int) -> Facts:
         """What the nodes say of a pod at this moment."""
@@ -199,8 +201,8 @@ class Why:
             "nodes": len(cluster.nodes),
             "pods": cluster.pod_count,
             "assumedPods": [
-                {"pod": placement.info.key, "node": placement.node_name}
-                for placement in islice(cluster.assumed(), limit)
+                {"pod": placed_pod.info.key, "node": placed_pod.node_name}
+                for placed_pod in islice(cluster.assumed(), limit)
             ],
             "byNode": [self._node(row, with_pods=name is not None) for row in rows[:limit]],
         }

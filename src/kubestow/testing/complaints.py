@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.interface import Plugin
 from kubestow.testing.living import Living, in_virtual_time
 
 __all__ = ["complaints"]

@@ -22,11 +22,11 @@ from msgspec.structs import replace
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
-from kubestow.framework.plugin import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
+from kubestow.framework.interface import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
+from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
@@ -157,7 +157,9 @@ class _Contract:
             problem = "it gives a copy of another name, uid and annotations another signature"
             raise self._broken("signature", info, problem)
         if asked.concerned != other.concerned:
-            raise self._broken("concerns", info, "a copy of another name, uid and annotations concerns it differently")
+            raise self._broken(
+                "applies_to", info, "a copy of another name, uid and annotations concerns it differently"
+            )
 
     def rows_agree(self, info: PodInfo) -> None:
         """What is said of a node does not depend on the nodes it is asked about with."""

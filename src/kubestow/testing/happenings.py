@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
 
 __all__ = ["Happenings", "crowd"]
 

@@ -18,10 +18,10 @@ from random import Random
 from typing import Any
 
 from kubestow import config
-from kubestow.framework.plugin import Plugin
+from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.extenders import Extender
+from kubestow.scheduling.extenders.port import Extender
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster

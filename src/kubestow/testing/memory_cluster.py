@@ -18,9 +18,9 @@ from kubestow.api.core import Node, Pod, PodCondition
 from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED, resource_of
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.scheduling.resources import NODES, PODS, WATCHED, resource_of
-from kubestow.simulator.resource_claims import ClaimsInMemory
+from kubestow.simulation.resource_claims import ClaimsInMemory
 
 __all__ = ["ClaimsOf", "MemoryCluster", "merged_patch"]
 

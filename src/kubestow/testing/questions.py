@@ -9,13 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Nodes
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.asking import Asking, in_range
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.plugin import (
+from kubestow.framework.interface import (
     FilterPlugin,
     Plugin,
     PreFilterPlugin,
@@ -24,6 +23,7 @@ from kubestow.framework.plugin import (
     ScorePlugin,
 )
 from kubestow.framework.profile import Profile
+from kubestow.framework.runtime import Asking, in_range
 from kubestow.framework.status import SUCCESS, Code, Status
 
 __all__ = ["Questions", "Watching", "told"]
@@ -70,7 +70,7 @@ class Questions:
         self._asking = asking
         self._info = info
         self._state = CycleState()
-        self.concerned: bool = asking.concerns(plugin, info)
+        self.concerned: bool = asking.applies_to(plugin, info)
         self.signature: Hashable | None = asking.signature(plugin, info)
         outcome = self._pre_filter(cluster)
         #: Whether the plugin's filter has a say about this pod.

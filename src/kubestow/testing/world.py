@@ -12,15 +12,15 @@ import numpy as np
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import Described
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Nodes
-from kubestow.framework.plugin import Plugin, Waiting
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision import Decider, Decision, FirstByName
-from kubestow.simulator.resource_claims import ClaimsInMemory, finished_at_once
+from kubestow.scheduling.decision.pipeline import Decider, Decision, FirstByName
+from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
 
 __all__ = ["World"]
 

@@ -70,7 +70,7 @@ def forbidden(pod: Object, site: Site) -> str:
 
 
 def untolerated(pod: Object, site: Site) -> Object | None:
-    """The first taint that keeps the pod away (reference 8.5)."""
+    """The first taint that keeps the pod away (semantics 8.5)."""
     return next((t for t in site.taints if t.get("effect") in _REPELLING and not _tolerates(pod, t)), None)
 
 
@@ -93,7 +93,7 @@ def _covers(toleration: Object, taint: Object) -> bool:
 
 
 def selected(pod: Object, site: Site) -> bool:
-    """Whether the node meets the pod's node selector and required node affinity (reference 8.6)."""
+    """Whether the node meets the pod's node selector and required node affinity (semantics 8.6)."""
     spec = pod["spec"]
     wanted: Mapping[str, str] = spec.get("nodeSelector") or {}
     if any(site.labels.get(key) != value for key, value in wanted.items()):
@@ -151,7 +151,7 @@ def amounts(resources: Mapping[str, quantity.Quantity]) -> dict[str, int]:
 
 def requests(pod: Object) -> Counter[str]:
     """What a pod asks of a node: its containers and sidecars together or, where more, the peak of its initialisation;
-    overridden by what it asks as a whole; plus overhead (reference 7.5). Raises InvalidQuantity."""
+    overridden by what it asks as a whole; plus overhead (semantics 7.5). Raises InvalidQuantity."""
     spec = pod["spec"]
     running, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
     for container in spec.get("containers") or []:

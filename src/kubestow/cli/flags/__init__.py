@@ -1,4 +1,4 @@
-"""The flags of ``kubestow run``: kube-scheduler's, with its defaults, sections and precedence (reference 1.1).
+"""The flags of ``kubestow run``: kube-scheduler's, with its defaults, sections and precedence (semantics 1.1).
 
 values     how a flag's text is read: Go's booleans, durations, lists and maps
 catalog    every flag there is, by section

@@ -1,4 +1,4 @@
-"""Every flag of ``kubestow run``, in kube-scheduler's sections and with its defaults (reference 1.1).
+"""Every flag of ``kubestow run``, in kube-scheduler's sections and with its defaults (semantics 1.1).
 
 The help says where a flag means less here than there: what has no counterpart in this process is accepted, so that a
 manifest keeps working, and changes nothing.

@@ -1,4 +1,4 @@
-"""What flags and configuration file come to together (reference 1.1).
+"""What flags and configuration file come to together (semantics 1.1).
 
 With ``--config`` the file has the word: only leader-election flags that were given are laid over it, and the deprecated
 flags are passed over with a warning. Without it there are the defaults and the deprecated flags. The one exception is

@@ -16,11 +16,11 @@ from typing import Any
 
 from kubestow.config.configuration import API_VERSION, GROUP, KIND
 from kubestow.config.document import Document, Unreadable, read_document
+from kubestow.config.field_problems import Problem, refusal
 from kubestow.config.legacy.conversion import Conversion, Inexpressible
 from kubestow.config.legacy.policy import convert_policy
 from kubestow.config.legacy.versions import OLD_VERSIONS, convert_version
 from kubestow.config.loading import Source
-from kubestow.config.problems import Problem, refusal
 
 __all__ = ["Conversion", "convert", "is_legacy"]
 

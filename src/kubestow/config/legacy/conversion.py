@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kubestow.config.problems import Problem
+from kubestow.config.field_problems import Problem
 
 __all__ = ["Conversion", "Inexpressible"]
 

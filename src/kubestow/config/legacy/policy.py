@@ -15,6 +15,7 @@ from msgspec import structs
 from kubestow.api.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLS
 from kubestow.config.decoding import described
+from kubestow.config.field_problems import Problem, child, invalid
 from kubestow.config.legacy.conversion import Conversion, Inexpressible
 from kubestow.config.legacy.policy_names import (
     DEFAULT_PREDICATES,
@@ -32,7 +33,6 @@ from kubestow.config.legacy.policy_names import (
     SELECTOR_SPREADING,
     STRATEGIES,
 )
-from kubestow.config.problems import Problem, child, invalid
 
 __all__ = ["convert_policy"]
 

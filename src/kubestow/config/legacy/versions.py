@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kubestow.config.configuration import API_VERSION, GROUP
+from kubestow.config.field_problems import Problem, child
 from kubestow.config.legacy.conversion import Conversion
-from kubestow.config.problems import Problem, child
 
 __all__ = ["OLD_VERSIONS", "convert_version"]
 

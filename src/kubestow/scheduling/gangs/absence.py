@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster, Placement
+from kubestow.cluster.cache import Cluster, PlacedPod
+from kubestow.cluster.pods.shapes import PodInfo
 
 __all__ = ["Absence", "put_back"]
 
@@ -24,7 +24,7 @@ class Absence:
         self, cluster: Cluster, seeking: Sequence[PodInfo] = (), is_wanted: Callable[[PodInfo], bool] = lambda _: True
     ) -> None:
         self._cluster, self._seeking, self._is_wanted = cluster, seeking, is_wanted
-        self._away: dict[str, Placement] = {}
+        self._away: dict[str, PlacedPod] = {}
         self._promises: dict[str, tuple[PodInfo, str]] = {}
 
     def only(self, pods: Iterable[PodInfo]) -> None:
@@ -34,10 +34,10 @@ class Absence:
         for uid in [uid for uid in self._away if uid not in wanted]:
             put_back(self._cluster, self._away.pop(uid))
         for uid in wanted:
-            placement = self._cluster.placement(uid)
-            if placement is not None:
+            placed_pod = self._cluster.placed_pod(uid)
+            if placed_pod is not None:
                 self._cluster.remove_pod(uid)
-                self._away[uid] = placement
+                self._away[uid] = placed_pod
 
     def end(self) -> None:
         """Put everybody back, and let the promises hold again."""
@@ -54,9 +54,9 @@ class Absence:
                 self._cluster.drop_nomination(info.uid)
 
 
-def put_back(cluster: Cluster, placement: Placement) -> None:
+def put_back(cluster: Cluster, placed_pod: PlacedPod) -> None:
     """A pod is where it was before."""
-    if placement.assumed:
-        cluster.assume(placement.info, placement.node_name)
+    if placed_pod.assumed:
+        cluster.assume(placed_pod.info, placed_pod.node_name)
     else:
-        cluster.put_pod(placement.info)
+        cluster.put_pod(placed_pod.info)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from kubestow.cluster.pods import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Gang, Outcome
-from kubestow.framework.plugin import PostFilterResult
+from kubestow.framework.gang import Gang, Outcome
+from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
-from kubestow.scheduling.binding_cycle import Reserved, ask
-from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.binding_cycle import BindingContext, ask
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
+from kubestow.scheduling.failure_handler import Unscheduled
+from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.trial import Failure
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.scope import EVERYWHERE, Scope
-from kubestow.scheduling.unscheduled import Unscheduled
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
 
@@ -44,13 +44,13 @@ class Steps(Protocol):
     async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
         """Whether extenders let a pod preempt as it was found out without asking them."""
 
-    def undo(self, reserved: Reserved) -> None:
+    def undo(self, reserved: BindingContext) -> None:
         """Take a placement back."""
 
-    def begin(self, reserved: Reserved) -> None:
+    def begin(self, reserved: BindingContext) -> None:
         """Send a placed pod on its way to be bound."""
 
-    async def schedule_alone(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+    async def schedule_alone(self, queued: QueuedPod, barrier: GangBarrier | None) -> None:
         """Schedule a pod by itself; it is bound only if those that it is to meet are."""
 
 
@@ -106,11 +106,11 @@ class Attempt:
     @property
     def needed(self) -> int:
         """How many of the pods have to be placed so that it was worth it."""
-        return max(1, self.gang.quorum - len(self.gang.members.placed))
+        return max(1, self.gang.min_count - len(self.gang.members.placed))
 
     def is_enough(self) -> bool:
         """Whether as many pods are placed now as the gang needs."""
-        return len(self.gang.members.placed) >= self.gang.quorum
+        return len(self.gang.members.placed) >= self.gang.min_count
 
     def conclude(self, outcome: Outcome, message: str) -> None:
         """Tell the plugin that knows of the gang, and whoever watches."""
@@ -122,8 +122,8 @@ class Attempt:
     def summary(self, could: int) -> str:
         """How many pods the gang needs, and how many of them fit; of several placements, in the first."""
         gang, placements = self.gang, self.placements
-        if could < gang.quorum:
-            text = f"{gang.name} needs {gang.quorum} pods, {could} of {len(gang.members.pods)} fit"
+        if could < gang.min_count:
+            text = f"{gang.name} needs {gang.min_count} pods, {could} of {len(gang.members.pods)} fit"
         else:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
         if placements is not None:

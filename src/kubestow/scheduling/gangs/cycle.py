@@ -1,4 +1,4 @@
-"""The scheduling cycle of a gang: all its pods are decided about in one go (reference 4.10).
+"""The scheduling cycle of a gang: all its pods are decided about in one go (semantics 4.10).
 
 When the first pod of a gang comes to the head of the queue, its siblings are taken out of the queue too and placed one
 after the other on the cluster as it is, each seeing those before it. With enough of them placed, all go on to be bound,
@@ -17,22 +17,22 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Gang, Outcome
+from kubestow.framework.gang import Gang, Outcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.binding_cycle import Reserved, permit
-from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.binding_cycle import BindingContext, permit
+from kubestow.scheduling.failure_handler import Unscheduled, UnscheduledPods
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, Attempt, Steps
+from kubestow.scheduling.gangs.barrier import GangBarrier
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.trial import Failure, Trial
 from kubestow.scheduling.gangs.trials import GangTrials
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.rendezvous import Rendezvous
-from kubestow.scheduling.unscheduled import Unscheduled, UnscheduledPods
+from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 
 __all__ = ["Gangs"]
 
@@ -55,19 +55,19 @@ class Gangs:
         self._preemption = GangPreemption(
             cluster, self._trials, unscheduled=unscheduled, evictions=evictions, steps=steps
         )
-        self._meetings: dict[Hashable, Rendezvous] = {}
+        self._meetings: dict[Hashable, GangBarrier] = {}
         self.incomplete = IncompleteGangs(queue, unscheduled)
 
     def close(self) -> None:
         """Let nobody wait any longer, and tell nobody to: the scheduler is shutting down."""
         self.incomplete.close()
-        for meeting in list(self._meetings.values()):
-            meeting.fail("the scheduler is shutting down")
+        for barrier in list(self._meetings.values()):
+            barrier.fail("the scheduler is shutting down")
 
     def leave(self, uid: str, why: str) -> None:
         """A pod that may be on its way to be bound never will be."""
-        for meeting in list(self._meetings.values()):
-            meeting.leave(uid, why)
+        for barrier in list(self._meetings.values()):
+            barrier.leave(uid, why)
 
     # -- the cycle -------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Gangs:
         """Whether there is no point in trying; then the pods have been given back."""
         gang, pods = attempt.gang, attempt.pods
         names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
-        meeting = self._meetings.get(gang.name)
+        barrier = self._meetings.get(gang.name)
         could = len(gang.members.placed) + len(pods)
         if len(names) > 1:
             message = (
@@ -116,9 +116,9 @@ class Gangs:
             )
             self._give_back(pods, Unscheduled("SchedulerError", message))
             attempt.conclude(Outcome.ERROR, message)
-        elif meeting is not None and meeting.failure is not None:  # and not everybody has gone yet
-            self._give_back(pods, Unscheduled("Unschedulable", meeting.failure))
-        elif could < gang.quorum:
+        elif barrier is not None and barrier.failure is not None:  # and not everybody has gone yet
+            self._give_back(pods, Unscheduled("Unschedulable", barrier.failure))
+        elif could < gang.min_count:
             if not self._postponed(attempt, could):
                 self._refuse(attempt, could)
         else:
@@ -129,10 +129,10 @@ class Gangs:
         """Let the pods wait for siblings that back off after an error, if these make up the number; whether they do."""
         ends = [self._queue.error_backoff_end(uid) for uid in attempt.gang.members.ready]
         backing_off = sorted(end for end in ends if end is not None)
-        if could + len(backing_off) < attempt.gang.quorum:
+        if could + len(backing_off) < attempt.gang.min_count:
             return False
         for queued in attempt.pods:
-            self._queue.postpone(queued, backing_off[attempt.gang.quorum - could - 1])
+            self._queue.postpone(queued, backing_off[attempt.gang.min_count - could - 1])
         return True
 
     # -- enough pods have nodes ------------------------------------------------------------------------------------
@@ -148,9 +148,9 @@ class Gangs:
             self._refuse(attempt, could)
             return
         left_over = [] if attempt.acts_as_one else [failure.queued for failure in trial.failures]
-        meeting = self._meeting(attempt.gang, permitted, left_over)
+        barrier = self._meeting(attempt.gang, permitted, left_over)
         for reserved in permitted:
-            self._steps.begin(replace(reserved, meeting=meeting))
+            self._steps.begin(replace(reserved, barrier=barrier))
         for failure in refused:
             self._unscheduled.give_back(failure.queued, attempt.refusal_of(failure))
         if permitted:
@@ -158,7 +158,7 @@ class Gangs:
         elif attempt.failures and attempt.pods:
             self._conclude_left_over(attempt)
         for queued in left_over:
-            await self._schedule_left_over(queued, meeting)
+            await self._schedule_left_over(queued, barrier)
         if attempt.acts_as_one and trial.failures:
             await self._keep_waiting(attempt, trial.failures)
 
@@ -180,14 +180,14 @@ class Gangs:
         first = attempt.failures[0]
         attempt.conclude(outcome, f"{UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
 
-    async def _schedule_left_over(self, queued: QueuedPod, meeting: Rendezvous | None) -> None:
+    async def _schedule_left_over(self, queued: QueuedPod, barrier: GangBarrier | None) -> None:
         """Schedule by itself who is not needed; the meeting that expects it goes on for as long as that takes."""
-        await self._steps.schedule_alone(queued, meeting)
+        await self._steps.schedule_alone(queued, barrier)
         info = queued.info
-        if meeting is not None and not self._cluster.is_assumed(info.uid):
-            meeting.leave(info.uid, f"{info.key}: found no node")
+        if barrier is not None and not self._cluster.is_assumed(info.uid):
+            barrier.leave(info.uid, f"{info.key}: found no node")
 
-    def _is_there(self, reserved: Reserved) -> bool:
+    def _is_there(self, reserved: BindingContext) -> bool:
         """Whether a pod still is what it was when it was placed; extenders may have taken their time since."""
         uid = reserved.info.uid
         if self._steps.is_wanted(reserved.info) and self._cluster.is_assumed(uid):
@@ -196,7 +196,7 @@ class Gangs:
         self._queue.done(uid)
         return False
 
-    def _permitted(self, placed: Iterable[Reserved]) -> tuple[list[Reserved], list[Failure]]:
+    def _permitted(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[Failure]]:
         permitted, refused = [], []
         for reserved in placed:
             status, waits = permit(reserved.profile, reserved.state, reserved.info, reserved.node_name)
@@ -207,26 +207,28 @@ class Gangs:
                 refused.append(Failure.of_status(reserved.queued, status))
         return permitted, refused
 
-    def _meeting(self, gang: Gang, coming: Sequence[Reserved], left_over: Sequence[QueuedPod]) -> Rendezvous | None:
+    def _meeting(
+        self, gang: Gang, coming: Sequence[BindingContext], left_over: Sequence[QueuedPod]
+    ) -> GangBarrier | None:
         """Where pods meet before they are bound: with those on their way already, if that is not over.
 
         Who is left over may come too; deciding about it may take longer than the others need to be bound.
         """
         bound = gang.members.placed.difference(reserved.info.uid for reserved in coming)
-        meeting = self._meetings.get(gang.name)
-        if meeting is None and len(bound) < gang.quorum:
-            meeting = self._meetings[gang.name] = Rendezvous(
+        barrier = self._meetings.get(gang.name)
+        if barrier is None and len(bound) < gang.min_count:
+            barrier = self._meetings[gang.name] = GangBarrier(
                 str(gang.name),
-                quorum=gang.quorum,
+                min_count=gang.min_count,
                 bound=bound,
                 timeout=gang.timeout,
                 holding=lambda: self._holding(gang),
                 on_end=lambda: self._meetings.__delitem__(gang.name),
             )
-        if meeting is not None:
+        if barrier is not None:
             for queued in (*(reserved.queued for reserved in coming), *left_over):
-                meeting.expect(queued.info.uid)
-        return meeting
+                barrier.expect(queued.info.uid)
+        return barrier
 
     def _holding(self, gang: Gang) -> Iterable[str]:
         """The members that have a node, or have been promised one that is still there."""

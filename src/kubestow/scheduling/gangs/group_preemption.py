@@ -1,4 +1,4 @@
-"""Workload-aware preemption: as few as possible are evicted so that a gang fits, wherever they are (reference 9.7).
+"""Workload-aware preemption: as few as possible are evicted so that a gang fits, wherever they are (semantics 9.7).
 
 A plugin says whom one may evict at all, in units, and whom to spare first. Here it is found out who of them has to go:
 with everybody gone the gang must fit; then unit after unit is given back if it still fits beside them. That is what
@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pod_table import Deltas, offsets_of
-from kubestow.cluster.pods import PodInfo
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import HypotheticalNodes
-from kubestow.framework.gangs import Evictable
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import HypotheticalNodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import Deltas, offsets_of
+from kubestow.framework.gang import Evictable
+from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.framework.profile import Profile
-from kubestow.framework.room import Room
 from kubestow.scheduling.gangs.absence import Absence
 from kubestow.scheduling.gangs.trial import Failure, Trial
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Clearing", "fewest", "make_room_for_all"]
 
@@ -40,13 +40,13 @@ Mask = NDArray[np.bool_]
 class Clearing:
     """How to make room for a gang: whom to evict, and who is promised which node then.
 
-    ``failures`` are the members that find no node even so; ``outranked`` are pods that lose their promise of a node.
+    ``failures`` are the members that find no node even so; ``lower_priority_nominated`` are pods that lose their promise of a node.
     """
 
     promises: list[tuple[QueuedPod, str]]
     failures: list[Failure]
     victims: list[PodInfo]
-    outranked: list[PodInfo] = field(default_factory=list)
+    lower_priority_nominated: list[PodInfo] = field(default_factory=list)
 
 
 async def make_room_for_all(
@@ -76,7 +76,7 @@ async def make_room_for_all(
             return None
         clearing = await tried.clearing(gone)
         if clearing is not None:
-            clearing.outranked = _outranked(clearing.promises, cluster)
+            clearing.lower_priority_nominated = _outranked(clearing.promises, cluster)
         return clearing
     finally:
         absence.end()
@@ -125,7 +125,7 @@ async def _fits_without(gone: Mask, units: slice, fits: Callable[[Mask], Awaitab
 class _Counted:
     """Counts the room for copies of one pod; ``as_is`` (int64 per row) is how many fit with nobody gone."""
 
-    def __init__(self, evictable: Evictable, room: Room, *, cluster: Cluster, needed: int) -> None:
+    def __init__(self, evictable: Evictable, room: PodCapacity, *, cluster: Cluster, needed: int) -> None:
         self._units, self._rows = evictable.units, evictable.rows
         self._unit_of = evictable.units.row_of
         self._room, self._table, self._needed = room, cluster.nodes, needed
@@ -146,7 +146,7 @@ class _Counted:
         """None when only trying tells."""
         if len({pod.shape for pod in pods}) != 1:
             return None
-        room = Room.of(cluster, profile, pods[0], needed, within)
+        room = PodCapacity.of(cluster, profile, pods[0], needed, within)
         return None if room is None else cls(evictable, room, cluster=cluster, needed=needed)
 
     async def fits(self, gone: Mask) -> bool:

@@ -10,12 +10,12 @@ import asyncio
 import itertools
 from collections.abc import Hashable, Mapping
 
-from kubestow.cluster.pods import PodInfo
-from kubestow.framework.gangs import Gang, GangPlugin
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.gang import Gang, GangPlugin
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import Place
-from kubestow.scheduling.unscheduled import UnscheduledPods
+from kubestow.scheduling.failure_handler import UnscheduledPods
+from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 
 __all__ = ["IncompleteGangs"]
 

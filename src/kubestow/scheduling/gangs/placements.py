@@ -1,4 +1,4 @@
-"""The placement of a gang: it is tried in each part of the cluster that would do, and gets the best (reference 4.10).
+"""The placement of a gang: it is tried in each part of the cluster that would do, and gets the best (semantics 4.10).
 
 A trial in one placement is taken back before the next begins, and others get their turn in between. Where room is a
 matter of counting, parts without enough of it are passed over, and those are tried first that take the most pods and
@@ -17,16 +17,16 @@ from random import Random
 
 import numpy as np
 
-from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.state import Cluster
-from kubestow.cluster.views import Nodes
-from kubestow.framework.gangs import Gang
-from kubestow.framework.placements import Placement, Proposal
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.framework.gang import Gang
+from kubestow.framework.placement import Placement, Proposal
+from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.framework.profile import Profile
-from kubestow.framework.room import Room
+from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.gangs.trial import Failure, Trial
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.scope import Scope
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Choice", "choose"]
 
@@ -62,7 +62,7 @@ async def choose(
     """
     infos = [queued.info for queued in pods]
     plausible = _plausible(placements, infos, cluster=cluster, profile=profile, needed=needed)
-    named = [(placement.name, placement.nodes.names) for placement in plausible or placements[:1]]
+    named = [(placed_pod.name, placed_pod.nodes.names) for placed_pod in plausible or placements[:1]]
     first: Choice | None = None
     fitting: list[tuple[Choice, Proposal]] = []
     for tried, (name, nodes) in enumerate(named):
@@ -86,8 +86,8 @@ async def choose(
 def _proposal(choice: Choice, name: str, nodes: Sequence[str], cluster: Cluster) -> Proposal:
     """As things are now; while extenders were asked, nodes may have gone."""
     rows = [row for row in map(cluster.nodes.rows.get, nodes) if row is not None]
-    placement = Placement(name, Nodes(cluster.nodes, np.array(rows, np.intp)))
-    return Proposal(placement, [(queued.info, node_name) for queued, node_name in choice.assignments])
+    placed_pod = Placement(name, Nodes(cluster.nodes, np.array(rows, np.intp)))
+    return Proposal(placed_pod, [(queued.info, node_name) for queued, node_name in choice.assignments])
 
 
 def _plausible(
@@ -102,11 +102,11 @@ def _plausible(
     rooms, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        room = Room.of(cluster, profile, samples[shape], count)
+        room = PodCapacity.of(cluster, profile, samples[shape], count)
         if room is None:
             return placements
         free = room.on(cluster.all_nodes())
-        sums = np.array([free[placement.nodes.row_numbers].sum() for placement in placements], np.int64)
+        sums = np.array([free[placed_pod.nodes.row_numbers].sum() for placed_pod in placements], np.int64)
         rooms += np.minimum(sums, count)
         spare += sums
     order = np.lexsort((spare, -rooms))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gangs import Evictable, Outcome
+from kubestow.framework.gang import Evictable, Outcome
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.evictions import Evictions
+from kubestow.scheduling.decision.scope import Scope
+from kubestow.scheduling.failure_handler import UnscheduledPods
 from kubestow.scheduling.gangs.attempt import Attempt, Steps
 from kubestow.scheduling.gangs.group_preemption import Clearing, make_room_for_all
 from kubestow.scheduling.gangs.trials import GangTrials
-from kubestow.scheduling.scope import Scope
-from kubestow.scheduling.unscheduled import UnscheduledPods
+from kubestow.scheduling.preemption.evictions import Evictions
 
 __all__ = ["GangPreemption"]
 
@@ -42,7 +42,7 @@ class GangPreemption:
 
     async def makes_room(self, attempt: Attempt) -> bool:
         """Evict others if the whole gang fits then; whether it does."""
-        if attempt.placements is not None:  # it would be a preemption for each of them (reference 9.1)
+        if attempt.placements is not None:  # it would be a preemption for each of them (semantics 9.1)
             attempt.why_no_room = _NOT_FOR_PLACEMENTS if attempt.preempts_as_one else ""
             attempt.keeps_promises = False
             return False
@@ -78,9 +78,14 @@ class GangPreemption:
         promises = [(reserved.queued, reserved.node_name) for reserved in trial.placed]
         promises += [(queued, room.nominated_node_name or "") for queued, room in trial.promised]
         siblings = {queued.info.uid for queued, _ in promises}
-        outranked = {pod.uid: pod for _, room in trial.promised for pod in room.outranked if pod.uid not in siblings}
+        lower_priority_nominated = {
+            pod.uid: pod
+            for _, room in trial.promised
+            for pod in room.lower_priority_nominated
+            if pod.uid not in siblings
+        }
         victims = [victim for _, room in trial.promised for victim in room.victims]
-        return Clearing(promises, trial.failures, victims, list(outranked.values()))
+        return Clearing(promises, trial.failures, victims, list(lower_priority_nominated.values()))
 
     async def _cleared_for_all(self, attempt: Attempt) -> Clearing | None:
         """Let the gang preempt as a whole; if it cannot, the attempt knows why."""
@@ -109,13 +114,16 @@ class GangPreemption:
 
     def _carry_out(self, attempt: Attempt, clearing: Clearing) -> None:
         """Begin the evictions, so that pods that come back at once are gated, and promise every pod its node."""
-        for pod in clearing.outranked:
+        for pod in clearing.lower_priority_nominated:
             self._cluster.drop_nomination(pod.uid)
         preemptors = [queued.info for queued, _ in clearing.promises]
         if attempt.preempts_as_one:
             preemptors += [failure.queued.info for failure in clearing.failures]
         self._evictions.start_for_group(
-            preemptors, attempt.gang.uid, victims=clearing.victims, outranked=clearing.outranked
+            preemptors,
+            attempt.gang.uid,
+            victims=clearing.victims,
+            lower_priority_nominated=clearing.lower_priority_nominated,
         )
         message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
         waiting = attempt.refusal(message)

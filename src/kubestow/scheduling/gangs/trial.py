@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kubestow.cluster.pods import PodInfo, Shape
-from kubestow.cluster.state import Cluster
-from kubestow.framework.plugin import PostFilterResult
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.binding_cycle import Reserved, reserve, unreserve
-from kubestow.scheduling.decision import Decision
+from kubestow.scheduling.binding_cycle import BindingContext, reserve, unreserve
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
+from kubestow.scheduling.failure_handler import Unscheduled
 from kubestow.scheduling.gangs.absence import put_back
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.scope import EVERYWHERE, Scope
-from kubestow.scheduling.unscheduled import Unscheduled
+from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["Failure", "Trial"]
 
@@ -86,7 +86,7 @@ class Trial:
         self._undoing: list[Callable[[], None]] = []
         #: What is known of pods like one that has failed, as long as nobody else has been placed.
         self._hopeless: dict[Shape, Failure] = {}
-        self.placed: list[Reserved] = []
+        self.placed: list[BindingContext] = []
         #: Pods that need others to be evicted, with whom and where.
         self.promised: list[tuple[QueuedPod, PostFilterResult]] = []
         self.failures: list[Failure] = []
@@ -144,7 +144,7 @@ class Trial:
         self._undoing.append(lambda: unreserve(self._profile, state, info, node_name))
         status = reserve(self._profile, state, info, node_name)
         if status.ok:
-            self.placed.append(Reserved(queued, info, node_name, state, self._profile, {}, promised=promised))
+            self.placed.append(BindingContext(queued, info, node_name, state, self._profile, {}, promised=promised))
             self._hopeless.clear()
             return
         for _ in range(2):
@@ -177,7 +177,7 @@ class Trial:
             self._cluster.nominate(info, promise)
 
     def _remove(self, uid: str) -> None:
-        placement = self._cluster.placement(uid)
-        if placement is not None:
+        placed_pod = self._cluster.placed_pod(uid)
+        if placed_pod is not None:
             self._cluster.remove_pod(uid)
-            self._undoing.append(lambda: put_back(self._cluster, placement))
+            self._undoing.append(lambda: put_back(self._cluster, placed_pod))

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kubestow.cluster.state import Cluster
+from kubestow.cluster.cache import Cluster
 from kubestow.framework.status import Status
+from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
 from kubestow.scheduling.gangs.attempt import Attempt, Steps
 from kubestow.scheduling.gangs.placements import choose
 from kubestow.scheduling.gangs.trial import Trial
-from kubestow.scheduling.queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.scope import EVERYWHERE, Scope
+from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 
 __all__ = ["GangTrials"]
 

@@ -1,0 +1,1 @@
+"""Devices in use: the allocations of resource claims (dynamic resource allocation)."""

@@ -1,0 +1,126 @@
+"""Node selectors and node affinity over many nodes at once.
+
+Semantics of semantics 8.6: terms are ORed, the requirements of a term ANDed; a term without requirements matches
+nothing, and so does one that cannot be read. ``NotIn`` and ``DoesNotExist`` hold where the label is missing. Fields
+know only ``metadata.name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.errors import InvalidSelector
+
+__all__ = ["go_int64", "labels_match", "matches_any_term", "matches_term", "required_terms", "selected_by"]
+
+Mask = NDArray[np.bool_]
+
+_NAME_FIELD = "metadata.name"
+
+
+def required_terms(spec: PodSpec) -> Sequence[NodeSelectorTerm] | None:
+    """The terms of a pod's required node affinity; None without one (an empty list is met by no node)."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return None if selector is None else selector.node_selector_terms
+
+
+def selected_by(nodes: Nodes, spec: PodSpec) -> Mask:
+    """Which nodes meet a pod's node selector and required node affinity, bool."""
+    selected = labels_match(nodes, spec.node_selector)
+    terms = required_terms(spec)
+    return selected if terms is None else selected & matches_any_term(nodes, terms)
+
+
+def labels_match(nodes: Nodes, labels: Mapping[str, str]) -> Mask:
+    """Which nodes carry all of the given labels (``spec.nodeSelector``), bool."""
+    mask = np.ones(len(nodes), np.bool_)
+    for key, value in labels.items():
+        mask &= _has_value(nodes, key, (value,))
+    return mask
+
+
+def matches_any_term(nodes: Nodes, terms: Sequence[NodeSelectorTerm]) -> Mask:
+    """Which nodes match at least one term, bool. Terms that cannot be read match nothing."""
+    mask = np.zeros(len(nodes), np.bool_)
+    for term in terms:
+        try:
+            mask |= matches_term(nodes, term)
+        except InvalidSelector:
+            continue
+    return mask
+
+
+def matches_term(nodes: Nodes, term: NodeSelectorTerm) -> Mask:
+    """Which nodes match all requirements of a term, bool. Raises InvalidSelector for one that cannot be read."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(nodes), np.bool_)
+    mask = np.ones(len(nodes), np.bool_)
+    for requirement in term.match_expressions:
+        mask &= _matches_labels(nodes, requirement)
+    for requirement in term.match_fields:
+        mask &= _matches_fields(nodes, requirement)
+    return mask
+
+
+def _matches_labels(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case "In" | "NotIn" as operator:
+            if not values:
+                raise InvalidSelector(f"operator {operator} on label {key!r} needs at least one value")
+            found = _has_value(nodes, key, values)
+            return found if operator == "In" else ~found
+        case "Exists" | "DoesNotExist" as operator:
+            if values:
+                raise InvalidSelector(f"operator {operator} on label {key!r} takes no values")
+            present: Mask = np.not_equal(nodes.label(key), 0)
+            return present if operator == "Exists" else ~present
+        case "Gt" | "Lt" as operator:
+            return _compares(nodes, requirement, greater=operator == "Gt")
+        case unknown:
+            raise InvalidSelector(f'"{unknown}" is not a valid node selector operator')
+
+
+def _has_value(nodes: Nodes, key: str, values: Sequence[str]) -> Mask:
+    column = nodes.label_column(key)
+    ids = [number for value in values if (number := column.id_of(value)) is not None]
+    if len(ids) == 1:
+        return np.equal(nodes.label(key), ids[0])
+    return np.isin(nodes.label(key), ids)
+
+
+def _compares(nodes: Nodes, requirement: NodeSelectorRequirement, *, greater: bool) -> Mask:
+    bound = go_int64(requirement.values[0]) if len(requirement.values) == 1 else None
+    if bound is None:
+        raise InvalidSelector(f"operator {requirement.operator} on label {requirement.key!r} needs one integer value")
+
+    def holds(value: str | None) -> bool:
+        number = None if value is None else go_int64(value)
+        return number is not None and (number > bound if greater else number < bound)
+
+    return nodes.by_label(requirement.key, holds, np.bool_)
+
+
+def _matches_fields(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
+    if len(requirement.values) != 1 or requirement.operator not in ("In", "NotIn"):
+        raise InvalidSelector("a field requirement takes In or NotIn and exactly one value")
+    found = np.zeros(len(nodes), np.bool_)
+    position = nodes.position(requirement.values[0]) if requirement.key == _NAME_FIELD else None
+    if position is not None:
+        found[position] = True
+    return found if requirement.operator == "In" else ~found
+
+
+def go_int64(text: str) -> int | None:
+    """Go's ParseInt in base 10: an optional sign, ASCII digits only, 64 bits; None when it refuses."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

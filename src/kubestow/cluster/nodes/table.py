@@ -1,0 +1,264 @@
+"""The node table: everything scheduling knows about nodes, as columns.
+
+One row per node, no holes. The pods on a node are part of its row: what they request, the host ports they take, how
+many there are. Rows are numbered afresh when nodes go (the last row moves into the hole), so a row number is only good
+until the next change of :attr:`NodeTable.structure`. Plugins never see the table itself: they are asked about a
+:class:`kubestow.cluster.nodes.views.Nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node, Taint
+from kubestow.cluster.events import Action
+from kubestow.cluster.nodes.columns import Column, Columns, InternedColumn
+from kubestow.cluster.nodes.images import Images
+from kubestow.cluster.nodes.labels import LabelColumn
+from kubestow.cluster.pods.requests import PODS, Amounts, allocatable_amounts
+from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.table import PodTable
+
+__all__ = ["NodeTable", "difference"]
+
+
+_REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+
+
+class _AmountColumns:
+    """One int64 column per resource, made when the resource is first heard of."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._by_name: dict[str, Column] = {}
+
+    def __getitem__(self, resource: str) -> Column:
+        column = self._by_name.get(resource)
+        if column is None:
+            column = self._by_name[resource] = self._columns.new(np.int64)
+        return column
+
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    def at(self, row: int) -> Amounts:
+        """The amounts of one row."""
+        return {name: int(column.values[row]) for name, column in self._by_name.items()}
+
+    def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
+        for name, column in self._by_name.items():
+            column.values[row] = amounts.get(name, 0)
+        for name in amounts.keys() - self._by_name.keys():
+            self[name].values[row] = amounts[name]
+
+    def add(self, row: int, amounts: Amounts, sign: int) -> None:
+        for name, amount in amounts.items():
+            self[name].values[row] += sign * amount
+
+
+class NodeTable:
+    """All nodes and the pods on them."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        #: Grows whenever rows are added, removed or moved.
+        self.structure = 0
+        #: Grows whenever :attr:`structure` does, and when the labels or taints of a node change.
+        self.revision = 0
+        self.names: list[str] = []
+        self.objects: list[Node] = []
+        self.rows: dict[str, int] = {}
+        self.pods: list[dict[str, PodInfo]] = []
+        #: The same pods as columns.
+        self.pod_table = PodTable()
+        #: Pending pods that have been promised a node, and how many they are per row.
+        self.promised = PodTable()
+        self.nominated_count = self.columns.new(np.int64)
+        self.allocatable = _AmountColumns(self.columns)
+        self.requested = _AmountColumns(self.columns)
+        self.nonzero_cpu = self.columns.new(np.int64)
+        self.nonzero_memory = self.columns.new(np.int64)
+        self.allowed_pods = self.columns.new(np.int64)
+        self.pod_count = self.columns.new(np.int64)
+        self.unschedulable = self.columns.new(np.bool_)
+        #: True for every row.
+        self.every = self.columns.new(np.bool_, fill=True)
+        #: When the row was added: the order in which the reference lists nodes.
+        self.sequence = self.columns.new(np.int64)
+        self.taints = InternedColumn[tuple[Taint, ...]](self.columns, ())
+        self.declared_features = InternedColumn[frozenset[str]](self.columns, frozenset())
+        self.images = Images(self.columns)
+        self._labels: dict[str, LabelColumn] = {}
+        self._ports: dict[HostPort, Column] = {}
+        self._added = 0
+        self._name_rank: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return self.columns.size
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        """Add a node without pods; its row is returned. Raises InvalidQuantity and leaves the table as it was."""
+        amounts = allocatable_amounts(node.status.allocatable)
+        row = self.columns.append_row()
+        self.structure += 1
+        self.revision += 1
+        self._added += 1
+        self.names.append(node.metadata.name)
+        self.objects.append(node)
+        self.pods.append({})
+        self.pod_table.append_row()
+        self.promised.append_row()
+        self.rows[node.metadata.name] = row
+        self.sequence.values[row] = self._added
+        self._describe(row, node, amounts)
+        return row
+
+    def update(self, node: Node) -> Action:
+        """Replace a node's object; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        amounts = allocatable_amounts(node.status.allocatable)
+        row = self.rows[node.metadata.name]
+        old = self.objects[row]
+        self.images.remove(row, old.status.images)
+        self.objects[row] = node
+        self._describe(row, node, amounts)
+        changed = difference(old, node)
+        if changed & _REVISING:
+            self.revision += 1
+        return changed
+
+    def remove(self, name: str) -> dict[str, PodInfo]:
+        """Take a node out; the pods that were on it are returned."""
+        row = self.rows.pop(name)
+        pods = self.pods[row]
+        self.images.remove(row, self.objects[row].status.images)
+        last = self.columns.remove_row(row)
+        self.structure += 1
+        self.revision += 1
+        per_row: tuple[list[Any], ...] = (self.names, self.objects, self.pods)
+        for values in per_row:
+            values[row] = values[last]
+            values.pop()
+        self.pod_table.remove_row(row)
+        self.promised.remove_row(row)
+        if row != last:
+            self.rows[self.names[row]] = row
+        return pods
+
+    def _describe(self, row: int, node: Node, amounts: Amounts) -> None:
+        self.allowed_pods.values[row] = amounts.pop(PODS, 0)
+        self.allocatable.set_row(row, amounts)
+        self.unschedulable.values[row] = node.spec.unschedulable
+        self.taints.set(row, tuple(node.spec.taints))
+        self.declared_features.set(row, frozenset(node.status.declared_features))
+        for column in self._labels.values():
+            column.set(row, node.metadata.labels.get(column.key))
+        self.images.add(row, node.status.images)
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def add_pod(self, row: int, info: PodInfo) -> None:
+        """Put a pod on a row."""
+        self.pods[row][info.uid] = info
+        self.pod_table.add(row, info)
+        self._account(row, info, +1)
+        for port in info.shape.host_ports:
+            self._port_column(port).values[row] = True
+
+    def remove_pod(self, row: int, info: PodInfo) -> None:
+        """Take a pod off a row."""
+        del self.pods[row][info.uid]
+        self.pod_table.remove(row, info.uid)
+        self._account(row, info, -1)
+        # QUIRK (semantics 7.4): ports are a set, so one of two pods that share a port frees it for both.
+        for port in info.shape.host_ports:
+            taken = self._port_column(port).values
+            taken[row] = False
+            if not taken.any():
+                del self._ports[port]
+
+    def replace_pod(self, row: int, info: PodInfo) -> bool:
+        """A newer state of a pod on a row that takes the same; whether its start time is another."""
+        self.pods[row][info.uid] = info
+        return self.pod_table.replace(info)
+
+    def promise(self, row: int, info: PodInfo) -> None:
+        """A row is promised to a pending pod."""
+        self.promised.add(row, info)
+        self.nominated_count.values[row] += 1
+
+    def break_promise(self, row: int, uid: str) -> None:
+        """A row is no longer promised to a pod."""
+        self.promised.remove(row, uid)
+        self.nominated_count.values[row] -= 1
+
+    def _account(self, row: int, info: PodInfo, sign: int) -> None:
+        self.requested.add(row, info.requests, sign)
+        cpu, memory = info.nonzero_requests
+        self.nonzero_cpu.values[row] += sign * cpu
+        self.nonzero_memory.values[row] += sign * memory
+        self.pod_count.values[row] += sign
+
+    # -- columns made on demand ----------------------------------------------------------------------------------
+
+    def label(self, key: str) -> LabelColumn:
+        """The column of a label, filled in when it is first asked for."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = LabelColumn(key, self.columns)
+            for row, node in enumerate(self.objects):
+                column.set(row, node.metadata.labels.get(key))
+        return column
+
+    def ports_conflicting_with(self, wanted: HostPort) -> list[Column]:
+        """The columns (bool) of taken ports that cannot stand beside the wanted one."""
+        return [column for port, column in self._ports.items() if port.conflicts_with(wanted)]
+
+    def ports(self) -> Iterable[tuple[HostPort, Column]]:
+        """Every host port that is taken somewhere, with its column (bool)."""
+        return self._ports.items()
+
+    def _port_column(self, port: HostPort) -> Column:
+        column = self._ports.get(port)
+        if column is None:
+            column = self._ports[port] = self.columns.new(np.bool_)
+        return column
+
+    def name_rank(self) -> NDArray[np.int64]:
+        """For each row its place among all nodes sorted by name, int64."""
+        structure, rank = self._name_rank
+        if structure != self.structure:
+            order = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), np.int64)
+            rank = np.empty(len(order), np.int64)
+            rank[order] = np.arange(len(order))
+            self._name_rank = (self.structure, rank)
+        return rank
+
+
+def difference(old: Node, new: Node) -> Action:
+    """What an update of a node changed, as far as any plugin could care (semantics 6.9)."""
+    changed = Action(0)
+    if old.status.allocatable != new.status.allocatable:
+        changed |= Action.UPDATE_NODE_ALLOCATABLE
+    if old.metadata.labels != new.metadata.labels:
+        changed |= Action.UPDATE_NODE_LABEL
+    if old.spec.taints != new.spec.taints or old.spec.unschedulable != new.spec.unschedulable:
+        changed |= Action.UPDATE_NODE_TAINT
+    if _conditions(old) != _conditions(new):
+        changed |= Action.UPDATE_NODE_CONDITION
+    if old.metadata.annotations != new.metadata.annotations:
+        changed |= Action.UPDATE_NODE_ANNOTATION
+    if old.status.declared_features != new.status.declared_features:
+        changed |= Action.UPDATE_NODE_DECLARED_FEATURE
+    if old.status.images != new.status.images:
+        changed |= Action.UPDATE_NODE_IMAGES
+    return changed
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}

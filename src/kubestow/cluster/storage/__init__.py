@@ -1,0 +1,1 @@
+"""Volumes in scheduling: claims, attachments, capacities and CSI state."""

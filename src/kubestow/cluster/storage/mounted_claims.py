@@ -1,0 +1,82 @@
+"""Which claims and legacy disks are mounted by pods on nodes.
+
+Kept per pod event, so that asking costs as much as the few nodes that share a disk with the pod in question, however
+many pods there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.storage.pod_volumes import Disk, claim_names, disks_of
+
+__all__ = ["Mounts"]
+
+Mask = NDArray[np.bool_]
+
+
+class Mounts:
+    """Claims and disks in use."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._claims: Counter[tuple[str, str]] = Counter()
+        #: identity of a disk -> node -> the disk as it is mounted there -> by how many pods
+        self._disks: dict[tuple[str, ...], dict[str, Counter[Disk]]] = {}
+
+    def count(self, node_name: str, pod: PodInfo, sign: int) -> None:
+        """Note that a pod came to (+1) or left (-1) a node."""
+        for name in claim_names(pod.shape):
+            key = (pod.namespace, name)
+            self._claims[key] += sign
+            if not self._claims[key]:
+                del self._claims[key]
+        for disk in disks_of(pod.shape):
+            self._count_disk(node_name, disk, sign)
+
+    def _count_disk(self, node_name: str, disk: Disk, sign: int) -> None:
+        on_nodes = self._disks.setdefault(disk.key, {})
+        mounted = on_nodes.setdefault(node_name, Counter())
+        mounted[disk] += sign
+        if not mounted[disk]:
+            del mounted[disk]
+        if not mounted:
+            del on_nodes[node_name]
+        if not on_nodes:
+            del self._disks[disk.key]
+
+    def is_claim_used(self, namespace: str, name: str) -> bool:
+        """Whether any pod on any node mounts a claim by its name."""
+        return (namespace, name) in self._claims
+
+    def conflicts(self, nodes: Nodes, disks: Iterable[Disk]) -> Mask:
+        """Where a pod with these disks would meet another that mounts one of them, bool per row of the view."""
+        wanted = list(disks)
+        everywhere = np.zeros(len(self._table), np.bool_)
+        for disk in wanted:
+            for node_name, mounted in self._disks.get(disk.key, {}).items():
+                everywhere[self._table.rows[node_name]] |= any(disk.conflicts_with(other) for other in mounted)
+        found = everywhere[nodes.rows]
+        if isinstance(nodes, HypotheticalNodes):
+            for position in nodes.touched(lambda info: bool(disks_of(info.shape))).tolist():
+                found[position] = self._would_conflict(nodes.name(position), nodes.change(position), wanted)
+        return found
+
+    def _would_conflict(self, node_name: str, change: Change, wanted: Iterable[Disk]) -> bool:
+        deltas: Counter[Disk] = Counter()
+        for sign, pod in change.deltas():
+            for disk in disks_of(pod.shape):
+                deltas[disk] += sign
+        for disk in wanted:
+            mounted = Counter(self._disks.get(disk.key, {}).get(node_name, {}))
+            mounted.update(deltas)
+            if any(count > 0 and disk.conflicts_with(other) for other, count in mounted.items()):
+                return True
+        return False

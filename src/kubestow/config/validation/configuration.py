@@ -1,0 +1,188 @@
+"""What a complete configuration may say (semantics 2.1, 2.2, 2.6).
+
+Every rule is checked, every problem told, in the order of the reference. Whether plugins exist and fit their extension
+points is not known here: see :mod:`kubestow.config.expansion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from kubestow.api.duration import Duration
+from kubestow.api.names import is_extended_resource, qualified_name_faults
+from kubestow.config.configuration import (
+    API_VERSION,
+    ClientConnection,
+    Extender,
+    ExtensionPoint,
+    LeaderElection,
+    PluginSet,
+    Profile,
+    SchedulerConfiguration,
+)
+from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.field_problems import Problem, child, duplicate, invalid, required
+from kubestow.config.plugin_args import PluginArgs
+from kubestow.config.validation.plugin_args import args_problems
+
+__all__ = ["validate"]
+
+_REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+_REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+_PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
+
+
+def validate(configuration: SchedulerConfiguration, gates: FeatureGates) -> list[Problem]:
+    """All problems with a configuration whose defaults are filled in; none if it may be used."""
+    problems = chain(
+        _client_connection(configuration.client_connection, "clientConnection"),
+        _leader_election(configuration.leader_election, "leaderElection"),
+        _parallelism(configuration),
+        _profiles(configuration.profiles, gates),
+        _percentage(configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore"),
+        _backoff(configuration),
+        _extenders(configuration.extenders),
+    )
+    return list(dict.fromkeys(problems))
+
+
+def _client_connection(connection: ClientConnection, path: str) -> Iterator[Problem]:
+    if connection.burst is not None and connection.burst < 0:
+        yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
+
+
+def _leader_election(election: LeaderElection, path: str) -> Iterator[Problem]:
+    if not election.leader_elect:
+        return
+    durations = {
+        "leaseDuration": election.lease_duration,
+        "renewDeadline": election.renew_deadline,
+        "retryPeriod": election.retry_period,
+    }
+    for name, duration in durations.items():
+        if duration <= Duration():
+            yield invalid(f"{path}.{name}", duration, "must be greater than zero")
+    if election.lease_duration <= election.renew_deadline:
+        yield invalid(f"{path}.leaseDuration", election.renew_deadline, "must be greater than `RenewDeadline`")
+    names = {
+        "resourceLock": election.resource_lock,
+        "resourceNamespace": election.resource_namespace,
+        "resourceName": election.resource_name,
+    }
+    yield from (required(f"{path}.{field}") for field, name in names.items() if not name)
+    if election.resource_lock != "leases":
+        yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
+
+
+def _parallelism(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+    if configuration.parallelism <= 0:
+        yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
+
+
+def _percentage(percentage: int | None, path: str) -> Iterator[Problem]:
+    if percentage is not None and not 0 <= percentage <= 100:
+        yield invalid(path, percentage, "not in valid range [0-100]")
+
+
+def _backoff(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+    initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
+    if initial <= 0:
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    if longest < initial:
+        yield invalid("podMaxBackoffSeconds", longest, "must be greater than or equal to PodInitialBackoffSeconds")
+
+
+# Profiles ------------------------------------------------------------------------------------------------------------
+
+
+def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[Problem]:
+    if not profiles:
+        yield required("profiles")
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        path = f"profiles[{index}]"
+        yield from _profile(profile, gates, path)
+        if profile.scheduler_name in seen:
+            yield duplicate(f"{path}.schedulerName", profile.scheduler_name)
+        seen.add(profile.scheduler_name)
+    yield from _common_queue_sort(profiles)
+
+
+def _profile(profile: Profile, gates: FeatureGates, path: str) -> Iterator[Problem]:
+    if not profile.scheduler_name:
+        yield required(f"{path}.schedulerName")
+    yield from _percentage(profile.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
+    yield from _removed_plugins(profile, f"{path}.plugins")
+    seen: set[str] = set()
+    for index, config in enumerate(profile.plugin_config):
+        place = f"{path}.pluginConfig[{index}]"
+        if config.name in seen:
+            yield duplicate(place, config.name)
+        seen.add(config.name)
+        if config.name in _REMOVED_PLUGINS:
+            yield invalid(place, config.name, _REMOVED)
+        elif isinstance(config.args, PluginArgs):
+            yield from args_problems(config.args, gates, f"{place}.args")
+
+
+def _removed_plugins(profile: Profile, path: str) -> Iterator[Problem]:
+    """Plugins of earlier releases; the reference looks for them at the classic points only."""
+    for point in ExtensionPoint:
+        if point in _PLACEMENT:
+            continue
+        for index, entry in enumerate(profile.plugins.at(point).enabled):
+            if entry.name in _REMOVED_PLUGINS:
+                yield invalid(f"{child(path, point)}.enabled[{index}]", entry.name, _REMOVED)
+
+
+def _common_queue_sort(profiles: Sequence[Profile]) -> Iterator[Problem]:
+    """There is one queue, so all profiles must sort it alike."""
+    if not profiles:
+        return
+    canon = profiles[0].plugins.queue_sort
+    if len(canon.enabled) > 1:
+        detail = "only one queue sort plugin can be enabled"
+        yield invalid("profiles[0].plugins.queueSort.Enabled", len(canon.enabled), detail)
+    name = canon.enabled[0].name if canon.enabled else ""
+    args = profiles[0].args.get(name) if name else None
+    for index, profile in enumerate(profiles[1:], start=1):
+        if _comparable(profile.plugins.queue_sort) != _comparable(canon):
+            value, detail = profile.plugins.queue_sort, "must be the same for all profiles"
+            yield invalid(f"profiles[{index}].plugins.queueSort", value, detail)
+        for config in profile.plugin_config:
+            if config.name == name and config.args != args:
+                detail = "queueSort must be the same for all profiles"
+                yield invalid(f"profiles[{index}].pluginConfig.args", config.args, detail)
+
+
+def _comparable(plugin_set: PluginSet) -> object:
+    """A plugin set in which no weight and the weight 0 are the same."""
+    return [(e.name, e.weight or 0) for e in plugin_set.enabled], [e.name for e in plugin_set.disabled]
+
+
+# Extenders -----------------------------------------------------------------------------------------------------------
+
+
+def _extenders(extenders: Sequence[Extender]) -> Iterator[Problem]:
+    managed: set[str] = set()
+    for index, extender in enumerate(extenders):
+        yield from _extender(extender, managed, f"extenders[{index}]")
+    binders = sum(1 for extender in extenders if extender.bind_verb)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", found, "only one extender can implement bind")
+
+
+def _extender(extender: Extender, managed: set[str], path: str) -> Iterator[Problem]:
+    if extender.prioritize_verb and extender.weight <= 0:
+        yield invalid(f"{path}.weight", extender.weight, "must have a positive weight applied to it")
+    for index, resource in enumerate(extender.managed_resources):
+        place = f"{path}.managedResources[{index}].name"
+        faults = qualified_name_faults(resource.name)
+        yield from (invalid(place, resource.name, fault) for fault in faults)
+        if not faults and not is_extended_resource(resource.name):
+            yield invalid(place, resource.name, "is an invalid extended resource name")
+        if resource.name in managed:
+            yield invalid(place, resource.name, "duplicate extender managed resource name")
+        managed.add(resource.name)

@@ -1,0 +1,1 @@
+"""Discovery: the served groups, versions and resources, and their OpenAPI documents."""

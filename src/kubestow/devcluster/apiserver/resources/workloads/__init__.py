@@ -1,0 +1,1 @@
+"""Kinds that create pods: their defaults, validation and status rules."""

@@ -1,0 +1,1 @@
+"""Serialization: content negotiation, protobuf bodies, and the forms in which objects are returned."""

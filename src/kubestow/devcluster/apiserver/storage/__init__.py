@@ -1,0 +1,1 @@
+"""Storage: objects by key with their resource versions and history, in memory and on disk."""

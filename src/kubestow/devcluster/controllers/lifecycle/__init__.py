@@ -1,0 +1,1 @@
+"""Controllers that end objects: garbage collection, namespaces, node lifecycle, taint eviction and event expiry."""

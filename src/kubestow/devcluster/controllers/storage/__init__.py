@@ -1,0 +1,1 @@
+"""Controllers of persistent volumes and their claims: binding, provisioning, protection and reclaiming."""

@@ -1,0 +1,1 @@
+"""Controllers that create pods: deployments, replica sets, stateful sets, daemon sets, jobs and cron jobs."""

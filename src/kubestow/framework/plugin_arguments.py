@@ -1,0 +1,73 @@
+"""From what a configuration says under ``pluginConfig`` to what a plugin is made with.
+
+The arguments of in-tree plugins arrive decoded. Those of other plugins arrive as they were written, because the
+configuration knows no plugin classes; a plugin that declares ``Args`` gets them in that type, and whoever wrote them is
+told in one line what does not fit: the profile, the plugin, the path, and what was expected there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from kubestow import config
+from kubestow.errors import ConfigurationError
+from kubestow.framework.interface import Plugin
+
+__all__ = ["arguments"]
+
+_PLACE = " - at `$"
+_TYPE_META = frozenset({"apiVersion", "kind"})
+
+
+def arguments(profile: config.Profile, kind: type[Plugin]) -> Any:
+    """What a plugin of a profile is made with. Raises ConfigurationError when it is not what the plugin declares."""
+    given = profile.args.get(kind.name)
+    declared = kind.Args
+    if declared is None or isinstance(given, declared):
+        return given
+    given = {} if given is None else given
+    described = inspect.type_info(declared)
+    problems = list(_unknown_fields(given, described, "", top=True))
+    if not problems:
+        try:
+            return msgspec.convert(given, declared)
+        except msgspec.ValidationError as error:
+            text, _, place = str(error).partition(_PLACE)
+            problems = [(place.rstrip("`"), f"{text[:1].lower()}{text[1:]}")]
+    args = _path(profile, kind.name)
+    raise ConfigurationError(
+        f'profile "{profile.scheduler_name}"', [(args + path, f"plugin {kind.name}: {text}") for path, text in problems]
+    )
+
+
+def _path(profile: config.Profile, plugin: str) -> str:
+    names = [entry.name for entry in profile.plugin_config]
+    return f"pluginConfig[{names.index(plugin)}].args" if plugin in names else "args"
+
+
+def _unknown_fields(data: Any, kind: inspect.Type, path: str, *, top: bool = False) -> Iterator[tuple[str, str]]:
+    """Every field that is given but not declared, however deep; wrong types are left to the conversion."""
+    match kind, data:
+        case inspect.UnionType(types=types), _:
+            structs = [member for member in types if isinstance(member, inspect.StructType)]
+            if len(structs) == 1:
+                yield from _unknown_fields(data, structs[0], path)
+        case inspect.StructType(fields=fields, tag=None), Mapping():
+            known = {field.encode_name: field for field in fields}
+            for name, item in data.items():
+                if name in known:
+                    yield from _unknown_fields(item, known[name].type, f"{path}.{name}")
+                elif not (top and name in _TYPE_META):
+                    near = difflib.get_close_matches(str(name), known, n=1)
+                    yield f"{path}.{name}", "unknown field" + (f', did you mean "{near[0]}"?' if near else "")
+        case (inspect.ListType() | inspect.VarTupleType() | inspect.SetType()) as items, list():
+            for index, item in enumerate(data):
+                yield from _unknown_fields(item, items.item_type, f"{path}[{index}]")
+        case inspect.DictType(value_type=value_type), Mapping():
+            for name, item in data.items():
+                yield from _unknown_fields(item, value_type, f"{path}.{name}")

@@ -1,1 +1,0 @@
-"""Dynamic resource allocation: pools of devices, and the search for devices that satisfy claims (reference 8.16)."""

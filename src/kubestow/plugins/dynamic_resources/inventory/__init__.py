@@ -1,0 +1,1 @@
+"""Published devices: resource slices, pools, attributes and CEL selectors (semantics 8.16)."""

@@ -1,0 +1,1 @@
+"""Gang scheduling: GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount (semantics 8.18, 8.19)."""

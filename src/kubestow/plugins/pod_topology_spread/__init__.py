@@ -1,0 +1,1 @@
+"""PodTopologySpread: spreads matching pods evenly over topology domains (semantics 8.14)."""

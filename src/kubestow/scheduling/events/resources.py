@@ -1,0 +1,100 @@
+"""The collections a scheduler watches (semantics 1.5).
+
+Pods, nodes and namespaces have a place of their own in the cluster's state; every other kind is kept in a catalog under
+its struct. Most are watched always; those that few clusters have, only where a plugin asks for them. Kinds that plugins
+bring along are not in these tables: their struct says where to find them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from typing import Any
+
+from kubestow.api.apps import ReplicaSet, StatefulSet
+from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Service
+from kubestow.api.custom import CustomObject
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGroup
+from kubestow.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from kubestow.errors import KubestowError
+from kubestow.scheduling.ports import Resource
+
+__all__ = ["CATALOGUED", "NAMESPACES", "NODES", "PODS", "WATCHED", "resource_of", "watched"]
+
+_STORAGE = "/apis/storage.k8s.io/v1"
+
+PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
+NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
+NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespaced=False)
+
+_DEVICES = "/apis/resource.k8s.io/v1"
+
+_ON_DEMAND = (
+    Resource("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", PodGroup, optional=True),
+    Resource("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup", CoschedulingPodGroup, optional=True),
+    Resource("/apis/scheduling.volcano.sh/v1beta1", "podgroups", "PodGroup", VolcanoPodGroup, optional=True),
+)
+
+CATALOGUED = (
+    Resource("/api/v1", "services", "Service", Service),
+    Resource("/api/v1", "replicationcontrollers", "ReplicationController", ReplicationController),
+    Resource("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget),
+    Resource("/api/v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False),
+    Resource("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim),
+    Resource(_STORAGE, "storageclasses", "StorageClass", StorageClass, namespaced=False, optional=True),
+    Resource(_STORAGE, "csinodes", "CSINode", CSINode, namespaced=False, optional=True),
+    Resource(_STORAGE, "csidrivers", "CSIDriver", CSIDriver, namespaced=False, optional=True),
+    Resource(_STORAGE, "csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity, optional=True),
+    Resource(_STORAGE, "volumeattachments", "VolumeAttachment", VolumeAttachment, namespaced=False, optional=True),
+    Resource("/apis/apps/v1", "replicasets", "ReplicaSet", ReplicaSet),
+    Resource("/apis/apps/v1", "statefulsets", "StatefulSet", StatefulSet),
+    Resource(_DEVICES, "deviceclasses", "DeviceClass", DeviceClass, namespaced=False, optional=True),
+    Resource(_DEVICES, "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False, optional=True),
+    Resource(_DEVICES, "resourceclaims", "ResourceClaim", ResourceClaim, optional=True),
+    *_ON_DEMAND,
+)
+
+WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)
+"""All of them, in the order in which they should be read first: what pods depend on before the pods."""
+
+
+_BY_KIND = {resource.type: resource for resource in WATCHED}
+#: How often to look for a kind of a plugin's own while the server does not serve it, in seconds.
+_NOT_DEFINED_YET = 30.0
+
+
+def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
+    """What a scheduler watches whose plugins ask for some kinds beside what is watched always.
+
+    Raises KubestowError for a kind of which nobody knows where it is, and for one that is read in two ways.
+    """
+    asked = {resource_of(kind) for kind in kinds}
+    own = sorted(asked - set(WATCHED), key=lambda resource: (resource.prefix, resource.plural, resource.kind))
+    for one, other in itertools.pairwise(own):
+        if one.type.resource == other.type.resource:
+            names = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (one.type, other.type))
+            raise KubestowError(f"{one.type.resource} is read into both {names}, expected one struct for all plugins")
+    usual = [resource for resource in WATCHED if resource not in _ON_DEMAND or resource in asked]
+    return (*usual[:-1], *own, usual[-1])
+
+
+def resource_of(kind: type[Any]) -> Resource:
+    """Where the objects of a kind are found. Raises KubestowError when nobody knows."""
+    if kind in _BY_KIND:
+        return _BY_KIND[kind]
+    if not issubclass(kind, CustomObject):
+        raise KubestowError(
+            f"nobody knows where {kind.__name__} is served, expected a kubestow.api.custom.CustomObject"
+        )
+    prefix, plural = kind.address()
+    return Resource(prefix, plural, kind.__name__, kind, optional=True, absent_seconds=_NOT_DEFINED_YET)

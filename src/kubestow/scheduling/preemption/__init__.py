@@ -1,0 +1,1 @@
+"""Preemption after the decision: victims are evicted in the background, and nominations kept until they are gone."""

@@ -1,0 +1,365 @@
+"""Replaying recorded cases through the core: the judge of semantics.
+
+Each pod of a case is decided on the cluster as the earlier ones left it, and everything the recording has about it is
+compared: verdicts, feasible nodes, weighted scores, totals, the choice, the message, preemption. A figure that differs
+is a :class:`Difference`; a case agrees when there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+from msgspec import structs
+
+from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
+from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.catalog import Described
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.errors import ConfigurationError, PluginError
+from kubestow.framework.profile import Profile, Registry, build_profile, implements
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.decision.pipeline import Decider, Decision, FirstByName
+from kubestow.scheduling.events.resources import CATALOGUED
+from kubestow.simulation.recording import Case, Object
+from kubestow.simulation.refusals import names_same_fields
+from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
+from kubestow.simulation.volume_controller import bind_promised_volumes
+
+__all__ = ["Difference", "replay"]
+
+T = TypeVar("T")
+
+_STARTED_BEFORE = "2020-01-01T00:00:00Z"
+_FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
+_VOLUMES = "VolumeBinding"
+_NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure that differs: where in the case, what was recorded, what came out."""
+
+    case: str
+    pod: str
+    figure: str
+    expected: Any
+    got: Any
+
+
+class _NobodyAnswers(Exception):
+    """Something was waited for that never happens in a replay."""
+
+
+class _Handle:
+    """What plugins see of a replay: the cluster and the case's feature gates. Time stands still."""
+
+    def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
+        self.cluster = cluster
+        self.random = Random(0)
+        self.resource_claims = ClaimsInMemory(cluster.catalog(ResourceClaim))
+        self._gates = gates
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._gates.enabled(gate)
+
+    def is_preempting(self, uid: str) -> bool:
+        return False  # victims are gone at once
+
+    def waiting_pods(self) -> tuple[()]:
+        return ()  # Permit is not asked
+
+    def pending_pods(self) -> tuple[()]:
+        return ()  # there is no queue
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Nobody waits."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        raise NotImplementedError("a replay places pods itself")
+
+    def now(self) -> datetime:
+        return _NOW
+
+    async def sleep(self, seconds: float) -> None:
+        raise _NobodyAnswers
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        finished_at_once(work)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+        """Nobody reads events here."""
+
+    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        """Nobody watches here."""
+
+    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+        raise NotImplementedError("a replay binds volumes itself")
+
+    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+        raise NotImplementedError("a replay has no binding cycle")
+
+    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await read()
+
+    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+
+def replay(case: Case, registry: Registry) -> list[Difference]:
+    """Run one case; the figures that differ, none when it agrees."""
+    try:
+        world = _World(case, registry)
+    except (ConfigurationError, PluginError) as error:
+        return _refusal_differences(case, error)
+    if case.config_error is not None:
+        return [Difference(case.name, "", "config_error", case.config_error, None)]
+    differences: list[Difference] = []
+    for pod, expected in zip(case.pods, case.expect, strict=False):
+        got = world.schedule(pod)
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        differences += (
+            Difference(case.name, key, figure, wanted, found) for figure, wanted, found in _compare(expected, got)
+        )
+    return differences
+
+
+def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.SchedulerConfiguration:
+    if case.config is None:
+        return config.default_configuration(gates)
+    return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
+
+
+def _thorough(profile: config.Profile) -> config.Profile:
+    """The profile as it was recorded: preemption considers every node, whatever its args say."""
+    every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
+    return structs.replace(
+        profile,
+        plugin_config=tuple(
+            structs.replace(entry, args=every_node) if isinstance(entry.args, DefaultPreemptionArgs) else entry
+            for entry in profile.plugin_config
+        ),
+    )
+
+
+def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
+    """A configuration was refused: so it should be, and for the same fields."""
+    if case.config_error is None:
+        return [Difference(case.name, "", "config_error", None, str(error))]
+    problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
+    if names_same_fields(problems, case.config_error):
+        return []
+    return [Difference(case.name, "", "config_error", case.config_error, str(error))]
+
+
+class _World:
+    """The cluster of one case, and the profiles that decide on it."""
+
+    def __init__(self, case: Case, registry: Registry) -> None:
+        gates = config.FeatureGates(case.feature_gates, subject=case.name)
+        configuration = _configuration(case, gates, registry)
+        self.cluster = Cluster()
+        handle = _Handle(self.cluster, gates)
+        self._profiles: dict[str, Profile] = {
+            profile.scheduler_name: build_profile(_thorough(profile), registry, handle)
+            for profile in configuration.profiles
+        }
+        self._decider = Decider(self.cluster, self._profiles, FirstByName())
+        self._bound = 0
+        for node in case.cluster.get("nodes", ()):
+            self.cluster.add_node(convert(Node, node))
+        for namespace in case.cluster.get("namespaces", ()):
+            self.cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
+        for resource in CATALOGUED:
+            for obj in case.cluster.get(resource.plural, ()):
+                if obj.get("apiVersion", resource.api_version) == resource.api_version:
+                    self.cluster.catalog(resource.type).put(convert(resource.type, obj))
+        for pod in case.cluster.get("pods", ()):
+            self._put_existing(pod)
+
+    def _put_existing(self, pod: Object) -> None:
+        status = pod.get("status") or {}
+        if status.get("phase") in ("Succeeded", "Failed"):
+            return
+        if pod["spec"].get("nodeName"):
+            started = {"startTime": _STARTED_BEFORE} | status
+            self.cluster.put_pod(self._info(pod | {"status": started}))
+        elif status.get("nominatedNodeName"):
+            self.cluster.nominate(self._info(pod), status["nominatedNodeName"])
+
+    def _info(self, pod: Object) -> PodInfo:
+        return self.cluster.shapes.info(convert(Pod, pod))
+
+    # -- one pod -------------------------------------------------------------------------------------------------
+
+    def schedule(self, pod: Object) -> Object:
+        """Decide about a pod and let the next ones see it."""
+        info = self._info(pod)
+        profile = self._profiles.get(info.spec.scheduler_name)
+        if profile is None:
+            return {"result": "error", "message": f'profile not found for scheduler name "{info.spec.scheduler_name}"'}
+        if info.terminating:
+            return {"result": "error", "message": f"skip schedule deleting pod: {info.key}"}
+        for plugin in profile.pre_enqueue:
+            status = plugin.pre_enqueue(info)
+            if not status.ok:
+                return {"result": "gated", "preenqueue": _status(status.by(plugin.name))}
+        if info.status.nominated_node_name:
+            self.cluster.nominate(info, info.status.nominated_node_name)
+        decision = self._decider.decide(info)
+        figures = _figures(self.cluster, decision)
+        for action in decision.actions:
+            finished_at_once(action())
+        if decision.node_name is not None:
+            status = self._prepare(profile, decision, decision.node_name)
+            if not status.ok:
+                return {"result": "error", "message": status.message}
+            self._bind(pod, decision.node_name)
+        else:
+            self._leave_pending(decision)
+        return figures
+
+    def _leave_pending(self, decision: Decision) -> None:
+        """Do what PostFilter achieved: the victims are gone at once, the pod stays pending with its nomination."""
+        pod, result = decision.pod, decision.nomination
+        if result is None or result.nominated_node_name is None:
+            return
+        for other in (*result.victims, *result.lower_priority_nominated):
+            self.cluster.remove_pod(other.uid)
+            self.cluster.drop_nomination(other.uid)
+        if result.nominated_node_name:
+            self.cluster.nominate(pod, result.nominated_node_name)
+        else:
+            self.cluster.drop_nomination(pod.uid)
+
+    def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
+        """What a scheduler does between choosing a node and binding: reserve, and the work before binding."""
+        pod, state = decision.pod, decision.state
+        status = SUCCESS
+        try:
+            for reserving in profile.reserve:
+                status = reserving.reserve(state, pod, node_name) or SUCCESS
+                if not status.ok:
+                    break
+            bind_promised_volumes(self.cluster)
+            for binding in profile.pre_bind if status.ok else ():
+                if binding.name == _VOLUMES:
+                    continue  # just done, as a controller does it
+                if binding.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP:
+                    status = _finished(binding.pre_bind(state, pod, node_name))
+                if not status.ok:
+                    break
+        except _NobodyAnswers:
+            status = Status.error("waited for what nobody does in a replay")
+        if not status.ok:
+            for reserving in reversed(profile.reserve):
+                reserving.unreserve(state, pod, node_name)
+        return status
+
+    def _bind(self, pod: Object, node_name: str) -> None:
+        started = _FIRST_START + timedelta(seconds=self._bound)
+        self._bound += 1
+        status = (pod.get("status") or {}) | {"startTime": started.isoformat(), "nominatedNodeName": ""}
+        self.cluster.put_pod(self._info(pod | {"spec": pod["spec"] | {"nodeName": node_name}, "status": status}))
+
+
+def _finished(answer: Status | Awaitable[Status | None] | None) -> Status:
+    """A plugin's answer, whether or not it came as a coroutine."""
+    status = finished_at_once(answer) if isinstance(answer, Coroutine) else answer
+    assert status is None or isinstance(status, Status)
+    return status or SUCCESS
+
+
+# -- what came out, in the recording's terms -----------------------------------------------------------------------
+
+
+def _figures(cluster: Cluster, decision: Decision) -> Object:
+    if decision.node_name is None:
+        failed = decision.status.code is Code.ERROR
+        ended: Object = {"result": "error" if failed else "unschedulable", "message": decision.message}
+        return ended if failed else ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
+    nodes = Nodes(cluster.nodes, decision.feasible)
+    feasible = nodes.names
+    figures: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
+    figures |= _refusals(cluster, decision)
+    if len(feasible) == 1:
+        return figures | {"best": feasible}
+    assert decision.evaluation is not None
+    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.feasible))
+    total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
+    best = total.max()
+    return figures | {
+        "scores": {plugin: dict(zip(feasible, scores.tolist(), strict=True)) for plugin, scores in weighted.items()},
+        "total": dict(zip(feasible, total.tolist(), strict=True)),
+        "best": sorted(name for name, score in zip(feasible, total.tolist(), strict=True) if score == best),
+    }
+
+
+def _preemption(decision: Decision) -> Object:
+    result = decision.nomination
+    if result is None or not result.nominated_node_name:
+        return {}
+    victims = sorted(info.key for info in result.victims)
+    return {"preemption": {"nominatedNodeName": result.nominated_node_name, "victims": victims}}
+
+
+def _refusals(cluster: Cluster, decision: Decision) -> Object:
+    if decision.found is None:
+        return {"filter": {}}
+    diagnosis = decision.found.diagnose()
+    if diagnosis.pre_filter is not None:
+        return {"prefilter": _status(diagnosis.pre_filter), "filter": {}}
+    names = cluster.nodes.names
+    narrowed_by = ",".join(diagnosis.narrowed_by)
+    filters: Object = {}
+    for row in np.flatnonzero(diagnosis.refused):
+        status = diagnosis.status(int(row))
+        filters[names[row]] = _status(status if status.plugin else status.by(narrowed_by))
+    return {"filter": filters}
+
+
+def _status(status: Status) -> Object:
+    return {"plugin": status.plugin, "code": status.code.value, "reasons": list(status.reasons)}
+
+
+# -- comparing -----------------------------------------------------------------------------------------------------
+
+
+def _compare(expected: Object, got: Object) -> Iterator[tuple[str, Any, Any]]:
+    """Each leaf that differs, as (path, expected, got). Texts of errors are not compared, only that there is one."""
+    if expected.get("result") == got.get("result") == "error":
+        return
+    for figure in (
+        "result",
+        "preenqueue",
+        "prefilter",
+        "filter",
+        "feasible",
+        "scores",
+        "total",
+        "best",
+        "node",
+        "message",
+        "preemption",
+    ):
+        wanted, found = expected.get(figure), got.get(figure)
+        if figure == "prefilter" and wanted is not None:
+            wanted = {"plugin": "", "reasons": []} | wanted
+        yield from _leaves(figure, wanted, found)
+
+
+def _leaves(path: str, wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        for key in [*wanted, *(key for key in found if key not in wanted)]:
+            yield from _leaves(f"{path}.{key}", wanted.get(key), found.get(key))
+    elif wanted != found and (wanted or found):
+        yield path, wanted, found

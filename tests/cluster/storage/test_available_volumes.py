@@ -1,0 +1,144 @@
+"""Choosing volumes for all nodes at once equals choosing for one node after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kubestow.api.quantity import nanos
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.storage.available_volumes import NO_CHOICE, Choice, want_of
+from kubestow.testing import node
+from kubestow.testing.storage import claim, volume
+
+ZONE = "topology.kubernetes.io/zone"
+ZONES = st.sampled_from(["a", "b", "c"])
+SIZES = st.sampled_from(["1Gi", "2Gi", "3Gi"])
+NAMES = st.sampled_from([f"pv-{number}" for number in range(8)])
+
+volumes = st.builds(
+    lambda name, **fields: volume(name, **fields),
+    NAMES,
+    size=SIZES,
+    zone=st.none() | ZONES,
+    claim=st.sampled_from(["", "", "", "x", "y"]),
+    modes=st.sampled_from([["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"], ["ReadOnlyMany"]]),
+    phase=st.sampled_from(["Available", "Available", "Bound"]),
+    storage_class=st.sampled_from(["slow", "slow", "fast"]),
+)
+claims = st.lists(
+    st.builds(lambda name, size: claim(name, size=size), st.sampled_from(["x", "y", "z"]), SIZES),
+    min_size=1,
+    max_size=3,
+)
+
+
+def plainly_chosen(
+    wanted: PersistentVolumeClaim, offered: Sequence[PersistentVolume], zone: str, taken: set[str]
+) -> str | None:
+    """The rule in plain words (semantics 8.12), for one node: the name of the volume that a claim would get."""
+    best: PersistentVolume | None = None
+    for pv in sorted(offered, key=lambda pv: pv.metadata.name):
+        reserved = pv.spec.claim_ref
+        if pv.metadata.name in taken or pv.spec.storage_class_name != wanted.spec.storage_class_name:
+            continue
+        if reserved is not None and reserved.name != wanted.metadata.name:
+            continue
+        if _size(pv) < nanos(wanted.spec.resources.requests["storage"]):
+            continue
+        if reserved is not None:
+            return pv.metadata.name if _reaches(pv, zone) else None
+        if pv.status.phase != "Available" or not _reaches(pv, zone):
+            continue
+        if set(wanted.spec.access_modes) <= set(pv.spec.access_modes) and (best is None or _size(pv) < _size(best)):
+            best = pv
+    return best.metadata.name if best is not None else None
+
+
+def _size(pv: PersistentVolume) -> int:
+    return nanos(pv.spec.capacity["storage"])
+
+
+def _reaches(pv: PersistentVolume, zone: str) -> bool:
+    if pv.spec.node_affinity is None or pv.spec.node_affinity.required is None:
+        return True
+    (term,) = pv.spec.node_affinity.required.node_selector_terms
+    return zone in term.match_expressions[0].values
+
+
+def agree(cluster: Cluster, wanted: Sequence[PersistentVolumeClaim]) -> None:
+    offered = list(cluster.catalog(PersistentVolume))
+    taken: list[Choice] = []
+    for one in wanted:
+        taken.append(cluster.volumes.supply.choose(one, want_of(one), taken))
+    for row, name in enumerate(cluster.nodes.names):
+        mine: set[str] = set()
+        for one, choice in zip(wanted, taken, strict=True):
+            expected = plainly_chosen(one, offered, cluster.nodes.objects[row].metadata.labels[ZONE], mine)
+            number = int(choice.numbers[row])
+            assert (None if number == NO_CHOICE else choice.volumes[number].metadata.name) == expected, (name, one)
+            mine |= {expected} if expected else set()
+
+
+@given(st.lists(volumes, max_size=8), st.lists(ZONES, min_size=1, max_size=4), claims)
+def test_choosing_at_once_equals_choosing_one_by_one(
+    offered: list[PersistentVolume], zones: list[str], wanted: list[PersistentVolumeClaim]
+) -> None:
+    cluster = Cluster()
+    for number, zone in enumerate(zones):
+        cluster.add_node(node(f"n{number}", zone=zone))
+    for pv in offered:
+        cluster.catalog(PersistentVolume).put(pv)
+    agree(cluster, wanted)
+
+
+class SupplyMachine(RuleBasedStateMachine):
+    """The supply stays right while volumes and nodes come, change and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.cluster.add_node(node("n0", zone="a"))
+
+    @rule(pv=volumes)
+    def volume_appears_or_changes(self, pv: PersistentVolume) -> None:
+        self.cluster.catalog(PersistentVolume).put(pv)
+
+    @rule(name=NAMES)
+    def volume_goes(self, name: str) -> None:
+        self.cluster.catalog(PersistentVolume).remove("", name)
+
+    @rule(name=NAMES)
+    def volume_is_promised(self, name: str) -> None:
+        pv = self.cluster.catalog(PersistentVolume).get("", name)
+        if pv is not None and pv.spec.claim_ref is None:
+            self.cluster.catalog(PersistentVolume).assume(volume(name, claim="y"))
+
+    @rule(name=NAMES)
+    def promise_is_taken_back(self, name: str) -> None:
+        self.cluster.catalog(PersistentVolume).restore("", name)
+
+    @rule(number=st.integers(0, 3), zone=ZONES)
+    def node_appears_or_moves(self, number: int, zone: str) -> None:
+        shown = node(f"n{number}", zone=zone)
+        if shown.metadata.name in self.cluster.nodes.rows:
+            self.cluster.update_node(shown)
+        else:
+            self.cluster.add_node(shown)
+
+    @rule(number=st.integers(0, 3))
+    def node_goes(self, number: int) -> None:
+        if f"n{number}" in self.cluster.nodes.rows and len(self.cluster.nodes) > 1:
+            self.cluster.remove_node(f"n{number}")
+
+    @invariant()
+    def choices_are_right(self) -> None:
+        agree(self.cluster, [claim("x"), claim("z"), claim("z", size="2Gi")])
+
+
+SupplyMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestSupplyMachine = SupplyMachine.TestCase

@@ -1,0 +1,127 @@
+"""The cluster's state equals what a recount of its pods gives, after any sequence of events."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import InvalidQuantity, KubestowError
+from kubestow.testing import node, pod
+
+NODES = st.sampled_from([f"n{number}" for number in range(4)])
+PODS = st.sampled_from([f"p{number}" for number in range(8)])
+
+
+def test_an_assumed_pod_takes_its_room_until_it_is_forgotten() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    info = cluster.shapes.info(pod("a", cpu="1"))
+    cluster.assume(info, "n")
+    assert cluster.all_nodes().requested("cpu").tolist() == [1000]
+    cluster.forget(info.uid)
+    assert cluster.all_nodes().requested("cpu").tolist() == [0]
+
+
+def test_a_confirmed_pod_is_not_forgotten() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    cluster.assume(cluster.shapes.info(pod("a", cpu="1")), "n")
+    cluster.put_pod(cluster.shapes.info(pod("a", cpu="1", node="n")))
+    cluster.forget("uid-default-a")
+    assert cluster.all_nodes().pod_count.tolist() == [1]
+
+
+def test_a_pod_is_assumed_only_once() -> None:
+    cluster = Cluster()
+    info = cluster.shapes.info(pod("a"))
+    cluster.assume(info, "n")
+    with pytest.raises(KubestowError, match=r"default/a .*is in the cache"):
+        cluster.assume(info, "n")
+
+
+def test_a_node_that_cannot_be_read_changes_nothing() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n", cpu="1"))
+    with pytest.raises(InvalidQuantity, match=r"status\.allocatable\[cpu\]"):
+        cluster.update_node(node("n", cpu="many"))
+    assert cluster.all_nodes().allocatable("cpu").tolist() == [1000]
+
+
+def test_copies_of_a_pod_share_their_shape() -> None:
+    cluster = Cluster()
+    one, other = (cluster.shapes.info(pod(name, cpu="1", labels={"app": "x"})) for name in "ab")
+    assert one.shape is other.shape
+    assert cluster.shapes.info(pod("c", cpu="2", labels={"app": "x"})).shape is not one.shape
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    """Events in any order, beside the plainest model there is: a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.nodes: set[str] = set()
+        self.placed: dict[str, tuple[str, PodInfo]] = {}
+        self.counter = self.cluster.counter("of app x", lambda shape: int(shape.labels.get("app") == "x"))
+
+    @rule(name=NODES, cpu=st.integers(1, 9))
+    def node_appears_or_changes(self, name: str, cpu: int) -> None:
+        if name in self.nodes:
+            self.cluster.update_node(node(name, cpu=str(cpu)))
+        else:
+            self.cluster.add_node(node(name, cpu=str(cpu)))
+        self.nodes.add(name)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data())
+    def node_goes(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        self.cluster.remove_node(name)
+        self.nodes.remove(name)
+
+    @rule(name=PODS, where=NODES, cpu=st.integers(0, 3), app=st.sampled_from("xy"), deleting=st.booleans())
+    def pod_is_on_a_node(self, name: str, where: str, cpu: int, app: str, deleting: bool) -> None:
+        info = self.cluster.shapes.info(
+            pod(name, node=where, cpu=str(cpu), labels={"app": app}, host_ports=[80 + cpu], deleting=deleting)
+        )
+        self.cluster.put_pod(info)
+        self.placed[info.uid] = (where, info)
+
+    @rule(name=PODS, where=NODES)
+    def pod_is_assumed(self, name: str, where: str) -> None:
+        info = self.cluster.shapes.info(pod(name, cpu="1", labels={"app": "x"}))
+        if info.uid not in self.placed:
+            self.cluster.assume(info, where)
+            self.placed[info.uid] = (where, info)
+
+    @rule(name=PODS)
+    def pod_goes(self, name: str) -> None:
+        self.cluster.remove_pod(f"uid-default-{name}")
+        self.placed.pop(f"uid-default-{name}", None)
+
+    @invariant()
+    def columns_equal_a_recount(self) -> None:
+        nodes = self.cluster.all_nodes()
+        assert set(nodes.names) == self.nodes
+        requested: Counter[str] = Counter()
+        count: Counter[str] = Counter()
+        counted: Counter[str] = Counter()
+        for where, info in self.placed.values():
+            requested[where] += info.requests.get("cpu", 0)
+            count[where] += 1
+            counted[where] += info.labels.get("app") == "x" and not info.terminating
+        names = nodes.names
+        assert nodes.requested("cpu").tolist() == [requested[name] for name in names]
+        assert nodes.pod_count.tolist() == [count[name] for name in names]
+        assert self.counter.by_row.tolist() == [counted[name] for name in names]
+        assert self.cluster.pod_count == len(self.placed)
+
+
+ClusterMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestClusterMachine = ClusterMachine.TestCase

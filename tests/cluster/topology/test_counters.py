@@ -1,0 +1,177 @@
+"""Counters, their sums per domain, and the terms that pods carry equal a recount after any sequence of events."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kubestow.api.core import Node, Pod
+from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.index_keys import groups_meant, groups_of
+from kubestow.cluster.pods.shapes import Shape
+from kubestow.cluster.topology.affinity import CarriedTerm
+from kubestow.cluster.topology.counters import PodCounter
+from kubestow.cluster.topology.domains import DomainSums, domain_sums
+from kubestow.testing import node, pod
+
+ZONE = "topology.kubernetes.io/zone"
+NODES = st.sampled_from(("n0", "n1"))
+APPS = st.sampled_from(("a", "b"))
+SSD = {"disk": "ssd"}
+
+
+def selecting(key: str, *values: str) -> Selector:
+    return Selector((Requirement(key, "In", frozenset(values)),))
+
+
+def count(cluster: Cluster, app: str, *, terminating: bool = False) -> PodCounter:
+    groups = groups_meant(frozenset({"default"}), selecting("app", app))
+    return cluster.counter(
+        (app, terminating), lambda shape: int(shape.labels["app"] == app), groups=groups, terminating=terminating
+    )
+
+
+def on_ssd(cluster: Cluster, counter: PodCounter) -> DomainSums:
+    """The counts of nodes with an SSD, by zone."""
+    return domain_sums(cluster.nodes, counter, ZONE, eligible=lambda nodes: nodes.label("disk") != 0, eligibility="ssd")
+
+
+class CountingMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.placed: dict[str, Pod] = {}
+        self.held: set[object] = set()
+
+    @rule(name=NODES, zone=st.sampled_from((None, "x", "y")), ssd=st.sampled_from((True, True, False)))
+    def node_appears_or_changes(self, name: str, zone: str | None, ssd: bool) -> None:
+        shown = node(name, zone=zone, labels=SSD if ssd else {})
+        known = name in self.cluster.nodes.rows
+        self.cluster.update_node(shown) if known else self.cluster.add_node(shown)
+
+    @rule(name=NODES)
+    def node_goes(self, name: str) -> None:
+        if name in self.cluster.nodes.rows:
+            self.cluster.remove_node(name)
+
+    @rule(number=st.integers(0, 3), app=APPS, where=NODES, deleting=st.booleans(), shy=st.booleans())
+    def pod_is_on_a_node(self, number: int, app: str, where: str, deleting: bool, shy: bool) -> None:
+        term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}} if shy else None
+        shown = pod(f"p{number}", labels={"app": app}, node=where, deleting=deleting, affinity=affinity)
+        self.cluster.put_pod(self.cluster.shapes.info(shown))
+        self.placed[shown.metadata.uid] = shown
+
+    @rule(number=st.integers(0, 3))
+    def pod_goes(self, number: int) -> None:
+        self.cluster.remove_pod(f"uid-default-p{number}")
+        self.placed.pop(f"uid-default-p{number}", None)
+
+    @rule()
+    def nobody_counts_any_more(self) -> None:
+        self.held.clear()
+        gc.collect()
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        nodes = self.cluster.nodes.objects
+        for app, terminating in (("a", False), ("b", True)):
+            counted = Counter(
+                p.spec.node_name
+                for p in self.placed.values()
+                if p.metadata.labels["app"] == app and (terminating or p.metadata.deletion_timestamp is None)
+            )
+            counter = count(self.cluster, app, terminating=terminating)
+            assert counter.by_row.tolist() == [counted[n.metadata.name] for n in nodes]
+            sums = on_ssd(self.cluster, counter)
+            self.check_domains(sums, nodes, counted)
+            self.held |= {counter, sums}
+
+    def check_domains(self, sums: DomainSums, nodes: list[Node], counted: Counter[str]) -> None:
+        expected: Counter[str | None] = Counter()
+        for n in nodes:
+            if "disk" in n.metadata.labels:
+                expected[n.metadata.labels.get(ZONE)] += counted[n.metadata.name]
+        zones = self.cluster.nodes.label(ZONE).values
+        assert dict(zip(zones, sums.by_domain.tolist(), strict=True)) == {zone: expected[zone] for zone in zones}
+        assert {zones[domain] for domain in sums.present} == expected.keys() - {None}
+        assert sums.total == sum(expected.values()) - expected[None]
+
+    @invariant()
+    def carried_terms_are_right(self) -> None:
+        shapes = {self.cluster.shapes.info(pod).shape for pod in self.placed.values()}
+        for shape in shapes:
+            about = list(self.cluster.carried_terms.about(shape.groups))
+            assert Counter(about) == Counter({term for other in shapes for term in self.meaning(other, shape)})
+
+    @staticmethod
+    def meaning(carrier: Shape, other: Shape) -> list[CarriedTerm]:
+        return [carried for carried in carrier.carried_terms if carried.term.matches(other.namespace, other.labels)]
+
+
+CountingMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestCountingMachine = CountingMachine.TestCase
+
+
+def test_a_counter_is_shared_while_somebody_holds_it_and_gone_afterwards() -> None:
+    cluster = Cluster()
+    counter = count(cluster, "a")
+    assert count(cluster, "a") is counter
+    other = count(cluster, "b")
+    del counter
+    gc.collect()
+    cluster.add_node(node("n"))
+    cluster.put_pod(cluster.shapes.info(pod("p", labels={"app": "a"}, node="n")))
+    assert count(cluster, "a").by_row.tolist() == [1]
+    assert other.by_row.tolist() == [0]
+
+
+def test_terms_go_with_the_last_pod_that_carries_them() -> None:
+    cluster = Cluster()
+    term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, term]}}
+    shy = [cluster.shapes.info(pod(name, labels={"app": "a"}, node="n", affinity=affinity)) for name in ("p", "q")]
+    for info in shy:
+        cluster.put_pod(info)
+    (carried,) = cluster.carried_terms.about(shy[0].shape.groups)
+    assert shy[0].shape.carried_terms[carried] == 2
+    before = cluster.carried_terms.version_about(shy[0].shape.groups)
+    cluster.remove_pod(shy[0].uid)
+    assert cluster.carried_terms.version_about(shy[0].shape.groups) == before
+    cluster.remove_pod(shy[1].uid)
+    assert list(cluster.carried_terms.about(shy[0].shape.groups)) == []
+    assert cluster.carried_terms.version_about(shy[0].shape.groups) > before
+
+
+def test_the_two_smallest_domains_are_those_with_eligible_nodes() -> None:
+    cluster = Cluster()
+    for name, zone in (("a", "x"), ("b", "y"), ("c", "z")):
+        cluster.add_node(node(name, zone=zone, labels=SSD))
+    cluster.put_pod(cluster.shapes.info(pod("p", labels={"app": "a"}, node="a")))
+    sums = on_ssd(cluster, count(cluster, "a"))
+    assert sums.two_smallest() == (2, 0, 0)
+    cluster.update_node(node("b", zone="y"))
+    assert sums.two_smallest() == (3, 0, 1)
+    assert sums.minimum() == 0
+
+
+def test_without_eligible_nodes_there_is_no_smallest_domain() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("a", zone="x"))
+    domain, smallest, others = on_ssd(cluster, count(cluster, "a")).two_smallest()
+    assert domain == 0 and smallest == others == 2**63 - 1
+
+
+def test_a_pod_is_in_a_group_that_is_meant_exactly_if_it_may_be_selected() -> None:
+    groups = groups_of("ns", {"app": "web", "tier": "1"}, ())
+    assert len(groups & (groups_meant(frozenset({"ns", "other"}), selecting("app", "web", "db")) or set())) == 1
+    assert len(groups & (groups_meant(None, selecting("app", "web")) or set())) == 1
+    assert groups_meant(frozenset({"ns"}), EVERYTHING) == frozenset({"ns"})
+    assert groups_meant(None, EVERYTHING) is None
+    assert groups_meant(None, NOTHING) == frozenset()
+    assert not groups & (groups_meant(frozenset({"other"}), selecting("app", "web")) or set())

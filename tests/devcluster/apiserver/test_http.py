@@ -1,0 +1,76 @@
+"""The server on a real socket: limits, gzip, tokens, clients that vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from io import BytesIO
+
+import aiohttp
+import msgspec
+import pytest
+
+from kubestow.devcluster.apiserver.http import MAX_BODY
+from kubestow.devcluster.apiserver.requests import User
+from kubestow.devcluster.cluster import AddressInUse, DevCluster
+from tests.devcluster.client import PODS, pod
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_an_oversized_body_is_refused_and_the_server_goes_on() -> None:
+    async with DevCluster(simulate=False) as server, aiohttp.ClientSession(server.url) as session:
+        async with session.post(PODS, data=BytesIO(b"x" * (MAX_BODY + 1)), headers=JSON) as response:
+            assert response.status == 413
+            assert (await response.json())["message"] == "Request entity too large: limit is 3145728"
+        async with session.get("/readyz") as response:
+            assert await response.text() == "ok"
+
+
+async def test_a_long_list_is_gzipped_for_who_asks() -> None:
+    async with (
+        DevCluster(simulate=False) as server,
+        aiohttp.ClientSession(server.url, auto_decompress=False) as session,
+    ):
+        for index in range(150):
+            await session.post(PODS, data=msgspec.json.encode(pod(f"p{index}")), headers=JSON)
+        async with session.get(PODS, headers={"Accept-Encoding": "gzip"}) as response:
+            assert response.headers["Content-Encoding"] == "gzip"
+            packed = msgspec.json.decode(gzip.decompress(await response.read()))
+        async with session.get(PODS, headers={"Accept-Encoding": "identity"}) as response:
+            assert msgspec.json.decode(await response.read()) == packed
+        assert len(packed["items"]) == 150
+
+
+async def test_a_watch_delivers_over_the_wire_and_its_client_may_vanish() -> None:
+    async with DevCluster(simulate=False) as server, aiohttp.ClientSession(server.url) as session:
+        watch = await session.get(f"{PODS}?watch=1")
+        await session.post(PODS, data=msgspec.json.encode(pod("a")), headers=JSON)
+        async with asyncio.timeout(10):
+            event = msgspec.json.decode(await watch.content.readline())
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
+        watch.close()
+        async with session.post(PODS, data=msgspec.json.encode(pod("b")), headers=JSON) as response:
+            assert response.status == 201
+
+
+async def test_without_a_known_token_nobody_gets_in() -> None:
+    async with (
+        DevCluster(simulate=False, tokens={"secret": User("me")}) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer x"}, 401),
+            ({"Authorization": "Bearer secret"}, 200),
+        ):
+            async with session.get(PODS, headers=headers) as response:
+                assert response.status == status
+        async with session.get("/healthz") as response:
+            assert response.status == 200, "probes carry no token"
+
+
+async def test_a_port_in_use_is_said_so() -> None:
+    async with DevCluster(simulate=False) as server:
+        with pytest.raises(AddressInUse, match=f"127.0.0.1:{server.port} is in use"):
+            await DevCluster(port=server.port, simulate=False).start()

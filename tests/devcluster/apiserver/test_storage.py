@@ -1,0 +1,130 @@
+"""The store against a plain model: whatever the interleaving, each watcher sees exactly the history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from kubestow.devcluster.apiserver.storage.store import Cursor, Event, Expired, Store, Stored
+
+KEYS = st.sampled_from(["a/x", "a/y", "b/x", "b-1/x", "b/z"])
+
+
+class Watcher:
+    """A cursor and what it has seen so far."""
+
+    def __init__(self, cursor: Cursor, start: int) -> None:
+        self.cursor, self.start, self.seen = cursor, start, list[Event]()
+
+
+class StoreMachine(RuleBasedStateMachine):
+    watchers: Bundle[Watcher] = Bundle("watchers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store(history=6)
+        self.pods = self.store.collection("pods")
+        self.log: list[Event] = []
+        self.states: dict[int, dict[str, Stored]] = {0: {}}
+
+    @rule(key=KEYS, data=st.binary(max_size=3))
+    def put(self, key: str, data: bytes) -> None:
+        self._record(self.store.put("pods", Stored(key, self.store.upcoming, data, {})))
+
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        if self.pods.get(key) is not None:
+            self._record(self.store.delete("pods", Stored(key, self.store.upcoming, b"", {})))
+
+    @rule()
+    def write_elsewhere(self) -> None:
+        self.store.put("nodes", Stored("n", self.store.upcoming, b"", {}))
+        self.states[self.store.version] = self._now()
+
+    @rule(target=watchers, back=st.integers(0, 12))
+    def watch(self, back: int) -> Watcher:
+        start = max(self.store.version - back, self.pods.floor)
+        return Watcher(self.pods.cursor(start), start)
+
+    @rule(watcher=watchers, limit=st.none() | st.integers(1, 3))
+    def read(self, watcher: Watcher, limit: int | None) -> None:
+        try:
+            watcher.seen += watcher.cursor.take(limit)
+        except Expired:
+            missed = [event for event in self.log if event.version > watcher.cursor.version]
+            assert missed, "only a watcher that has lost something may be told so"
+            assert missed[0].version <= self.pods.floor
+
+    @rule(watcher=watchers)
+    def resume(self, watcher: Watcher) -> None:
+        try:
+            watcher.cursor = self.pods.cursor(watcher.cursor.version)
+        except Expired:
+            assert watcher.cursor.version < self.pods.floor
+
+    @rule(back=st.integers(0, 12), prefix=st.sampled_from(["", "a/", "b/"]))
+    def list_earlier(self, back: int, prefix: str) -> None:
+        version = max(self.store.version - back, 0)
+        expected = sorted(item for item in self.states[version].items() if item[0].startswith(prefix))
+        try:
+            assert self.pods.snapshot_at(version, prefix) == [stored for _, stored in expected]
+        except Expired:
+            assert version < self.pods.floor
+
+    @invariant()
+    def lists_are_the_newest_state(self) -> None:
+        assert {stored.key: stored for stored in self.pods.snapshot()} == self._now()
+        assert [stored.key for stored in self.pods.snapshot("b/")] == sorted(
+            k for k in self._now() if k.startswith("b/")
+        )
+
+    @rule(watcher=watchers)
+    def seen_is_a_gapless_stretch_of_the_log(self, watcher: Watcher) -> None:
+        after = [event for event in self.log if event.version > watcher.start]
+        assert watcher.seen == after[: len(watcher.seen)]
+
+    def _now(self) -> dict[str, Stored]:
+        return self.states[max(self.states)]
+
+    def _record(self, event: Event) -> None:
+        self.log.append(event)
+        state = dict(self._now())
+        state.pop(event.object.key, None)
+        if event.type != "DELETED":
+            state[event.object.key] = event.object
+        self.states[event.version] = state
+
+
+TestStoreAgainstAModel = StoreMachine.TestCase
+
+
+def test_a_write_at_a_version_already_taken_is_refused() -> None:
+    store = Store()
+    store.put("pods", Stored("a/x", 1, b"", {}))
+    with pytest.raises(ValueError, match="expected 2"):
+        store.put("pods", Stored("a/y", 1, b"", {}))
+
+
+def test_a_waker_is_called_once_at_the_next_change() -> None:
+    store, calls = Store(), list[int]()
+    store.collection("pods").wake(lambda: calls.append(store.version))
+    for name in ("x", "y"):
+        store.put("pods", Stored(name, store.upcoming, b"", {}))
+    assert calls == [1]
+
+
+def test_a_stored_key_is_namespace_and_name() -> None:
+    assert (Stored("ns/pod", 1, b"", {}).namespace, Stored("ns/pod", 1, b"", {}).name) == ("ns", "pod")
+    assert (Stored("node", 1, b"", {}).namespace, Stored("node", 1, b"", {}).name) == ("", "node")
+
+
+def test_large_objects_shorten_the_history_but_never_lose_the_newest_event() -> None:
+    store = Store(history_bytes=1000)
+    pods = store.collection("pods")
+    for size in (300, 300, 300, 300, 5000):
+        store.put("pods", Stored("a/x", store.upcoming, b"x" * size, {}))
+    assert pods.floor == 4
+    assert [event.version for event in pods.cursor(4).take()] == [5]
+    with pytest.raises(Expired):
+        pods.cursor(3)

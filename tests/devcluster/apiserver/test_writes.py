@@ -1,0 +1,161 @@
+"""Creating, changing and deleting: what the server decides, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.devcluster.client import NODES, PODS, Client, node, pod
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+async def test_a_limit_without_a_request_becomes_the_request(client: Client) -> None:
+    new = pod()
+    new["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    created = (await client.post(PODS, new)).json
+    assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    assert created["status"]["qosClass"] == "Guaranteed"
+
+
+async def test_a_priority_class_decides_the_priority(client: Client) -> None:
+    await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 7})
+    created = (await client.post(PODS, pod(priorityClassName="high"))).json
+    assert created["spec"]["priority"] == 7
+    assert (await client.post(PODS, pod("q", priorityClassName="system-node-critical"))).json["spec"][
+        "priority"
+    ] == 2000001000
+
+
+async def test_numbers_are_taken_as_quantities(client: Client) -> None:
+    new = pod()
+    new["spec"]["containers"][0]["resources"]["requests"] = {"cpu": 2, "memory": 1.5}
+    created = (await client.post(PODS, new)).json
+    assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "1500m"}
+
+
+async def test_a_driver_that_takes_no_volumes_is_not_one_without_a_limit(client: Client) -> None:
+    driver = {"name": "example.com", "nodeID": "n", "topologyKeys": [], "allocatable": {"count": 0}}
+    new = {"metadata": {"name": "n"}, "spec": {"drivers": [driver]}}
+    created = (await client.post("/apis/storage.k8s.io/v1/csinodes", new)).json
+    assert created["spec"]["drivers"][0]["allocatable"] == {"count": 0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"containers": []}, "spec.containers: Required value"),
+        ({"tolerations": [{"key": "a", "operator": "Maybe"}]}, "spec.tolerations[0].operator: Unsupported value"),
+        ({"restartPolicy": "Sometimes"}, "spec.restartPolicy: Unsupported value"),
+        ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector: Invalid value"),
+        ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z"}]}, "maxSkew: Invalid value"),
+    ],
+)
+async def test_an_invalid_spec_is_refused_by_the_path_of_its_field(
+    client: Client, spec: dict[str, Any], place: str
+) -> None:
+    refused = await client.post(PODS, pod(**spec) | ({"spec": spec} if "containers" in spec else {}))
+    assert refused.status == 422
+    assert place in refused.message
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"spec": {"containers": "c"}},
+            "cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            {"spec": {"containers": [{"name": "c", "image": True}]}},
+            "Go struct field Container.spec.containers.image of type string",
+        ),
+    ],
+)
+async def test_a_wrong_type_is_refused_by_its_place(client: Client, change: dict[str, object], expected: str) -> None:
+    refused = await client.post(PODS, {**pod(), **change})
+    assert refused.status == 400
+    assert expected in refused.message
+
+
+async def test_a_stale_update_conflicts_and_the_object_stays(client: Client) -> None:
+    created = (await client.post(NODES, node("n"))).json
+    await client.patch(f"{NODES}/n", {"metadata": {"labels": {"a": "b"}}})
+    assert (await client.put(f"{NODES}/n", created)).status == 409
+    assert (await client.get(f"{NODES}/n")).json["metadata"]["labels"] == {"a": "b"}
+
+
+async def test_the_same_object_again_is_no_write(client: Client) -> None:
+    created = (await client.post(NODES, node("n"))).json
+    again = await client.put(f"{NODES}/n", created)
+    assert again.json["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+
+
+async def test_generation_counts_changes_of_the_spec_only(client: Client) -> None:
+    await client.post(PODS, pod("p", schedulingGates=[{"name": "g"}]))
+    labelled = await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+    opened = await client.patch(f"{PODS}/p", {"spec": {"schedulingGates": None}})
+    assert (labelled.json["metadata"]["generation"], opened.json["metadata"]["generation"]) == (1, 2)
+
+
+async def test_a_finalizer_holds_an_object_until_it_is_taken_off(client: Client) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "c", "finalizers": ["example.com/hold"]}})
+    assert "deletionTimestamp" in (await client.delete(f"{path}/c")).json["metadata"]
+    await client.patch(f"{path}/c", {"metadata": {"finalizers": None}})
+    assert (await client.get(f"{path}/c")).status == 404
+
+
+async def test_a_bound_pod_lingers_for_its_grace_period(client: Client) -> None:
+    await client.post(PODS, pod("p", nodeName="n"))
+    going = (await client.delete(f"{PODS}/p")).json["metadata"]
+    assert (going["deletionGracePeriodSeconds"], going["deletionTimestamp"]) == (30, "2026-11-20T19:20:30Z")
+    await client.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
+    assert (await client.get(f"{PODS}/p")).status == 404
+
+
+async def test_a_dry_run_changes_nothing(client: Client) -> None:
+    version = client.server.store.version
+    assert (await client.post(f"{PODS}?dryRun=All", pod())).status == 201
+    assert client.server.store.version == version
+    assert (await client.get(f"{PODS}/p")).status == 404
+
+
+async def test_a_pod_bound_twice_answers_conflict(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    assert (await client.post(f"{PODS}/p/binding", binding)).status == 201
+    assert (await client.post(f"{PODS}/p/binding", binding)).status == 409
+
+
+async def test_a_bound_pod_is_nominated_no_longer(client: Client) -> None:
+    await client.post(PODS, pod())
+    await client.patch(f"{PODS}/p/status", {"status": {"nominatedNodeName": "n"}})
+    await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    assert "nominatedNodeName" not in (await client.get(f"{PODS}/p")).json["status"]
+
+
+async def test_a_bound_pod_takes_its_nodes_zone(client: Client) -> None:
+    await client.post(NODES, node("n", **{"topology.kubernetes.io/zone": "z"}))
+    await client.post(PODS, pod("p"))
+    await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    assert (await client.get(f"{PODS}/p")).json["metadata"]["labels"] == {"topology.kubernetes.io/zone": "z"}
+
+
+async def test_a_lease_is_created_by_its_first_update(client: Client) -> None:
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}
+    created = await client.put(f"{LEASES}/l", lease)
+    assert created.status == 201
+    assert (await client.put(f"{LEASES}/l", lease)).status == 422, "later updates must say which version they change"
+
+
+async def test_collections_are_deleted_by_selector(client: Client) -> None:
+    for name in ("a", "b", "c"):
+        await client.post(PODS, pod(name, labels={"app": name}))
+    await client.delete(f"{PODS}?labelSelector=app%20in%20(a,b)")
+    assert [item["metadata"]["name"] for item in (await client.get(PODS)).json["items"]] == ["c"]

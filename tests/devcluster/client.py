@@ -1,0 +1,94 @@
+"""Asking the API without a network, and objects with defaults to ask it about."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from kubestow.devcluster.apiserver.requests import Answer, Request, Stream
+from kubestow.devcluster.cluster import DevCluster
+
+__all__ = ["Client", "Response", "node", "pod"]
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+
+
+class Response:
+    def __init__(self, answer: Answer) -> None:
+        self.status, self.headers, self.content_type = answer.status, answer.headers, answer.content_type
+        self.content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.content)
+
+    @property
+    def message(self) -> str:
+        return str(self.json["message"])
+
+
+class Client:
+    """Requests straight into a server's API. Bodies are objects, or bytes as they are."""
+
+    def __init__(self, server: DevCluster) -> None:
+        self.server = server
+
+    async def __call__(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", accept: str = ""
+    ) -> Response:
+        answer = await self.server.api.handle(self._request(method, path, body, content_type, accept))
+        assert isinstance(answer, Answer)
+        return Response(answer)
+
+    async def get(self, path: str, *, accept: str = "") -> Response:
+        return await self("GET", path, accept=accept)
+
+    async def post(self, path: str, body: Any) -> Response:
+        return await self("POST", path, body)
+
+    async def put(self, path: str, body: Any) -> Response:
+        return await self("PUT", path, body)
+
+    async def delete(self, path: str, body: Any = None) -> Response:
+        return await self("DELETE", path, body)
+
+    async def patch(self, path: str, body: Any, kind: str = "merge-patch+json") -> Response:
+        return await self("PATCH", path, body, content_type=f"application/{kind}")
+
+    async def watch(self, path: str, *, accept: str = "") -> AsyncIterator[dict[str, Any]]:
+        """The events of a watch, one by one."""
+        stream = await self.server.api.handle(self._request("GET", path, None, "", accept))
+        assert isinstance(stream, Stream)
+        async for part in stream.events:
+            for line in part.splitlines():
+                yield msgspec.json.decode(line)
+
+    def _request(self, method: str, path: str, body: Any, content_type: str, accept: str) -> Request:
+        route, _, query = path.partition("?")
+        content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        return Request(
+            method=method,
+            path=route,
+            query=dict(parse_qsl(query, keep_blank_values=True)),
+            content_type=content_type,
+            accept=accept,
+            body=content,
+        )
+
+
+def pod(name: str = "p", *, labels: dict[str, str] | None = None, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}}
+    metadata: dict[str, Any] = {"name": name}
+    if labels:
+        metadata["labels"] = labels
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def node(name: str = "n", **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels} if labels else {"name": name}
+    capacity = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"capacity": capacity}}

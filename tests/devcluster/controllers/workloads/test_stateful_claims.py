@@ -1,0 +1,90 @@
+"""The claims of stateful sets: one per pod and template, kept or let go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.devcluster.client import PODS
+from tests.devcluster.controllers.workloads.test_stateful_sets import CLAIMS, SETS, names
+from tests.devcluster.scenarios import Cluster, told, workload
+
+pytestmark = pytest.mark.usefixtures("no_errors_logged")
+
+KEEP, DELETE = "Retain", "Delete"
+
+
+def with_claims(*, replicas: int = 2, deleted: str = KEEP, scaled: str = KEEP) -> dict[str, Any]:
+    claim = {
+        "metadata": {"name": "data", "labels": {"tier": "disk"}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    policy = {"whenDeleted": deleted, "whenScaled": scaled}
+    made = workload(replicas=replicas, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
+    made["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "data", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    return made
+
+
+async def kept(cluster: Cluster) -> list[str]:
+    """The claims that are not going."""
+    claims = await cluster.items(CLAIMS)
+    return [one["metadata"]["name"] for one in claims if "deletionTimestamp" not in one["metadata"]]
+
+
+async def owners(cluster: Cluster, claim: str) -> list[str]:
+    metadata = (await cluster.get(f"{CLAIMS}/{claim}")).json["metadata"]
+    return [one["kind"] for one in metadata.get("ownerReferences", ())]
+
+
+def test_each_pod_gets_a_claim_of_each_template() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(SETS, with_claims())
+        await cluster.pass_time(3)
+        claims = await cluster.items(CLAIMS)
+        assert [one["metadata"]["name"] for one in claims] == ["data-web-0", "data-web-1"]
+        assert claims[0]["metadata"]["labels"] == {"tier": "disk", "app": "web"}
+        volumes = (await cluster.get(f"{PODS}/web-1")).json["spec"]["volumes"]
+        assert volumes == [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}},
+            {"name": "tmp", "emptyDir": {}},
+        ]
+
+    told(story)
+
+
+@pytest.mark.parametrize(("deleted", "scaled"), [(KEEP, KEEP), (KEEP, DELETE), (DELETE, KEEP), (DELETE, DELETE)])
+def test_claims_go_as_the_retention_policy_says(deleted: str, scaled: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(SETS, with_claims(deleted=deleted, scaled=scaled))
+        await cluster.pass_time(3)
+        assert await owners(cluster, "data-web-1") == (["StatefulSet"] if deleted == DELETE else [])
+        await cluster.patch(f"{SETS}/web/scale", {"spec": {"replicas": 1}})
+        await cluster.pass_time(3)
+        left = ["data-web-0"] if scaled == DELETE else ["data-web-0", "data-web-1"]
+        assert await kept(cluster) == left
+        await cluster.delete(f"{SETS}/web")
+        await cluster.pass_time(2)
+        assert await kept(cluster) == ([] if deleted == DELETE else left)
+
+    told(story)
+
+
+def test_a_pod_waits_for_the_claim_of_its_predecessor_to_go() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.post(SETS, with_claims(scaled=DELETE))
+        await cluster.pass_time(3)
+        held = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await cluster.patch(f"{CLAIMS}/data-web-1", held)
+        for replicas in (1, 2):
+            await cluster.patch(f"{SETS}/web/scale", {"spec": {"replicas": replicas}})
+            await cluster.pass_time(2)
+        assert await names(cluster) == ["web-0"]
+        await cluster.patch(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
+        await cluster.pass_time(2)
+        assert await names(cluster) == ["web-0", "web-1"] and len(await kept(cluster)) == 2
+
+    told(story)

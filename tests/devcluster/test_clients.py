@@ -1,0 +1,163 @@
+"""Client libraries nobody here wrote: list, watch, patch and leader election, with asyncio and without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import kubernetes
+import pytest
+from kubernetes.leaderelection import electionconfig as blocking_config
+from kubernetes.leaderelection import leaderelection as blocking_election
+from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock as BlockingLock
+from kubernetes_asyncio import client as k8s
+from kubernetes_asyncio import watch as k8s_watch
+from kubernetes_asyncio.leaderelection import electionconfig, leaderelection
+from kubernetes_asyncio.leaderelection.resourcelock.leaselock import LeaseLock
+
+from kubestow.devcluster.cluster import DevCluster
+from tests.devcluster.client import pod
+
+Result = TypeVar("Result")
+#: Seconds: the shortest that the libraries allow.
+PERIODS = {"lease_duration": 3, "renew_deadline": 2, "retry_period": 1}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DevCluster]:
+    async with DevCluster(nodes=1) as running:
+        yield running
+
+
+@pytest.fixture
+async def api_client(server: DevCluster) -> AsyncIterator[Any]:
+    configuration = k8s.Configuration()
+    configuration.host = server.url
+    async with k8s.ApiClient(configuration) as api:
+        yield api
+
+
+async def test_pods_are_created_listed_patched_and_deleted(api_client: Any) -> None:
+    core = k8s.CoreV1Api(api_client)
+    await core.create_namespaced_pod("default", pod("p", labels={"app": "a"}))
+    await core.patch_namespaced_pod("p", "default", {"metadata": {"labels": {"tier": "front"}}})
+    (found,) = (await core.list_namespaced_pod("default", label_selector="app=a")).items
+    assert found.metadata.labels == {"app": "a", "tier": "front"}
+    await core.delete_namespaced_pod("p", "default")
+    with pytest.raises(k8s.ApiException) as gone:
+        await core.read_namespaced_pod("p", "default")
+    assert gone.value.status == 404
+
+
+async def test_a_watch_follows_a_pod_from_creation_to_running(api_client: Any) -> None:
+    core = k8s.CoreV1Api(api_client)
+    await core.create_namespaced_pod("default", pod("p"))
+    target = k8s.V1ObjectReference(kind="Node", name="node-0")
+    binding = k8s.V1Binding(metadata=k8s.V1ObjectMeta(name="p"), target=target)
+    await core.create_namespaced_pod_binding("p", "default", binding, _preload_content=False)
+    async with asyncio.timeout(20), k8s_watch.Watch().stream(core.list_namespaced_pod, "default") as events:
+        async for event in events:
+            if event["object"].status.phase == "Running":
+                assert event["object"].spec.node_name == "node-0"
+                return
+
+
+async def test_a_lease_changes_hands_only_by_its_version(api_client: Any) -> None:
+    leases = k8s.CoordinationV1Api(api_client)
+    spec = k8s.V1LeaseSpec(holder_identity="one", lease_duration_seconds=15)
+    held = await leases.create_namespaced_lease("default", k8s.V1Lease(metadata=k8s.V1ObjectMeta(name="l"), spec=spec))
+    held.spec.holder_identity = "two"
+    await leases.replace_namespaced_lease("l", "default", held)
+    with pytest.raises(k8s.ApiException) as stale:
+        await leases.replace_namespaced_lease("l", "default", held)
+    assert stale.value.status == 409
+
+
+async def test_another_candidate_leads_once_the_leader_is_gone(api_client: Any) -> None:
+    leading: asyncio.Queue[str] = asyncio.Queue()
+
+    def candidate(name: str) -> asyncio.Task[None]:
+        async def lead() -> None:
+            leading.put_nowait(name)
+
+        lock = LeaseLock("election", "default", name, api_client)
+        config = electionconfig.Config(lock, **PERIODS, onstarted_leading=lead, onstopped_leading=lead)
+        return asyncio.create_task(leaderelection.LeaderElection(config).run())
+
+    async with asyncio.timeout(30):
+        first = candidate("first")
+        assert await leading.get() == "first"
+        second = candidate("second")
+        first.cancel()
+        assert await leading.get() == "second"
+        second.cancel()
+
+
+# The official client blocks, so it runs in a thread beside the server.
+
+
+def blocking_core(url: str) -> Any:
+    configuration = kubernetes.client.Configuration()
+    configuration.host = url
+    return kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
+
+
+async def beside(work: Callable[[], Result]) -> Result:
+    async with asyncio.timeout(60):
+        return await asyncio.to_thread(work)
+
+
+async def test_the_official_client_lists_patches_and_deletes(server: DevCluster) -> None:
+    core = blocking_core(server.url)
+
+    def work() -> dict[str, str]:
+        core.create_namespaced_pod("default", pod("p", labels={"app": "a"}))
+        core.patch_namespaced_pod("p", "default", {"metadata": {"labels": {"tier": "front"}}})
+        (found,) = core.list_namespaced_pod("default", label_selector="app=a").items
+        core.delete_namespaced_pod("p", "default")
+        assert core.list_namespaced_pod("default").items == []
+        labels: dict[str, str] = found.metadata.labels
+        return labels
+
+    assert await beside(work) == {"app": "a", "tier": "front"}
+
+
+async def test_the_official_client_watches_from_a_version(server: DevCluster) -> None:
+    core = blocking_core(server.url)
+
+    def work() -> list[tuple[str, str]]:
+        version = core.list_namespaced_pod("default").metadata.resource_version
+        core.create_namespaced_pod("default", pod("p"))
+        core.delete_namespaced_pod("p", "default")
+        events = kubernetes.watch.Watch().stream(
+            core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=1
+        )
+        return [(event["type"], event["object"].metadata.name) for event in events]
+
+    assert await beside(work) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
+
+
+async def test_the_official_client_reads_custom_objects(server: DevCluster) -> None:
+    core = blocking_core(server.url)
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 2}}
+
+    def work() -> int:
+        custom = kubernetes.client.CustomObjectsApi(core.api_client)
+        place = ("scheduling.x-k8s.io", "v1alpha1", "default", "podgroups")
+        custom.create_namespaced_custom_object(*place, {**group, "metadata": {"name": "g"}})
+        custom.patch_namespaced_custom_object(*place, "g", {"spec": {"minMember": 3}})
+        least: int = custom.get_namespaced_custom_object(*place, "g")["spec"]["minMember"]
+        return least
+
+    assert await beside(work) == 3
+
+
+async def test_of_two_candidates_of_the_official_client_one_leads(server: DevCluster) -> None:
+    def elected(name: str) -> bool:
+        lock = BlockingLock("election", "default", name)
+        lock.api_instance = kubernetes.client.CoordinationV1Api(blocking_core(server.url).api_client)
+        config = blocking_config.Config(lock, **PERIODS, onstarted_leading=print, onstopped_leading=print)
+        return bool(blocking_election.LeaderElection(config).try_acquire_or_renew())
+
+    assert await beside(lambda: [elected(name) for name in ("first", "second", "first")]) == [True, False, True]

@@ -1,0 +1,116 @@
+"""The real kubectl against a running server: what a person types, and what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kubestow.devcluster.cluster import DevCluster
+from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
+
+pytestmark = NEEDS_KUBECTL
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec: {containers: [{name: c, image: "nginx:1", resources: {requests: {cpu: 100m}}}], nodeName: node-0}
+"""
+
+
+@pytest.fixture
+async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    async with DevCluster(nodes=2) as server:
+        yield Kubectl(server.url, tmp_path)
+
+
+async def test_nodes_are_listed_with_their_versions(kubectl: Kubectl) -> None:
+    lines = (await kubectl("get", "nodes")).splitlines()
+    assert lines[0].split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    assert [line.split()[0] for line in lines[1:]] == ["node-0", "node-1"]
+
+
+async def test_apply_creates_then_finds_nothing_to_do_then_configures(kubectl: Kubectl) -> None:
+    assert await kubectl("apply", "-f", "-", stdin=POD) == "pod/web created\n"
+    assert await kubectl("apply", "-f", "-", stdin=POD) == "pod/web unchanged\n"
+    changed = POD.replace("{app: web}", "{app: web, tier: front}")
+    assert await kubectl("apply", "-f", "-", stdin=changed) == "pod/web configured\n"
+
+
+async def test_server_side_apply_and_its_conflict(kubectl: Kubectl) -> None:
+    assert await kubectl("apply", "--server-side", "-f", "-", stdin=POD) == "pod/web serverside-applied\n"
+    await kubectl("label", "pod", "web", "app=other", "--overwrite")
+    refused = await kubectl("apply", "--server-side", "-f", "-", stdin=POD, fails=True)
+    assert 'conflict with "kubectl-label" using v1: .metadata.labels.app' in refused
+
+
+async def test_a_bound_pod_is_waited_for_described_and_deleted(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=POD)
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    described = await kubectl("describe", "pod", "web")
+    assert "Status:       Running" in described and "node-0" in described
+    assert 'pod "web" deleted' in await kubectl("delete", "pod", "web", "--timeout=30s")
+    assert "NotFound" in await kubectl("get", "pod", "web", fails=True)
+
+
+async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=POD)
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    assert await kubectl("taint", "nodes", "node-1", "k=v:NoSchedule") == "node/node-1 tainted\n"
+    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--force", "--timeout=30s")
+    assert "SchedulingDisabled" in await kubectl("get", "node", "node-0")
+    assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
+
+
+async def test_fields_are_explained_and_mistakes_refused(kubectl: Kubectl) -> None:
+    explained = await kubectl("explain", "pod.spec.nodeName")
+    assert "FIELD: nodeName <string>" in explained and "NodeName indicates" in explained
+    assert "TYPE" not in explained
+    refused = await kubectl("create", "-f", "-", stdin=POD.replace("nodeName", "nodename"), fails=True)
+    assert 'unknown field "spec.nodename"' in refused
+
+
+async def test_resources_and_versions_are_discovered(kubectl: Kubectl) -> None:
+    resources = await kubectl("api-resources", "-o", "name")
+    assert {"pods", "nodes", "deployments.apps", "podgroups.scheduling.k8s.io"} <= set(resources.split())
+    assert "apps/v1" in await kubectl("api-versions")
+    assert "v1.36.2" in await kubectl("version")
+
+
+async def test_what_kubectl_sends_in_protobuf_is_read(kubectl: Kubectl) -> None:
+    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
+    assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    await kubectl("create", "configmap", "settings", "--from-literal=colour=green")
+    assert await kubectl("get", "cm", "settings", "-o", "jsonpath={.data.colour}") == "green"
+    await kubectl("create", "secret", "generic", "key", "--from-literal=k=v")
+    assert await kubectl("get", "secret", "key", "-o", "jsonpath={.data.k}") == "dg=="
+    await kubectl("create", "service", "nodeport", "web", "--tcp=80:8080")
+    assert await kubectl("get", "svc", "web", "-o", "jsonpath={.spec.ports[0].targetPort}") == "8080"
+    for words in (
+        "cronjob tick --image=busybox --schedule=@hourly",
+        "priorityclass high --value=1000",
+        "pdb guard --selector=app=web --min-available=50%",
+        "quota small --hard=cpu=1,pods=2",
+        "role reader --verb=get --resource=pods",
+        "rolebinding reads --role=reader --user=someone",
+        "ingress front --rule=example.com/=web:80",
+        "serviceaccount robot",
+    ):
+        assert "created" in await kubectl("create", *words.split())
+
+
+async def test_a_deployment_is_created_scaled_and_shown(kubectl: Kubectl) -> None:
+    deployment = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}
+"""
+    await kubectl("apply", "-f", "-", stdin=deployment)
+    await kubectl("scale", "deployment/web", "--replicas=5")
+    assert (await kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")) == "5"
+    assert (await kubectl("get", "deploy")).splitlines()[1].split()[:2] == ["web", "0/5"]

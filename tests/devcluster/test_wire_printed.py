@@ -1,0 +1,73 @@
+"""What the real kubectl prints against this server and what it printed against a real one: the same text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubestow.devcluster.cluster import DevCluster
+from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
+from tests.devcluster.wire import folder, printed
+from tests.devcluster.wire_clusters import prepare
+
+pytestmark = [
+    *NEEDS_KUBECTL,
+    pytest.mark.skipif(folder() is None, reason="the recordings (../shared/wire) are not there"),
+]
+
+#: In the order of the recording, so that each finds what those before it left.
+COMMANDS = (
+    "get-nodes-pods",
+    "get-pods-wide",
+    "get-pod-yaml",
+    "get-selector",
+    "describe-pod",
+    "describe-node",
+    "get-events",
+    "label",
+    "annotate",
+    "taint",
+    "cordon",
+    "uncordon",
+    "patch",
+    "drain-dry-run",
+    "drain-dry-run-client",
+    "scale-deployment",
+    "scale-replicaset",
+    "explain",
+    "get-notfound",
+    "wait",
+    "delete-pod",
+    "delete-pod-force",
+    "logs",
+)
+_FAILING = ("get-notfound", "logs")
+#: Ages, times, uids and versions; and two phrases that only some releases of kubectl have.
+_PASSING = (
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
+    (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000", "<time>"),
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+    (r"\b\d+[smhd](\d+[smhd])?\b", "<age>"),
+    (r'resourceVersion: "\d+"', "resourceVersion"),
+    (r" from default namespace", ""),
+    (r"Kube-Proxy Version: *\n", ""),
+    (r" +", " "),
+)
+
+
+def lasting(text: str) -> list[str]:
+    for pattern, instead in _PASSING:
+        text = re.sub(pattern, instead, text)
+    return sorted(line.strip() for line in text.splitlines())
+
+
+async def test_kubectl_prints_the_same(tmp_path: Path) -> None:
+    async with DevCluster(simulate=False) as server:
+        await prepare(server, "kubectl")
+        kubectl = Kubectl(server.url, tmp_path)
+        for name in COMMANDS:
+            recorded = printed()[name]
+            output = await kubectl.output(*recorded["command"].split()[1:], fails=name in _FAILING)
+            assert lasting(output) == lasting(recorded["output"]), name

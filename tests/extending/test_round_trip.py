@@ -1,0 +1,110 @@
+"""``kubestow extend`` as a process, and a scheduler that uses it: the plugin decides as it would in process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubestow.testing import World, node, pod
+from tests.extending.example_plugins import Colour, labelled
+from tests.extending.scenarios import cluster, story
+
+_ROOT = Path(__file__).parents[2]
+_COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "extend")
+PLUGIN = ("--plugin", "tests.extending.example_plugins:Colour")
+NODES = {"a": labelled("red", 10), "b": labelled("red", 90), "c": labelled("blue", 100)}
+
+
+@asynccontextmanager
+async def extending(*arguments: str) -> AsyncIterator[dict[str, Any]]:
+    """Run the command until the block ends; gives the extender that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *_COMMAND, "--port", "0", *arguments, stdout=asyncio.subprocess.PIPE, cwd=_ROOT
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    try:
+        async with asyncio.timeout(30):
+            while not lines or lines[-1] != "ready\n":
+                line = (await process.stdout.readline()).decode()
+                assert line, lines
+                lines.append(line)
+        (extender,) = yaml.safe_load("".join(lines[1:-1]))["extenders"]
+        yield extender
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
+
+
+def in_process(**labels: str) -> str | None:
+    nodes = [node(name, labels=labels) for name, labels in NODES.items()]
+    return World(nodes, plugins=[Colour], profile=_ENABLED).decide(pod("p", labels=labels)).node_name
+
+
+_ENABLED = {"plugins": {"multiPoint": {"enabled": [{"name": "Colour", "weight": 5}]}}}
+
+
+@pytest.mark.parametrize("colour", ["red", "blue"])
+@pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
+async def test_a_pod_goes_where_the_plugin_would_send_it_in_process(cache: str, colour: str) -> None:
+    async with cluster(**NODES) as server:
+        there = () if cache == "--no-cache" else ("--master", server.url)
+        async with extending(*PLUGIN, cache, *there) as extender, story(server, extender | {"weight": 5}) as told:
+            await told.pod("p", labels={"colour": colour})
+            assert await told.bound("p") == in_process(colour=colour) == {"red": "b", "blue": "c"}[colour]
+
+
+async def test_what_the_plugin_refuses_is_on_the_pod() -> None:
+    async with (
+        cluster(**NODES) as server,
+        extending(*PLUGIN, "--no-cache") as extender,
+        story(server, extender) as told,
+    ):
+        await told.pod("p", labels={"colour": "green"})
+        assert (await told.refused("p")).startswith("0/3 nodes are available: 3 node(s) had another colour.")
+
+
+async def test_a_profile_is_served_and_binds() -> None:
+    async with (
+        cluster("a") as server,
+        extending("--config", str(_profile()), "--bind-pods", "--master", server.url) as extender,
+        story(server, extender) as told,
+    ):
+        assert [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt", "bind")]
+        await told.pod("p", requests={"cpu": "500m"})
+        assert await told.bound("p") == "a"
+
+
+def _profile() -> Path:
+    return Path(__file__).parent / "profile.yaml"
+
+
+async def refused(*arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stderr=asyncio.subprocess.PIPE, cwd=_ROOT)
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "name what to serve"),
+        ((*PLUGIN, "--no-cache", "--bind-pods"), "--bind-pods needs --cache"),
+        (("--plugin", "tests.extending.example_plugins:Reserving"), "nothing to serve"),
+        (("--config", "tests/extending/profile.yaml", "--profile", "x"), "--profile: there is no x"),
+        ((*PLUGIN, "--tls-cert-file", "/nowhere"), "goes together with --tls-private-key-file"),
+        ((*PLUGIN, "--kubeconfig", "/nowhere"), "/nowhere"),
+    ],
+)
+async def test_what_is_asked_wrongly_is_told_in_one_line(arguments: tuple[str, ...], problem: str) -> None:
+    status, err = await refused(*arguments)
+    assert status == 2
+    assert problem in err
+    assert "Traceback" not in err

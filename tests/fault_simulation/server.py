@@ -1,0 +1,209 @@
+"""The API server: objects of every watched kind, one version counter, a history per kind that watches read by position.
+
+It refuses what a real one refuses. Pods that have ended leave the collection that schedulers watch, as the field
+selector of the watch has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
+from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
+from kubestow.testing.memory_cluster import merged_patch
+from tests.fault_simulation.lease import Lease
+from tests.fault_simulation.trace import Trace
+
+__all__ = ["Change", "Key", "Server", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
+
+Key = tuple[str, str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One watch event: ADDED, MODIFIED or DELETED."""
+
+    type: str
+    key: Key
+    obj: Any
+
+
+def key_of(obj: Any) -> Key:
+    """Namespace and name."""
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def with_metadata(obj: Any, **changes: Any) -> Any:
+    """The object with other metadata."""
+    return replace(obj, metadata=replace(obj.metadata, **changes))
+
+
+def with_spec(obj: Any, **changes: Any) -> Any:
+    """The object with another spec."""
+    return replace(obj, spec=replace(obj.spec, **changes))
+
+
+def with_status(obj: Any, **changes: Any) -> Any:
+    """The object with another status."""
+    return replace(obj, status=replace(obj.status, **changes))
+
+
+def ended(pod: Pod) -> bool:
+    """Whether a pod has run to its end."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+class Server:
+    """Holds the truth. ``bound_by`` says who bound each pod, by uid; ``node_names`` are all there ever were."""
+
+    def __init__(self, clock: Clock, trace: Trace) -> None:
+        self._clock, self._trace = clock, trace
+        self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in WATCHED}
+        self.history: dict[Resource, list[Change]] = {resource: [] for resource in WATCHED}
+        self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
+        self._change = asyncio.Event()
+        self.bound_by: dict[str, str] = {}
+        self.node_names: set[str] = set()
+        self.lease = Lease(lambda: trace.note("server", "the lease is held by", self.lease.holder or "nobody"))
+        self.version = 0
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def listed(self, resource: Resource) -> list[Any]:
+        """What a scheduler's list of a collection holds."""
+        return [obj for obj in self._objects[resource].values() if resource != PODS or not ended(obj)]
+
+    def pods(self) -> list[Pod]:
+        """All pods, ended ones too."""
+        return list(self._objects[PODS].values())
+
+    def nodes(self) -> dict[str, Node]:
+        """All nodes by name."""
+        return {name: node for (_, name), node in self._objects[NODES].items()}
+
+    def objects(self, kind: type[T]) -> list[T]:
+        """All objects of a kind."""
+        return list(next(objects for resource, objects in self._objects.items() if resource.type is kind).values())
+
+    def get(self, resource: Resource, key: Key) -> Any | None:
+        """One object, None when it is gone."""
+        return self._objects[resource].get(key)
+
+    def find(self, pod: ObjectReference) -> Pod | None:
+        """The pod of that name and uid, None when it is gone."""
+        found: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
+        return found if found is not None and found.metadata.uid == pod.uid else None
+
+    async def change(self) -> None:
+        """Return when something has changed."""
+        await self._change.wait()
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def put(self, obj: Any) -> Any:
+        """Create or replace an object; as it is held now."""
+        resource, key = self._place(obj)
+        obj = self._renewed(obj)
+        old = self._objects[resource].get(key)
+        self._objects[resource][key] = obj
+        if resource == NODES:
+            self.node_names.add(obj.metadata.name)
+        if resource == PODS and ended(obj):
+            if old is not None and not ended(old):
+                self._happened(resource, Change("DELETED", key, obj))
+        else:
+            self._happened(resource, Change("ADDED" if old is None else "MODIFIED", key, obj))
+        return obj
+
+    def remove(self, obj: Any) -> None:
+        """An object is gone."""
+        resource, key = self._place(obj)
+        old = self._objects[resource].pop(key)
+        if resource != PODS or not ended(old):
+            self._happened(resource, Change("DELETED", key, self._renewed(old)))
+
+    def _renewed(self, obj: Any) -> Any:
+        self.version += 1
+        self._change.set()
+        self._change = asyncio.Event()
+        return with_metadata(obj, resource_version=str(self.version))
+
+    @staticmethod
+    def _place(obj: Any) -> tuple[Resource, Key]:
+        return next(resource for resource in WATCHED if resource.type is type(obj)), key_of(obj)
+
+    def _happened(self, resource: Resource, change: Change) -> None:
+        named = change.obj.metadata
+        self._trace.note("server", change.type, resource.kind, *change.key, named.uid, named.resource_version)
+        self.history[resource].append(change)
+        for news in self.watchers[resource]:
+            news.set()
+
+    # -- what schedulers ask for -----------------------------------------------------------------------------------
+
+    def bind(self, pod: ObjectReference, node_name: str, *, by: str) -> None:
+        """Bind a pod, unless that is refused. Whether there is such a node a real API server does not ask either."""
+        current = self._current(pod)
+        if current.metadata.deletion_timestamp is not None:
+            raise APIError(409, "Conflict", f"pod {pod.name} is being deleted, cannot be assigned to a host")
+        if current.spec.node_name:
+            raise APIError(409, "Conflict", f'pod {pod.name} is already assigned to node "{current.spec.node_name}"')
+        if current.spec.scheduling_gates:
+            raise APIError(409, "Conflict", f"pod {pod.name} has non-empty .spec.schedulingGates")
+        self._trace.note("server", by, "binds", pod.name, "to", node_name)
+        self.bound_by[pod.uid] = by
+        self.put(with_status(with_spec(current, node_name=node_name), nominated_node_name=""))
+
+    def patch(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        """Change a pod's status."""
+        current = self._current(pod)
+        if patch.conditions:
+            changed = {condition.type for condition in patch.conditions}
+            others = [c for c in current.status.conditions if c.type not in changed]
+            current = with_status(current, conditions=[*others, *patch.conditions])
+        if patch.nominated_node_name is not None:
+            current = with_status(current, nominated_node_name=patch.nominated_node_name)
+        self.put(current)
+
+    def merge(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
+        """Merge a patch into an object that is still as it was read; its new version."""
+        current = self.get(resource, (obj.namespace, obj.name))
+        if current is None:
+            raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
+        if current.metadata.resource_version != obj.resource_version:
+            raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
+        merged = self.put(convert(resource.type, merged_patch(msgspec.to_builtins(current), changes)))
+        return str(merged.metadata.resource_version)
+
+    def delete(self, pod: ObjectReference) -> None:
+        """Begin to delete a pod: at once where nothing runs and nobody holds on to it."""
+        current = self.find(pod)
+        if current is None or current.metadata.deletion_timestamp is not None:
+            return
+        if current.metadata.finalizers or (current.spec.node_name in self.nodes() and not ended(current)):
+            now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            self.put(with_metadata(current, deletion_timestamp=now))
+        else:
+            self.remove(current)
+
+    def _current(self, pod: ObjectReference) -> Pod:
+        named: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
+        if named is None:
+            raise APIError(404, "NotFound", f'pods "{pod.name}" not found')
+        if named.metadata.uid != pod.uid:
+            raise APIError(409, "Conflict", f"uid of {pod.name} is {named.metadata.uid}, not {pod.uid}")
+        return named
+
+    def pods_on(self, node_name: str) -> Iterable[Pod]:
+        """The pods that hold room on a node."""
+        return (pod for pod in self._objects[PODS].values() if pod.spec.node_name == node_name and not ended(pod))

@@ -1,0 +1,41 @@
+"""A few seeds of the simulation; ``make simulate`` runs as many as one likes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.fault_simulation.simulation import simulate
+
+
+@pytest.mark.parametrize("seed", range(1, 51))
+def test_nothing_is_violated(seed: int) -> None:
+    assert simulate(seed).violations == []
+
+
+def test_a_seed_reproduces_a_run_exactly() -> None:
+    first, second = simulate(7), simulate(7)
+    assert first.fingerprint == second.fingerprint
+    assert first.events > 500
+
+
+def test_a_run_does_not_depend_on_how_strings_are_hashed() -> None:
+    program = "from tests.fault_simulation.simulation import simulate; print(simulate(8).fingerprint)"
+    fingerprints = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": number},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert len(fingerprints) == 1
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert simulate(1).fingerprint != simulate(2).fingerprint

@@ -1,0 +1,136 @@
+"""The API server over HTTP, as far as reflectors and leader elections see it: bytes that come in pieces, or not at all.
+
+A watch may end, break, fall silent, be cut inside a line, bring a line that is none, or be told that its version is too
+old. What it brings is always in order, as the API promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from kubestow.client.credentials import Credentials
+from kubestow.client.transport import JSON, Transport
+from kubestow.errors import Unreachable
+from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.ports import Clock, Resource
+from tests.fault_simulation.faults import Fault, Faults
+from tests.fault_simulation.server import Change, Server
+
+__all__ = ["Wire"]
+
+#: Seconds between two bookmarks on a watch on which nothing happens.
+_BOOKMARKS = 60.0
+
+Ask = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
+
+
+class Wire(Transport):
+    """Connections of one process to the simulated server; ``ask`` sends a request and brings its answer, or fails."""
+
+    def __init__(self, server: Server, *, ask: Ask, faults: Faults, clock: Clock, patience: float) -> None:
+        super().__init__(Credentials("http://server"), clock=clock)
+        self._objects, self._ask, self._faults, self._patience = server, ask, faults, patience
+
+    async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._ask(f"{method} {urlsplit(path).path}", lambda: self._answer(method, path, body))
+        except TimeoutError:
+            raise Unreachable(self.server, "no answer in time") from None
+
+    def _answer(self, method: str, path: str, body: bytes | None) -> bytes:
+        if "/leases" in path:
+            return self._objects.lease.answer(method, body)
+        items = self._objects.listed(_resource(path))
+        return msgspec.json.encode({"metadata": {"resourceVersion": str(self._objects.version)}, "items": items})
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        query = dict(parse_qsl(urlsplit(path).query))
+        await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
+        if self._faults.strikes(Fault.REFUSED):
+            raise self._faults.refusal(of_write=False)
+        async with aclosing(self._pieces(_resource(path), query, silence)) as chunks:
+            yield chunks
+
+    async def _pieces(self, resource: Resource, query: dict[str, str], silence: float) -> AsyncGenerator[bytes, None]:
+        """What the watch brings, and how it ends."""
+        faults, ends = self._faults, asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
+        async for line in self._lines(resource, query, ends):
+            if faults.strikes(Fault.DELAY):
+                await asyncio.sleep(faults.random.expovariate(1.0))
+            if faults.strikes(Fault.BREAKS) and faults.random.random() < 0.2:
+                yield line[: faults.random.randrange(len(line))]
+                if faults.random.random() < 0.5:
+                    return
+                raise Unreachable(self.server, "injected break")
+            if faults.strikes(Fault.GARBLED) and faults.random.random() < 0.2:
+                yield line[: len(line) // 2] + b"\n"
+            if faults.strikes(Fault.SILENT) and faults.random.random() < 0.1:
+                await asyncio.sleep(silence)
+                raise Unreachable(self.server, "no answer in time")
+            cut = faults.random.randrange(len(line))
+            yield line[:cut]
+            yield line[cut:]
+
+    async def _lines(self, resource: Resource, query: dict[str, str], ends: float) -> AsyncIterator[bytes]:
+        history, news = self._objects.history[resource], asyncio.Event()
+        self._objects.watchers[resource].append(news)
+        try:
+            if "sendInitialEvents" in query:
+                version, position = self._objects.version, len(history)
+                for obj in self._objects.listed(resource):
+                    yield _line("ADDED", obj)
+                yield _bookmark(version, complete=True)
+            else:
+                position = _position(history, int(query["resourceVersion"]))
+                if self._faults.strikes(Fault.EXPIRY):
+                    yield _line("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
+                    return
+            while (left := ends - asyncio.get_running_loop().time()) > 0:
+                for change in history[position:]:
+                    yield _line(change.type, change.obj)
+                    position += 1
+                if position == len(history):
+                    news.clear()
+                    if not await _within(news, min(left, _BOOKMARKS)):
+                        yield _bookmark(self._objects.version)
+        finally:
+            self._objects.watchers[resource].remove(news)
+
+
+def _resource(path: str) -> Resource:
+    collection = urlsplit(path).path
+    return next(resource for resource in WATCHED if f"{resource.prefix}/{resource.plural}" == collection)
+
+
+def _position(history: list[Change], version: int) -> int:
+    """Where in a history the changes after a version begin."""
+    position = len(history)
+    while position and int(history[position - 1].obj.metadata.resource_version) > version:
+        position -= 1
+    return position
+
+
+def _line(event_type: str, obj: Any) -> bytes:
+    return msgspec.json.encode({"type": event_type, "object": obj}) + b"\n"
+
+
+def _bookmark(version: int, *, complete: bool = False) -> bytes:
+    annotations = {"k8s.io/initial-events-end": "true"} if complete else {}
+    return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version), "annotations": annotations}})
+
+
+async def _within(news: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""The room for copies of a pod: counted, and tried."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.framework.pod_capacity import PodCapacity
+from kubestow.scheduling.decision.scope import Scope
+from kubestow.testing import World, node, pod
+
+MOST = 7
+
+
+def room(world: World, pending: Pod) -> PodCapacity | None:
+    return PodCapacity.of(world.cluster, world.profiles["default-scheduler"], world.info(pending), MOST)
+
+
+def tried(world: World, pending: Pod, name: str) -> int:
+    """So many copies can be placed on a node one after the other."""
+    scope, placed = Scope([name], makes_room=False), 0
+    while placed < MOST:
+        info = world.info(pod(f"copy-{placed}", cpu=str(pending.spec.containers[0].resources.requests["cpu"])))
+        if world.decider.decide(info, scope).node_name is None:
+            break
+        world.cluster.assume(info, name)
+        placed += 1
+    for number in range(placed):
+        world.cluster.forget(f"uid-default-copy-{number}")
+    return placed
+
+
+NODES = st.lists(
+    st.builds(
+        lambda cpu, pods, taints: {"cpu": cpu, "max_pods": pods, "taints": taints},
+        st.sampled_from(("0", "1", "2", "5", "9")),
+        st.integers(0, 9),
+        st.sampled_from(((), ("a=b:NoSchedule",))),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(shapes=NODES, cpu=st.sampled_from(("100m", "500m", "1", "2")), there=st.integers(0, 5))
+def test_counting_gives_what_trying_gives(shapes: list[dict[str, str]], cpu: str, there: int) -> None:
+    nodes: list[Node] = [node(f"n{number}", **shape) for number, shape in enumerate(shapes)]  # type: ignore[arg-type]
+    world = World(nodes, [pod(f"there-{n}", cpu="1", node=f"n{n % len(nodes)}") for n in range(there)])
+    pending = pod("pending", cpu=cpu)
+    counted = room(world, pending)
+    assert counted is not None
+    names = world.cluster.nodes.names
+    assert counted.on(world.cluster.all_nodes()).tolist() == [tried(world, pending, name) for name in names]
+
+
+def test_nodes_may_be_imagined_without_some_pods() -> None:
+    world = World([node("a", cpu="3"), node("b", cpu="1")], [pod("there", cpu="2", node="a")])
+    counted = room(world, pod("pending", cpu="1"))
+    (leaving,) = (info for info in world.cluster.nodes.pods[world.cluster.nodes.rows["a"]].values())
+    rows = np.array([world.cluster.nodes.rows[name] for name in "ab"], np.intp)
+    changes = [Change(removed=(leaving,)), Change()]
+    assert counted is not None
+    assert counted.on(HypotheticalNodes(world.cluster.nodes, rows, changes)).tolist() == [3, 1]
+
+
+def test_pods_that_mind_each_other_are_not_counted() -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    world = World([node("a")])
+    assert room(world, pod("pending", labels={"app": "x"}, affinity=apart)) is None
+
+
+def test_a_host_port_is_taken_once() -> None:
+    world = World([node("a")])
+    counted = room(world, pod("pending", host_ports=(80,)))
+    assert counted is not None and counted.on(world.cluster.all_nodes()).tolist() == [1]

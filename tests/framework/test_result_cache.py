@@ -1,0 +1,206 @@
+"""Remembering never changes a decision: an old evaluation equals a fresh one after any sequence of events.
+
+This is the test that guards the cache of answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kubestow.api.core import Pod, Service
+from kubestow.api.meta import convert
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
+from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.testing import World, node, pod
+from tests.plugins.affinities import HOST, ZONE, apart, rather_near, term
+
+NAMES = st.sampled_from([f"n{number}" for number in range(12)])
+TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
+IMAGE = 300 * 2**20
+
+PREFERRED = {
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+        ]
+    }
+}
+PROBES: list[Pod] = [
+    pod("small", cpu="100m", memory="64Mi"),
+    pod("large", cpu="3", memory="4Gi"),
+    pod("nothing"),
+    pod("tolerant", cpu="1", tolerations=[{"operator": "Exists"}]),
+    pod("selective", cpu="1", node_selector={"disk": "ssd"}),
+    pod("picky", cpu="1", affinity=PREFERRED),
+    pod("gpu", cpu="1", requests={"example.com/gpu": "1"}),
+    pod("port", cpu="1", host_ports=[8080]),
+    pod("served", cpu="1", labels={"app": "web"}),
+]
+#: What pods that are placed may want of those of an app: to be far from them or near them.
+COMPANY: dict[str, Any] = {
+    "apart": apart(term("web", HOST)),
+    "rather near": rather_near(term("web", ZONE), weight=7),
+    "any": None,
+}
+
+
+def service(name: str) -> Service:
+    """Selects the pods of an app, which is what default topology spread constraints ask for."""
+    return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
+
+
+def told(decision: Decision, world: World) -> object:
+    """Everything a decision says."""
+    if decision.node_name is None:
+        return decision.message, sorted(decision.rejectors)
+    nodes = Nodes(world.cluster.nodes, decision.feasible)
+    assert decision.evaluation is not None
+    scores = decision.evaluation.scores(world.cluster, decision.pod, decision.feasible)
+    return decision.node_name, nodes.names, {name: values.tolist() for name, values in scores}
+
+
+class RememberingMachine(RuleBasedStateMachine):
+    """One world lives through all events; at each look its answers are held against a world made just now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.bound: dict[str, Pod] = {}
+
+    @rule(
+        name=NAMES,
+        cpu=st.integers(1, 6),
+        gpus=st.integers(0, 2),
+        ssd=st.booleans(),
+        taints=TAINTS,
+        cordoned=st.booleans(),
+        image=st.booleans(),
+    )
+    def node_appears_or_changes(
+        self, name: str, cpu: int, gpus: int, ssd: bool, taints: tuple[str, ...], cordoned: bool, image: bool
+    ) -> None:
+        shown = node(
+            name,
+            cpu=str(cpu),
+            allocatable={"example.com/gpu": str(gpus)},
+            labels={"disk": "ssd"} if ssd else {},
+            zone="z0" if ssd else "z1",
+            taints=taints,
+            unschedulable=cordoned,
+            images={"app:latest": IMAGE} if image else {},
+        )
+        cluster = self.world.cluster
+        if name in cluster.nodes.rows:
+            cluster.update_node(shown)
+        else:
+            cluster.add_node(shown)
+
+    @rule(name=NAMES)
+    def node_goes(self, name: str) -> None:
+        if name in self.world.cluster.nodes.rows:
+            self.world.cluster.remove_node(name)
+
+    @rule(
+        number=st.integers(0, 9),
+        where=NAMES,
+        cpu=st.integers(0, 3),
+        company=st.sampled_from(sorted(COMPANY)),
+        app=st.sampled_from(("web", "db")),
+    )
+    def pod_is_on_a_node(self, number: int, where: str, cpu: int, company: str, app: str) -> None:
+        # Each has a port of its own: of two that share one, the first to leave frees it for both (semantics 7.4).
+        shown = pod(
+            f"b{number}",
+            node=where,
+            cpu=str(cpu),
+            requests={"example.com/gpu": "1"},
+            host_ports=[8080 + number],
+            labels={"app": app},
+            affinity=COMPANY[company],
+        )
+        self.world.cluster.put_pod(self.world.info(shown))
+        self.bound[shown.metadata.uid] = shown
+
+    @rule(number=st.integers(0, 9))
+    def pod_goes(self, number: int) -> None:
+        self.world.cluster.remove_pod(f"uid-default-b{number}")
+        self.bound.pop(f"uid-default-b{number}", None)
+
+    @rule(name=st.sampled_from(("one", "other")))
+    def service_comes_or_goes(self, name: str) -> None:
+        services = self.world.cluster.catalog(Service)
+        if services.remove("default", name) is None:
+            services.put(service(name))
+
+    @rule(probe=st.sampled_from(PROBES))
+    def somebody_asks(self, probe: Pod) -> None:
+        self.world.decide(probe)
+
+    @invariant()
+    def old_answers_equal_fresh_ones(self) -> None:
+        fresh = World(self.world.cluster.nodes.objects, self.bound.values())
+        for shown in self.world.cluster.catalog(Service):
+            fresh.cluster.catalog(Service).put(shown)
+        for probe in PROBES:
+            assert told(self.world.decide(probe), self.world) == told(fresh.decide(probe), fresh)
+
+
+RememberingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestRememberingMachine = RememberingMachine.TestCase
+
+
+def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
+    world = World(
+        [
+            node("a", cpu="1", labels={"disk": "ssd"}),
+            node("b", taints=["slow=yes:PreferNoSchedule"]),
+            node("c", unschedulable=True, images={"app:latest": IMAGE}),
+        ]
+    )
+    for probe in PROBES:
+        decision = world.decide(probe)
+        assert decision.found is not None
+        filters = decision.found.filters
+        whole = filters.refusals(world.cluster.all_nodes())
+        for row in range(3):
+            one = Nodes(world.cluster.nodes, np.array([row]))
+            alone = filters.refusals(one)
+            of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
+            assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
+
+
+class Fickle(FilterPlugin, PreFilterPlugin, ScorePlugin):
+    """Asks the world outside: nothing of what it says may be remembered."""
+
+    name = "Fickle"
+    asked: ClassVar[list[str]] = []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        self.asked.append("PreFilter")
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        self.asked.append("Filter")
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        self.asked.append("Score")
+        return np.zeros(len(nodes), np.int64)
+
+
+def test_a_plugin_without_a_signature_is_asked_in_every_cycle_though_nothing_happened() -> None:
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Fickle"}]}}}
+    world = World([node("n"), node("m")], profile=enabled, plugins=[Fickle])
+    for _ in range(2):
+        Fickle.asked.clear()
+        world.decide(pod("p"))
+        assert Fickle.asked == ["PreFilter", "Filter", "Score"]

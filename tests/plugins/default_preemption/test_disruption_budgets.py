@@ -1,0 +1,73 @@
+"""Disruption budgets: whose eviction violates one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.cluster.pods.table import Deltas
+from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubestow.testing import World, pod
+
+APP = {"matchLabels": {"app": "db"}}
+
+
+def db(name: str, **more: Any) -> Pod:
+    """A database."""
+    return pod(name, labels={"app": "db"}, **more)
+
+
+def violated(
+    *rows: list[Pod], selector: Any = APP, allowed: int = 0, namespace: str = "default", disrupted: tuple[str, ...] = ()
+) -> list[str]:
+    """The names of the pods whose eviction violates one budget."""
+    world = World()
+    status = {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z")}
+    metadata = {"name": "budget", "namespace": namespace}
+    shown = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
+    world.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, shown))
+    deltas = Deltas.of([[world.info(each) for each in row] for row in rows], -1)
+    marks = DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)).violated(deltas)
+    return [info.name for info, mark in zip(deltas.infos, marks.tolist(), strict=True) if mark]
+
+
+def test_a_budget_allows_so_many_evictions_on_each_node_by_itself() -> None:
+    assert violated([db("a"), db("b")], [db("c")], allowed=1) == ["b"]
+
+
+def test_an_overdrawn_budget_allows_none() -> None:
+    assert violated([db("a")], allowed=-1) == ["a"]
+
+
+def test_a_pod_that_is_being_evicted_already_counts_for_nothing() -> None:
+    assert violated([db("a"), db("b"), db("c")], allowed=1, disrupted=("a",)) == ["c"]
+
+
+def test_other_namespaces_are_not_covered() -> None:
+    assert not violated([db("a")], namespace="elsewhere")
+
+
+@pytest.mark.parametrize("selector", [None, {}, {"matchExpressions": [{"key": "app", "operator": "Like"}]}])
+def test_a_selector_that_is_missing_empty_or_invalid_covers_nothing(selector: Any) -> None:
+    assert not violated([db("a")], selector=selector)
+
+
+def test_pods_without_labels_are_not_covered() -> None:
+    absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    assert not violated([pod("a")], selector=absent)
+
+
+def test_a_changed_budget_is_heard_of() -> None:
+    world = World()
+    catalog = world.cluster.catalog(PodDisruptionBudget)
+    budgets = DisruptionBudgets(catalog)
+    deltas = Deltas.of([[world.info(db("a"))]], -1)
+    metadata = {"name": "budget", "namespace": "default"}
+    for allowed, expected in ((0, [True]), (1, [False])):
+        shown = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}
+        catalog.put(convert(PodDisruptionBudget, shown))
+        assert budgets.violated(deltas).tolist() == expected

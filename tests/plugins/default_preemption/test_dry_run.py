@@ -1,0 +1,215 @@
+"""The lock-step dry run finds, on every node at once, what trying one node after the other really finds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.status import Code
+from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubestow.plugins.default_preemption.dry_run import dry_run
+from kubestow.testing import World, node, pod
+
+NODES = ["n0", "n1", "n2", "n3"]
+ANTI_AFFINE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+        ]
+    }
+}
+PREEMPTORS = [
+    pod("urgent", cpu="2", priority=100),
+    pod("urgent", cpu="1", memory="1Gi", priority=7, host_ports=[80]),
+    pod("urgent", cpu="1", priority=100, requests={"example.com/gpu": "1"}, labels={"app": "a"}),
+    pod("urgent", cpu="500m", priority=100, labels={"app": "a"}, affinity=ANTI_AFFINE),
+]
+
+existing: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    node=st.sampled_from(NODES),
+    cpu=st.sampled_from(["0", "500m", "1", "2"]),
+    priority=st.integers(0, 9),
+    requests=st.sampled_from([{}, {"example.com/gpu": "1"}]),
+    host_ports=st.sampled_from([[], [], [80]]),
+    labels=st.sampled_from([{}, {"app": "a"}, {"app": "b"}]),
+)
+promised: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict, nominated=st.sampled_from(NODES), cpu=st.just("1"), priority=st.sampled_from([5, 50, 100])
+)
+budgets: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
+    st.builds(dict, app=st.sampled_from(["a", "b"]), allowed=st.integers(-1, 3)), max_size=2
+)
+
+
+def world_of(existing: list[dict[str, Any]], promised: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> World:
+    """Four small nodes with pods, of which no two started at the same time or share a port."""
+    bound = []
+    taken: set[tuple[str, int]] = set()
+    for number, made in enumerate(existing):
+        ports = [port for port in made["host_ports"] if (made["node"], port) not in taken]
+        taken |= {(made["node"], port) for port in ports}
+        status = {"startTime": f"2026-01-01T00:00:{59 - number:02}Z"}
+        bound.append(pod(f"p{number}", status=status, **{**made, "host_ports": ports}))
+    gpus = {"example.com/gpu": "2"}
+    world = World([node(name, cpu="3", max_pods=5, allocatable=gpus) for name in NODES], bound)
+    for number, made in enumerate(promised):
+        world.cluster.nominate(world.info(pod(f"promised-{number}", **made)), made["nominated"])
+    for number, made in enumerate(budgets):
+        world.cluster.catalog(PodDisruptionBudget).put(_budget(f"b{number}", **made))
+    return world
+
+
+def _budget(name: str, *, app: str, allowed: int) -> PodDisruptionBudget:
+    return convert(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+    )
+
+
+class Found(NamedTuple):
+    """What one node comes to."""
+
+    victims: list[str]
+    violations: int
+
+
+def lock_step(world: World, urgent: Pod) -> dict[str, Found]:
+    """All potential nodes by the code under test."""
+    decision = world.decide(urgent)
+    assert decision.found is not None
+    table = world.cluster.nodes
+    rows = np.flatnonzero(decision.found.diagnose().with_code(Code.UNSCHEDULABLE))
+    run = dry_run(
+        decision.found.filters,
+        table,
+        rows,
+        priority=decision.pod.priority,
+        budgets=DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)),
+    )
+    return {
+        table.names[row]: Found([info.name for info in run.victims.at(i)], int(run.violations[i]))
+        for i, row in enumerate(rows.tolist())
+    }
+
+
+def one_by_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, Any]]) -> Found:
+    """One node, by really taking its pods away and giving them back one after the other."""
+    cluster = world.cluster
+    everybody = list(cluster.nodes.pods[cluster.nodes.rows[name]].values())
+    lower = sorted(
+        (info for info in everybody if info.priority < (urgent.spec.priority or 0)),
+        key=lambda info: (-info.priority, info.status.start_time),
+    )
+    for info in lower:
+        cluster.remove_pod(info.uid)
+    violating = _violating(lower, budgets)
+    victims: list[PodInfo] = []
+    if lower and name in world.feasible(urgent):
+        for info in [i for i in lower if i in violating] + [i for i in lower if i not in violating]:
+            cluster.put_pod(info)
+            if name not in world.feasible(urgent):
+                cluster.remove_pod(info.uid)
+                victims.append(info)
+    for info in lower:
+        cluster.put_pod(info)
+    named = [info.name for info in lower if info in victims]
+    return Found(named, sum(info in violating for info in victims))
+
+
+def _violating(pods: list[PodInfo], budgets: list[dict[str, Any]]) -> list[PodInfo]:
+    left = [made["allowed"] for made in budgets]
+    violating = []
+    for info in pods:
+        covering = [i for i, made in enumerate(budgets) if info.labels.get("app") == made["app"]]
+        for i in covering:
+            left[i] -= 1
+        if any(left[i] < 0 for i in covering):
+            violating.append(info)
+    return violating
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    existing=st.lists(existing, max_size=14),
+    promised=st.lists(promised, max_size=2),
+    budgets=budgets,
+    urgent=st.sampled_from(PREEMPTORS),
+)
+def test_lock_step_finds_what_one_node_after_the_other_finds(
+    existing: list[dict[str, Any]], promised: list[dict[str, Any]], budgets: list[dict[str, Any]], urgent: Pod
+) -> None:
+    world = world_of(existing, promised, budgets)
+    found = lock_step(world, urgent) if world.decide(urgent).node_name is None else {}
+    assert found == {name: one_by_one(world, urgent, name, budgets) for name in found}
+
+
+change = st.one_of(
+    st.tuples(st.just("bind"), existing),
+    st.tuples(st.just("delete"), st.integers(0, 13)),
+    st.tuples(st.just("promise"), promised),
+    st.tuples(st.just("break promise"), st.integers(0, 1)),
+    st.tuples(st.just("budget"), st.builds(dict, app=st.sampled_from(["a", "b"]), allowed=st.integers(0, 2))),
+    st.tuples(st.just("cordon"), st.sampled_from(NODES)),
+)
+
+
+def apply(world: World, change: tuple[str, Any]) -> None:
+    """Let something happen."""
+    kind, what = change
+    cluster = world.cluster
+    if kind == "bind":
+        cluster.put_pod(world.info(pod("new", status={"startTime": "2026-01-02T00:00:00Z"}, **what)))
+    elif kind == "delete":
+        cluster.remove_pod(f"uid-default-p{what}")
+    elif kind == "promise":
+        cluster.nominate(world.info(pod("promised-0", **what)), what["nominated"])
+    elif kind == "break promise":
+        cluster.drop_nomination(f"uid-default-promised-{what}")
+    elif kind == "budget":
+        cluster.catalog(PodDisruptionBudget).put(_budget("b0", **what))
+    else:
+        cluster.update_node(node(what, cpu="3", max_pods=5, unschedulable=True))
+
+
+def preempted(world: World, urgent: Pod) -> tuple[str, str | None, list[str]]:
+    """All that preemption says."""
+    decision = world.decide(urgent)
+    result = decision.nomination
+    if result is None:
+        return decision.message, decision.node_name, []
+    return decision.message, result.nominated_node_name, [info.name for info in result.victims]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    existing=st.lists(existing, min_size=4, max_size=14),
+    promised=st.lists(promised, max_size=2),
+    budgets=budgets,
+    changes=st.lists(change, min_size=1, max_size=5),
+    urgent=st.sampled_from(PREEMPTORS),
+)
+def test_what_is_remembered_of_dry_runs_equals_what_is_found_afresh(
+    existing: list[dict[str, Any]],
+    promised: list[dict[str, Any]],
+    budgets: list[dict[str, Any]],
+    changes: list[tuple[str, Any]],
+    urgent: Pod,
+) -> None:
+    old, fresh = world_of(existing, promised, budgets), world_of(existing, promised, budgets)
+    for happening in changes:
+        preempted(old, urgent)
+        apply(old, happening)
+        apply(fresh, happening)
+    assert preempted(old, urgent) == preempted(fresh, urgent)

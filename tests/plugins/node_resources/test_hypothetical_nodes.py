@@ -1,0 +1,100 @@
+"""A node asked about by itself gets the verdict and the scores that it gets among others, whatever is on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from kubestow.plugins.node_resources.fit import NodeResourcesFit
+from kubestow.testing import World, node, pod
+
+GPU = "example.com/gpu"
+#: Little, much, and so much that a hundred times as many bytes do not fit into 64 bits.
+BYTES = st.sampled_from((0, 1, 3 * 2**20, 2**34 + 7, 2**57 + 12345, 2**62))
+RESOURCES = st.lists(st.sampled_from(("cpu", "memory", "ephemeral-storage", GPU)), min_size=1, max_size=4, unique=True)
+STRATEGIES = st.sampled_from(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
+SHAPE = [{"utilization": 0, "score": 10}, {"utilization": 60, "score": 3}, {"utilization": 100, "score": 7}]
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> dict[str, Any]:
+    resources = [{"name": name, "weight": draw(st.integers(1, 5))} for name in draw(RESOURCES)]
+    kind = draw(STRATEGIES)
+    strategy: dict[str, Any] = {"type": kind, "resources": resources}
+    if kind == "RequestedToCapacityRatio":
+        strategy["requestedToCapacityRatio"] = {"shape": SHAPE}
+    balanced = [{"name": name, "weight": 1} for name in draw(RESOURCES)]
+    return {
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}},
+            {"name": "NodeResourcesBalancedAllocation", "args": {"resources": balanced}},
+        ]
+    }
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[Node]:
+    return [
+        node(
+            f"n{number}",
+            cpu=f"{draw(st.integers(0, 5000))}m",
+            memory=str(draw(BYTES)),
+            allocatable={
+                "ephemeral-storage": str(draw(BYTES)),
+                GPU: str(draw(st.integers(0, 3))),
+                "pods": str(draw(st.integers(0, 3))),
+            },
+        )
+        for number in range(4)
+    ]
+
+
+def wanting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
+    return pod(
+        name,
+        cpu=f"{draw(st.integers(0, 3000))}m",
+        memory=str(draw(st.integers(0, 2**34))),
+        requests={"ephemeral-storage": str(draw(st.integers(0, 2**34))), GPU: str(draw(st.integers(0, 2)))},
+        **more,
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[World, PodInfo]:
+    placed = [wanting(draw, f"p{number}", node=f"n{draw(st.integers(0, 3))}") for number in range(4)]
+    world = World(draw(nodes()), placed, profile=draw(profiles()))
+    return world, world.info(wanting(draw, "asked"))
+
+
+def rows(world: World) -> list[Nodes]:
+    return [Nodes(world.cluster.nodes, slice(row, row + 1)) for row in range(len(world.cluster.nodes))]
+
+
+@given(worlds())
+@settings(max_examples=60, deadline=None)
+def test_what_fits_a_node_does_not_depend_on_the_nodes_beside_it(world_and_pod: tuple[World, PodInfo]) -> None:
+    world, info = world_and_pod
+    asked = next(p for p in world.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
+    state = CycleState()
+    asked.pre_filter(state, info, world.cluster.all_nodes())
+    whole = asked.filter(state, info, world.cluster.all_nodes())
+    assert whole.keys.tolist() == [int(asked.filter(state, info, row).keys[0]) for row in rows(world)]
+
+
+@given(worlds())
+@settings(max_examples=120, deadline=None)
+def test_what_a_node_scores_does_not_depend_on_the_nodes_beside_it(world_and_pod: tuple[World, PodInfo]) -> None:
+    world, info = world_and_pod
+    for asked in world.profiles["default-scheduler"].plugins:
+        if isinstance(asked, NodeResourcesFit | NodeResourcesBalancedAllocation):
+            with np.errstate(over="ignore"):
+                whole = asked.score(CycleState(), info, world.cluster.all_nodes())
+            assert whole.tolist() == [int(asked.score(CycleState(), info, row)[0]) for row in rows(world)]

@@ -1,0 +1,66 @@
+"""An extender without HTTP, for tests: it answers as it is told, after something has happened perhaps."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubestow import config
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import ExtenderError
+from kubestow.framework.interface import Victims
+from kubestow.scheduling.extenders.port import Filtered, Spared
+
+VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "bindVerb": "bind"}
+
+
+class ScriptedExtender:
+    """Answers of class attributes or arguments; ``asked`` lists (verb, pod, nodes). ``meanwhile`` runs first."""
+
+    def __init__(
+        self,
+        *verbs: str,
+        passes: Collection[str] | None = None,
+        failed: Mapping[str, str] | None = None,
+        unresolvable: Mapping[str, str] | None = None,
+        scores: Mapping[str, int] | None = None,
+        spared: Mapping[str, Spared] | None = None,
+        fails: str = "",
+        meanwhile: Callable[[str], Awaitable[None]] | None = None,
+        **settings: Any,
+    ) -> None:
+        name = str(settings.pop("urlPrefix", "http://extender"))
+        offered = {f"{verb}Verb": verb for verb in verbs}
+        document = {"urlPrefix": name, "weight": 1, **offered, **settings}
+        self.settings = msgspec.convert(document, config.Extender)
+        self.passes, self.failed, self.unresolvable = passes, failed or {}, unresolvable or {}
+        self.scores, self.spared, self.fails = scores or {}, spared, fails
+        self.meanwhile = meanwhile
+        self.asked: list[tuple[str, str, list[str]]] = []
+
+    async def _called(self, verb: str, pod: PodInfo, nodes: Collection[str]) -> None:
+        self.asked.append((verb, pod.name, sorted(nodes)))
+        if self.meanwhile is not None:
+            await self.meanwhile(verb)
+        if self.fails:
+            raise ExtenderError(self.settings.url_prefix, verb, self.fails)
+
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> Filtered:
+        await self._called("filter", pod, names)
+        passed = [name for name in names if self.passes is None or name in self.passes]
+        return Filtered(passed, self.failed, self.unresolvable)
+
+    async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
+        await self._called("prioritize", pod, names)
+        return list(self.scores.items())
+
+    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, Spared]:
+        await self._called("preempt", pod, offers)
+        if self.spared is not None:
+            return self.spared
+        return {name: Spared([pod.uid for pod in victims.pods], victims.violations) for name, victims in offers.items()}
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        await self._called("bind", pod, [node_name])

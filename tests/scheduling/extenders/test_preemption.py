@@ -1,0 +1,169 @@
+"""Extenders and preemption: what they say of the candidates, and the choice among those that are left."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import Shapes
+from kubestow.framework.interface import Victims
+from kubestow.plugins.default_preemption.extender_candidates import best_offer
+from kubestow.scheduling.extenders.port import Spared
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.testing import MemoryCluster, World, node, pod
+from tests.scheduling.extenders.scripted_extender import ScriptedExtender
+from tests.scheduling.running import Living, in_virtual_time
+
+
+class Terminating(MemoryCluster):
+    """Its pods take long to go."""
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        current = self.pod(pod.name)
+        metadata = msgspec.structs.replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        self.put(msgspec.structs.replace(current, metadata=metadata))
+
+
+#: Two nodes that are full; by itself, preemption takes the less important victim.
+FULL = (
+    node("a"),
+    node("b"),
+    pod("cheap", node="a", cpu="4", priority=1),
+    pod("dear", node="b", cpu="4", priority=2),
+)
+
+
+def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
+    """Who is evicted for an important pod, and what the pod's condition says meanwhile."""
+    found: list[tuple[set[str], str]] = []
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("p", cpu="3", priority=10))
+        await world.settles()
+        left = {one.metadata.name for one in world.cluster.pods() if not one.metadata.deletion_timestamp}
+        condition = world.cluster.condition("p")
+        found.append(({"cheap", "dear"} - left, "" if condition is None else condition.message))
+
+    in_virtual_time(story, *FULL, extenders=extenders)
+    return found[0]
+
+
+def spared(**victims: str) -> dict[str, Spared]:
+    return {name: Spared([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
+
+
+def test_without_an_extender_the_least_harm_is_done() -> None:
+    assert evicted()[0] == {"cheap"}
+
+
+def test_an_extender_sees_all_candidates() -> None:
+    extender = ScriptedExtender("preempt")
+    assert evicted(extender)[0] == {"cheap"}
+    assert ("preempt", "p", ["a", "b"]) in extender.asked
+
+
+def test_an_extender_narrows_the_candidates_down() -> None:
+    assert evicted(ScriptedExtender("preempt", spared=spared(b="dear")))[0] == {"dear"}
+
+
+def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
+    async def story(world: Living) -> None:
+        world.cluster.put(pod("p", cpu="3", priority=10))
+        await world.passes(5)
+        assert [event.reason for event in world.cluster.events].count("Preempted") == 1
+
+    twice = {"b": Spared(["uid-default-dear", "uid-default-dear"])}
+    extender = ScriptedExtender("preempt", spared=twice)
+    in_virtual_time(story, *FULL, extenders=[extender], cluster=Terminating())
+
+
+def test_the_next_extender_is_asked_about_what_is_left() -> None:
+    second = ScriptedExtender("preempt", urlPrefix="http://second")
+    evicted(ScriptedExtender("preempt", spared=spared(b="dear")), second)
+    assert ("preempt", "p", ["b"]) in second.asked
+
+
+def test_nobody_is_evicted_when_no_candidate_is_left() -> None:
+    victims, message = evicted(ScriptedExtender("preempt", spared={}))
+    assert victims == set()
+    assert message.endswith(" preemption: no candidate node for preemption")
+
+
+def test_a_node_without_victims_is_an_error() -> None:
+    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="")))
+    assert victims == set()
+    assert message.endswith('preemption: expected at least one victim pod on node "a"')
+
+
+def test_a_node_without_victims_is_dropped_if_the_extender_may_be_ignored() -> None:
+    extender = ScriptedExtender("preempt", spared=spared(a="", b="dear"), ignorable=True)
+    assert evicted(extender)[0] == {"dear"}
+
+
+def test_a_victim_that_is_not_on_the_node_is_an_error() -> None:
+    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="dear")))
+    assert victims == set()
+    assert "extender: http://extender claims to preempt pod (UID: uid-default-dear) on node: a" in message
+
+
+def test_a_node_that_nobody_knows_is_an_error() -> None:
+    _, message = evicted(ScriptedExtender("preempt", spared=spared(x="dear")))
+    assert message.endswith('nodeinfo not found for node name "x"')
+
+
+def test_an_extender_that_fails_ends_the_preemption() -> None:
+    victims, message = evicted(ScriptedExtender("preempt", fails="out of order"))
+    assert victims == set()
+    assert message.endswith("preemption: out of order")
+
+
+def test_an_extender_that_may_be_ignored_does_not() -> None:
+    assert evicted(ScriptedExtender("preempt", fails="out of order", ignorable=True))[0] == {"cheap"}
+
+
+def test_a_candidate_that_goes_meanwhile_is_not_chosen() -> None:
+    async def story(world: Living) -> None:
+        async def meanwhile(verb: str) -> None:
+            world.cluster.remove(node("a"))
+
+        extender.meanwhile = meanwhile
+        world.cluster.put(pod("p", cpu="3", priority=10))
+        await world.settles()
+        assert "dear" not in {one.metadata.name for one in world.cluster.pods()}
+
+    extender = ScriptedExtender("preempt")
+    in_virtual_time(story, *FULL, extenders=[extender])
+
+
+starts = st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
+crowds = st.lists(st.tuples(st.integers(-2, 2), starts), min_size=1, max_size=3)
+
+
+@given(st.lists(crowds, min_size=2, max_size=4))
+def test_the_best_offer_is_the_candidate_that_would_have_been_chosen_anyway(
+    nodes: list[list[tuple[int, str | None]]],
+) -> None:
+    bound = [
+        pod(f"{row}-{n}", node=f"n{row}", priority=priority, status={"startTime": since})
+        for row, crowd in enumerate(nodes)
+        for n, (priority, since) in enumerate(crowd)
+    ]
+    world = World([node(f"n{row}", max_pods=len(crowd)) for row, crowd in enumerate(nodes)], bound)
+    nomination = world.decide(pod("p", priority=10)).nomination
+    assert nomination is not None
+    assert nomination.candidacy is not None
+    offers = nomination.candidacy.offers()
+    assert best_offer(offers) == nomination.nominated_node_name
+    assert nomination.candidacy.settle(offers).victims == nomination.victims
+
+
+def victims(*pods: Pod) -> Victims:
+    shapes = Shapes()
+    return Victims(tuple(shapes.info(one) for one in pods))
+
+
+def test_the_victims_that_an_extender_chose_are_judged_as_it_gave_them() -> None:
+    offers = {"a": victims(pod("x", priority=3), pod("y", priority=1)), "b": victims(pod("z", priority=2))}
+    assert best_offer(offers) == "b"

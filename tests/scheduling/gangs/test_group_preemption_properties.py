@@ -1,0 +1,164 @@
+"""Whom a group evicts, by the short way and by the long one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.scheduling.gangs.group_preemption import fewest
+from kubestow.testing import node, pod
+from tests.scheduling.gangs.groups import GATES, group, member
+from tests.scheduling.running import Living, in_virtual_time
+
+ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@given(weights=st.lists(st.integers(0, 4), min_size=1, max_size=40), wanted=st.integers(0, 60))
+def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wanted: int) -> None:
+    async def fits(gone: NDArray[np.bool_]) -> bool:
+        return int(np.array(weights)[gone].sum()) >= wanted
+
+    gone = [True] * len(weights)
+    for number, _ in enumerate(weights):
+        gone[number] = False
+        if sum(w for w, g in zip(weights, gone, strict=True) if g) < wanted:
+            gone[number] = True
+    found = asyncio.run(fewest(len(weights), fits))
+    assert (None if found is None else found.tolist()) == (gone if sum(weights) >= wanted else None)
+
+
+def test_the_search_asks_seldom_where_few_have_to_go() -> None:
+    asked = []
+
+    async def fits(gone: NDArray[np.bool_]) -> bool:
+        asked.append(int(gone.sum()))
+        return asked[-1] >= 3
+
+    found = asyncio.run(fewest(10_000, fits))
+    assert found is not None and np.flatnonzero(found).tolist() == [9_997, 9_998, 9_999]
+    assert len(asked) < 20 and max(asked) == 4
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Pods that go together: each with its node and CPUs. Units of several pods are groups."""
+
+    name: str
+    pods: tuple[tuple[str, int], ...]
+    priority: int
+    started: int
+    guarded: bool = False
+
+    def objects(self) -> list[object]:
+        status = {"startTime": (BEGAN + timedelta(minutes=self.started)).strftime("%Y-%m-%dT%H:%M:%SZ")}
+        labels = {"guarded": "yes"} if self.guarded else {"guarded": "no"}
+        same: dict[str, Any] = {"priority": self.priority, "status": status, "labels": labels}
+        if len(self.pods) == 1:
+            (on, cpu), *_ = self.pods
+            return [pod(self.name, node=on, cpu=str(cpu), **same)]
+        mode: dict[str, Any] = {"priority": self.priority, "disruptionMode": "PodGroup"}
+        members = [
+            member(f"{self.name}-{n}", self.name, node=on, cpu=str(cpu), **same)
+            for n, (on, cpu) in enumerate(self.pods)
+        ]
+        return [group(self.name, 1, **mode), *members]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Nodes with CPUs, units on them, and a gang of so many pods of so many CPUs."""
+
+    nodes: dict[str, int]
+    units: list[Unit]
+    size: int
+    cpu: int
+    allowed: int
+
+    def fits(self, gone: set[Unit]) -> bool:
+        free = dict(self.nodes)
+        for unit in self.units:
+            for on, cpu in unit.pods if unit not in gone else ():
+                free[on] -= cpu
+        return sum(room // self.cpu for room in free.values()) >= self.size
+
+    def survivors(self) -> set[str]:
+        """Reference 9.7, word by word."""
+        lower = [unit for unit in self.units if unit.priority < 100]
+        lower.sort(key=lambda unit: (-unit.priority, len(unit.pods) == 1, -len(unit.pods), unit.started))
+        gone = set(lower)
+        if self.fits(set()) or not self.fits(gone):
+            return {unit.name for unit in self.units}
+        allowed, violating = self.allowed, []
+        for unit in lower:
+            if unit.guarded:
+                allowed -= len(unit.pods)
+                if allowed < 0:
+                    violating.append(unit)
+        for unit in [*violating, *(unit for unit in lower if unit not in violating)]:
+            if self.fits(gone - {unit}):
+                gone -= {unit}
+        return {unit.name for unit in self.units if unit not in gone}
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    nodes = {f"node-{number}": draw(st.integers(1, 5)) for number in range(draw(st.integers(1, 4)))}
+    free, units = dict(nodes), []
+    for number in range(draw(st.integers(1, 10))):
+        placed = []
+        for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):
+            on, cpu = draw(st.sampled_from(sorted(nodes))), draw(st.integers(1, 2))
+            if free[on] >= cpu:
+                free[on] -= cpu
+                placed.append((on, cpu))
+        if placed:
+            priority = draw(st.sampled_from((0, 0, 10, 20, 200)))
+            units.append(Unit(f"unit{number}", tuple(placed), priority, number, draw(st.booleans())))
+    return Scene(nodes, units, draw(st.integers(1, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 3)))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(scene=scenes(), alike=st.booleans())
+def test_a_group_evicts_whom_the_rules_say(scene: Scene, alike: bool) -> None:
+    """Counted where the pods of the gang are alike, tried where they are not."""
+    budget = convert(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": "guard", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"guarded": "yes"}}},
+            "status": {"disruptionsAllowed": scene.allowed},
+        },
+    )
+    gang = [
+        member(f"train-{n}", "train", cpu=str(scene.cpu), priority=100, labels={"n": "" if alike else str(n)})
+        for n in range(scene.size)
+    ]
+
+    async def story(world: Living) -> None:
+        for each in gang:
+            world.cluster.put(each)
+        await world.passes(30)
+        left = {each.metadata.name.partition("-")[0] for each in world.cluster.pods() if not _is_ours(each)}
+        assert left == scene.survivors()
+        assert all(world.node_of(each.metadata.name) for each in gang) == scene.fits(
+            {unit for unit in scene.units if unit.priority < 100}
+        )
+
+    nodes = [node(name, cpu=str(cpu)) for name, cpu in scene.nodes.items()]
+    others = [each for unit in scene.units for each in unit.objects()]
+    in_virtual_time(story, *nodes, *others, budget, group("train", scene.size, priority=100), **ON)
+
+
+def _is_ours(there: Pod) -> bool:
+    return there.metadata.name.startswith("train-")

@@ -1,0 +1,78 @@
+"""What a gang's cycle tells those who watch: attempts are attempts, whatever is only supposed on the way."""
+
+from __future__ import annotations
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.testing import node, pods
+from tests.scheduling.gangs.groups import gang_scheduling, group, members
+from tests.scheduling.running import Living, in_virtual_time
+
+BOTH = gang_scheduling()
+
+
+class Notes(Observer):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.attempted_pods: list[tuple[str, str | None]] = []
+        self.ended_pods: list[tuple[str, Result]] = []
+        self.preemptions: list[tuple[str, int]] = []
+
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        self.attempted_pods.append((decision.pod.metadata.name, decision.node_name))
+
+    def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        self.ended_pods.append((queued.info.metadata.name, result))
+
+    def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+        self.preemptions.append((node_name, victims))
+
+
+def test_a_gang_that_does_not_fit_is_one_attempt_of_each_of_its_pods() -> None:
+    async def story(world: Living) -> None:
+        for each in members(3, "train", cpu="2"):
+            world.cluster.put(each)
+        await world.settles()
+        assert sorted(notes.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
+
+    notes = Notes()
+    in_virtual_time(story, node("n", cpu="4"), group("train", 3), observer=notes, **BOTH)
+
+
+def test_a_gang_that_fits_is_one_attempt_of_each_of_its_pods() -> None:
+    async def story(world: Living) -> None:
+        for each in members(2, "train", cpu="2"):
+            world.cluster.put(each)
+        await world.settles()
+        assert sorted(notes.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
+        assert sorted(notes.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
+
+    notes = Notes()
+    in_virtual_time(story, node("n", cpu="4"), group("train", 2), observer=notes, **BOTH)
+
+
+def test_what_is_decided_with_others_imagined_gone_is_no_attempt() -> None:
+    async def story(world: Living) -> None:
+        for each in members(2, "train", cpu="2", priority=100):
+            world.cluster.put(each)
+        await world.passes(5)
+        assert [node_name for _, node_name in notes.attempted_pods] == [None, "n", "n"]
+
+    notes = Notes()
+    low = pods(3, prefix="low", cpu="1", priority=1, node="n")
+    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 2), observer=notes, **BOTH)
+
+
+def test_a_preemption_for_a_gang_is_told_of_once_with_all_its_victims() -> None:
+    async def story(world: Living) -> None:
+        for each in members(4, "train", cpu="1", priority=100):
+            world.cluster.put(each)
+        await world.passes(5)
+        assert notes.preemptions == [("cluster", 4)]
+
+    notes = Notes()
+    low = pods(4, prefix="low", cpu="1", priority=1, node="n")
+    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 4), observer=notes, **BOTH)

@@ -1,0 +1,149 @@
+"""Whatever happens in whatever order: a gang runs with enough of its pods, or holds nothing.
+
+Pods of several gangs arrive in any order, what precedes a binding fails, and so do bindings, or else nodes die while
+gangs are on their way to them. (A binding that fails is tried again in the same place. That must still be there then,
+and nobody of higher priority may have taken it: the siblings are bound for good.) A gang that loses a running pod is
+started anew as a whole, as whoever runs such jobs does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import PreBindPlugin
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.testing import node
+from tests.scheduling.gangs.groups import gang_scheduling, group, member
+from tests.scheduling.running import Living, in_virtual_time
+
+CPUS = 4
+
+
+class Unsteady(PreBindPlugin):
+    """Takes its time, and fails now and then until peace is made."""
+
+    name = "Unsteady"
+    random = Random(0)
+    peace = False
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        await asyncio.sleep(self.random.random())
+        return Status.unschedulable("no") if not self.peace and self.random.random() < 0.1 else SUCCESS
+
+
+@dataclass(frozen=True)
+class Job:
+    """A gang: its pods, how many of them it needs, and the whole CPUs that each takes."""
+
+    name: str
+    size: int
+    minimum: int
+    cpu: int
+    priority: int
+
+    def pods(self, generation: int) -> list[Pod]:
+        return [
+            member(f"{self.name}-{generation}-{n}", self.name, cpu=str(self.cpu), priority=self.priority)
+            for n in range(self.size)
+        ]
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[Job]:
+    made = []
+    for number in range(draw(st.integers(1, 4))):
+        size = draw(st.integers(1, 6))
+        minimum = draw(st.integers(1, size))
+        made.append(Job(f"job{number}", size, minimum, draw(st.integers(1, 3)), draw(st.sampled_from((0, 0, 10)))))
+    return made
+
+
+def running(world: Living, job: Job) -> list[Pod]:
+    return [pod for pod in world.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
+
+
+def _job(pod: Pod) -> str:
+    assert pod.spec.scheduling_group is not None
+    return pod.spec.scheduling_group.pod_group_name or ""
+
+
+async def restart_broken(world: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
+    """Whoever runs the jobs starts those anew of which a pod was lost; whether there were any."""
+    there = Counter(_job(pod) for pod in world.cluster.pods())
+    before = generations.total()
+    for job in all_jobs:
+        if there[job.name] < job.size:
+            for pod in [pod for pod in world.cluster.pods() if _job(pod) == job.name]:
+                world.cluster.remove(pod)
+            await asyncio.sleep(0)
+            generations[job.name] += 1
+            for pod in job.pods(generations[job.name]):
+                world.cluster.put(pod)
+    return generations.total() > before
+
+
+def kill_node(world: Living, name: str) -> None:
+    for there in [there for there in world.cluster.nodes() if there.metadata.name == name]:
+        world.cluster.remove(there)
+    for pod in [pod for pod in world.cluster.pods() if pod.spec.node_name == name]:
+        world.cluster.remove(pod)
+
+
+def fits(world: Living, job: Job) -> bool:
+    """Whether as many pods as a job needs would fit beside those that run, by plain counting."""
+    used = Counter[str]()
+    for pod in world.cluster.pods():
+        used[pod.spec.node_name] += int(pod.spec.containers[0].resources.requests["cpu"])
+    free = [CPUS - used[there.metadata.name] for there in world.cluster.nodes()]
+    return sum(room // job.cpu for room in free) >= job.minimum
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
+def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], nodes: int, seed: int) -> None:
+    random = Random(seed)
+    Unsteady.random, Unsteady.peace = Random(seed), False
+    names = [f"node-{number}" for number in range(nodes)]
+    nodes_die = random.random() < 0.5
+    if not nodes_die:
+        all_jobs = [replace(job, priority=0) for job in all_jobs]
+
+    async def story(world: Living) -> None:
+        arrivals = [pod for job in all_jobs for pod in job.pods(0)]
+        random.shuffle(arrivals)
+        generations: Counter[str] = Counter()
+        for pod in arrivals:
+            world.cluster.put(pod)
+            if random.random() < 0.5:
+                await world.passes(random.choice((0.0, 0.3, 2.0)))
+            if not nodes_die and random.random() < 0.2:
+                world.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
+        for _ in range(random.randrange(4) if nodes_die else 0):
+            doomed = random.choice(names)
+            kill_node(world, doomed)
+            await world.passes(random.choice((0.0, 0.3)))
+            world.cluster.put(node(doomed, cpu=str(CPUS)))
+            await restart_broken(world, all_jobs, generations)
+            await world.passes(random.choice((0.0, 1.0, 10.0)))
+        Unsteady.peace = True
+        world.cluster.bind_failures.clear()
+        await world.passes(120)
+        while await restart_broken(world, all_jobs, generations):
+            await world.passes(120)
+        for job in all_jobs:
+            count = len(running(world, job))
+            assert count == 0 or count >= job.minimum, (job, count)
+            assert count or not fits(world, job), job
+
+    objects = [node(name, cpu=str(CPUS)) for name in names] + [group(job.name, job.minimum) for job in all_jobs]
+    in_virtual_time(story, *objects, plugins=[Unsteady], **gang_scheduling("Unsteady"))

@@ -1,0 +1,69 @@
+"""Events that happen while pods are in flight."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.scheduling.queue.in_flight import PodsInFlight
+
+NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
+
+
+def told(flight: PodsInFlight, uid: str) -> list[object]:
+    return [happened.new for happened in flight.since(uid)]
+
+
+def test_a_pod_hears_of_what_happened_since_it_was_popped() -> None:
+    flight = PodsInFlight()
+    flight.add("first")
+    flight.keep(NODE_ADDED, None, 1)
+    flight.add("second")
+    flight.keep(NODE_ADDED, None, 2)
+    assert told(flight, "first") == [1, 2]
+    assert told(flight, "second") == [2]
+    assert told(flight, "third") == []
+
+
+def test_what_concerns_one_pod_only_is_told_to_nobody_else() -> None:
+    flight = PodsInFlight()
+    flight.add("one")
+    flight.add("other")
+    flight.keep(NODE_ADDED, None, 1, only="other")
+    assert told(flight, "one") == []
+    assert told(flight, "other") == [1]
+
+
+def test_nothing_is_kept_for_nobody() -> None:
+    flight = PodsInFlight()
+    flight.keep(NODE_ADDED)
+    flight.add("one")
+    flight.keep(NODE_ADDED)
+    assert flight.counts() == {"NodeAdd": 1, "PodPopped": 1}
+    flight.remove("one")
+    assert not flight.counts()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["pop", "end", "happen"]), st.integers(0, 3)), max_size=60), st.integers(1, 9)
+)
+def test_cutting_off_what_nobody_needs_changes_nothing_for_anybody(steps: list[tuple[str, int]], repeats: int) -> None:
+    """Against a list for each pod, with so many events that the shared one is cut."""
+    flight, lists, number = PodsInFlight(), dict[str, list[int]](), 0
+    for step, pod in steps:
+        uid = f"pod-{pod}"
+        if step == "pop" and uid not in flight:
+            flight.add(uid)
+            lists[uid] = []
+        elif step == "end":
+            flight.remove(uid)
+            lists.pop(uid, None)
+        elif step == "happen":
+            for _ in range(repeats * 100):
+                number += 1
+                flight.keep(NODE_ADDED, None, number)
+                for kept in lists.values():
+                    kept.append(number)
+        assert len(flight) == len(lists)
+        assert all(told(flight, uid) == kept for uid, kept in lists.items())

@@ -1,0 +1,46 @@
+"""The order of the queue when the plugin that says it is not to be relied on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubestow.framework.interface import Queued, QueueSortPlugin
+from kubestow.testing import node, pod
+from kubestow.testing.living import Living, in_virtual_time
+
+
+class ByRank(QueueSortPlugin):
+    """By a label that not every pod has."""
+
+    name = "ByRank"
+    events_to_register = ()
+
+    def sort_key(self, queued: Queued) -> Any:
+        return queued.info.labels.get("rank")
+
+
+def test_pods_whose_keys_cannot_be_compared_are_scheduled_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: Living) -> None:
+        for number in range(100):
+            world.cluster.put(pod(f"p{number}", labels={"rank": str(-number)} if number % 3 else {}))
+        await world.settles()
+        assert len(world.cluster.bindings) == 100
+
+    by_rank = {"enabled": [{"name": "ByRank"}], "disabled": [{"name": "*"}]}
+    in_virtual_time(story, node("n"), plugins=[ByRank], profiles=[{"plugins": {"queueSort": by_rank}}])
+    assert caplog.text.count("the keys of the QueueSort plugin cannot be compared") == 1
+
+
+def test_pods_with_the_same_key_go_in_the_order_in_which_they_came() -> None:
+    async def story(world: Living) -> None:
+        names = [f"p{number}" for number in (3, 1, 2, 5, 4)]
+        for name in names:
+            world.cluster.put(pod(name))
+        await world.settles()
+        assert [key for key, _ in world.cluster.bindings] == [f"default/{name}" for name in names]
+
+    in_virtual_time(story, node("n"))

@@ -1,0 +1,159 @@
+"""Claims on devices while nobody knows for sure how they stand: slow writes, lost answers, a watch that lags behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.ports import Resource
+from kubestow.simulation.resource_claims import ClaimsInMemory
+from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.memory_cluster import ClaimsOf
+from tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of
+from tests.scheduling.gangs.groups import gang_scheduling, group, members
+
+CLUSTER = (node("n"), device_class(), slice_of("d0", node="n"))
+
+
+class Slow(ClaimsInMemory):
+    """What takes a reservation back is slow, and of ``lost`` patches the answer never comes."""
+
+    lost = 0
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        reserved = patch.get("status", {}).get("reservedFor") or []
+        if any("$patch" in change for change in reserved):
+            await asyncio.sleep(3)
+        answer = await super().patch(claim, patch, subresource=subresource)
+        if self.lost and subresource:
+            self.lost -= 1
+            raise Unreachable("server", "no answer in time")
+        return answer
+
+
+class Lagging(MemoryCluster):
+    """News of claims come five seconds late, and in order."""
+
+    told = 0
+
+    @cached_property
+    def resource_claims(self) -> Slow:
+        return Slow(ClaimsOf(self))
+
+    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+        self.told += 1  # what is due at the same time is not done in order
+        late = 5.0 + self.told / 1e6 if resource.type is ResourceClaim and self._subscribers else 0.0
+        asyncio.get_running_loop().call_later(late, super()._tell, resource, event_type, obj)
+
+
+def test_a_claim_that_is_being_given_back_is_reserved_again_before_its_pod_is_bound() -> None:
+    cluster = Lagging(bind_failures=[APIError(409, "Conflict", "try again")])
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c"))
+        await world.passes(30)
+        assert world.node_of("p") == "n"
+        assert world.cluster.claim("c").is_reserved_for("uid-default-p")
+
+    in_virtual_time(story, *CLUSTER, claim(), cluster=cluster)
+
+
+def test_a_device_that_may_have_been_given_away_is_not_given_to_another() -> None:
+    cluster = Lagging()
+    cluster.resource_claims.lost = 1
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c"))
+        await world.passes(0.05)
+        world.cluster.put(pod_with("other", name="q"))
+        await world.passes(30)
+        assert world.node_of("p") == "n"
+        assert world.cluster.claim("other").status.allocation is None
+
+    in_virtual_time(story, *CLUSTER, claim(), claim("other"), cluster=cluster)
+
+
+class Pausing(ClaimsInMemory):
+    """Allocations take five seconds, and are ``refused`` or not."""
+
+    refused: APIError | None = None
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        if patch.get("status", {}).get("allocation"):
+            await asyncio.sleep(5)
+            if self.refused is not None:
+                raise self.refused
+        return await super().patch(claim, patch, subresource=subresource)
+
+
+class Hesitant(MemoryCluster):
+    @cached_property
+    def resource_claims(self) -> Pausing:
+        return Pausing(ClaimsOf(self))
+
+
+@pytest.mark.parametrize("refused", [None, APIError(403, "Forbidden", "no")])
+def test_devices_are_kept_for_a_pod_that_has_to_make_room_while_they_are_being_allocated(
+    refused: APIError | None,
+) -> None:
+    cluster = Hesitant()
+    cluster.resource_claims.refused = refused
+
+    async def story(world: Living) -> None:
+        world.cluster.put(pod_with("c", cpu="3"))
+        await world.passes(1)
+        world.cluster.put(pod("high", cpu="3", priority=100))
+        await world.passes(2)
+        world.cluster.put(pod_with("other", name="q"))
+        await world.passes(20)
+        assert world.node_of("high") == "n"
+        cluster.resource_claims.refused = None
+        await world.passes(20)
+        given = [name for name in ("c", "other") if world.cluster.claim(name).status.allocation is not None]
+        assert given == (["c"] if refused is None else ["other"])
+        assert not world.cluster.claim("c").is_reserved_for("uid-default-p")
+
+    nodes = (node("n", cpu="4"), device_class(), slice_of("d0", node="n"))
+    in_virtual_time(story, *nodes, claim(), claim("other"), cluster=cluster)
+
+
+class LateAnswers(ClaimsInMemory):
+    """What is written is there at once, and three seconds later that is said."""
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        answer = await super().patch(claim, patch, subresource=subresource)
+        await asyncio.sleep(3 if patch.get("status", {}).get("allocation") else 0)
+        return answer
+
+
+class Talkative(MemoryCluster):
+    @cached_property
+    def resource_claims(self) -> LateAnswers:
+        return LateAnswers(ClaimsOf(self))
+
+
+def test_a_pod_does_not_rely_on_a_reservation_that_is_about_to_be_given_back() -> None:
+    """Its gang falls apart and comes together again while its claim is being written."""
+    with_claim = pod_with("c", name="train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
+    _, first, second = members(3, "train", api=PodGroupAPI.COSCHEDULING)
+
+    async def story(world: Living) -> None:
+        for each in (with_claim, first):
+            world.cluster.put(each)
+        await world.passes(1)
+        world.cluster.remove(first)
+        world.cluster.put(second)
+        await world.passes(30)
+        assert world.node_of("train-0") == "n"
+        assert world.cluster.claim("c").is_reserved_for("uid-default-train-0")
+
+    objects = (*CLUSTER, claim(), group("train", 2, api=PodGroupAPI.COSCHEDULING))
+    in_virtual_time(story, *objects, cluster=Talkative(), **gang_scheduling())
