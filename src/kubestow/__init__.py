@@ -24,17 +24,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubestow.version import VERSION
-
 if TYPE_CHECKING:
     from kubestow.app import run
+    from kubestow.version import VERSION as __version__  # noqa: N811
 
 __all__ = ["__version__", "run"]
 
-__version__ = VERSION
-
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from kubestow.version import VERSION
+
+        return VERSION
     if name == "run":
         from kubestow.app import run
 

@@ -215,7 +215,7 @@ async def test_a_pod_waits_until_every_plugin_that_holds_it_lets_go(stage: Stage
     async with stage.scheduler(**profile(one, two)) as troupe:
         await stage.until(lambda: stage.nomination("a") == "n")
         waiting(troupe)["a"].allow("One")
-        assert waiting(troupe)["a"].held_by == ["Two"]
+        assert waiting(troupe)["a"].pending_plugins == ["Two"]
         assert not stage.node_of("a")
         waiting(troupe)["a"].allow("Two")
         assert await stage.bound("a") == ["n"]

@@ -298,7 +298,7 @@ class MakesRoomByName(PostFilterPlugin):
         return PostFilterResult(SUCCESS, nominated_node_name="n", **self.answers)
 
 
-@pytest.mark.parametrize("answers", [{"victims": ("low",)}, {"outranked": ("low",)}, {"victims": None}])
+@pytest.mark.parametrize("answers", [{"victims": ("low",)}, {"lower_priority_nominated": ("low",)}, {"victims": None}])
 def test_victims_that_are_no_pods_cost_one_pod_its_attempt(answers: dict[str, Any]) -> None:
     async def story(world: Living) -> None:
         world.cluster.put(pod("too-big", cpu="64"))
@@ -306,7 +306,7 @@ def test_victims_that_are_no_pods_cost_one_pod_its_attempt(answers: dict[str, An
         await world.settles()
         assert world.node_of("a") == "n"
         condition = world.cluster.condition("too-big")
-        assert condition is not None and "victims and outranked" in condition.message
+        assert condition is not None and "victims and lower_priority_nominated" in condition.message
 
     MakesRoomByName.answers = answers
     in_virtual_time(story, node("n"), plugins=[MakesRoomByName], profiles=[enabled("MakesRoomByName")])

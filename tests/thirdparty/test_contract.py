@@ -218,7 +218,7 @@ class Choosy(OnDisk):
 
 def test_a_signature_or_concern_that_tells_copies_apart_is_found() -> None:
     assert "plugin 'ByName' at signature: asked about pod default/nothing, it gives a copy" in problem(ByName)
-    assert "plugin 'Choosy' at concerns: asked about pod default/nothing, a copy" in problem(Choosy)
+    assert "plugin 'Choosy' at applies_to: asked about pod default/nothing, a copy" in problem(Choosy)
 
 
 class NotAVerdict(OnDisk):

@@ -89,7 +89,7 @@ class Pairs(PermitPlugin):
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
         if "turned-away" in pod.labels:
             return Status.unschedulable("turned away")
-        waiting = [other for other in self.handle.waiting_pods() if self.name in other.held_by]
+        waiting = [other for other in self.handle.waiting_pods() if self.name in other.pending_plugins]
         for other in waiting:
             other.allow(self.name)
         return None if waiting else Permission.wait(60)

@@ -71,18 +71,18 @@ class ReadingHandle:
         """Events are the other scheduler's; this one goes to the log."""
         _log.info("pod %s: %s: %s", pod.key, reason, note)
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Nobody waits for devices here."""
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Nobody waits for news here."""
         return answer()
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Nothing is in doubt where nothing is written."""
         return await read()
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Nothing is in doubt where nothing is written."""
         return await work
 

@@ -21,7 +21,7 @@ from kubestow.cluster.pods.table import Deltas
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin
 from kubestow.framework.status import Status
 
-__all__ = ["Evictable", "Gang", "GangPlugin", "GangPreemptionPlugin", "GangSource", "Outcome"]
+__all__ = ["Evictable", "Gang", "GangOutcome", "GangPlugin", "GangPreemptionPlugin", "GangSource"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Gang:
     members: Members
 
 
-class Outcome(StrEnum):
+class GangOutcome(StrEnum):
     """How an attempt to schedule a gang ended."""
 
     SCHEDULED = "scheduled"
@@ -56,7 +56,7 @@ class GangSource(Plugin):
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The gang that a pod belongs to, None for a pod that is scheduled by itself."""
 
-    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """An attempt to schedule a gang has ended; the message says why it went no better."""
 
 
@@ -85,11 +85,11 @@ class GangPreemptionPlugin(Plugin):
     """
 
     @abstractmethod
-    def preempts_for(self, gang: Gang) -> bool:
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Whether this plugin has a say; otherwise the pods of the gang preempt one after the other."""
 
     @abstractmethod
-    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         """Whom, or why nobody. ``pods`` are the members that look for a node now.
 
         A PENDING status means that the room which was made for them before is still being cleared.

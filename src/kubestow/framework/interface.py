@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_SCORE",
     "BindPlugin",
-    "Candidacy",
+    "ExtenderCandidates",
     "FilterPlugin",
     "Handle",
     "NodeFilterPlugin",
@@ -85,7 +85,7 @@ class Waiting(Protocol):
         """The pod."""
 
     @property
-    def held_by(self) -> Sequence[str]:
+    def pending_plugins(self) -> Sequence[str]:
         """The names of the plugins that have not allowed it yet."""
 
     def allow(self, plugin: str) -> None:
@@ -139,10 +139,10 @@ class Handle(Protocol):
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Read something from the API server, again and again until it answers. Raises APIError for a refusal."""
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for work that goes on to its end even if the wait is cancelled, such as a write that may take effect."""
 
     @property
@@ -158,7 +158,7 @@ class Handle(Protocol):
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Write a Normal event about a pod some time soon."""
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Tell whoever watches that a pod has waited for devices of a driver to be made ready.
 
         The outcome is ``success``, ``failure``, ``timeout`` or ``error``.
@@ -256,7 +256,7 @@ class FilterPlugin(Plugin):
     #: Asked only about nodes that the plugins before it left over, and never from memory.
     uncached: ClassVar[bool] = False
     #: What goes wrong when a profile disables this plugin's PreFilter; None when the filter can do without.
-    unprepared_filter: ClassVar[str | None] = None
+    missing_pre_filter_error: ClassVar[str | None] = None
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
@@ -292,13 +292,13 @@ class Victims:
     violations: int = 0
 
 
-class Candidacy(Protocol):
+class ExtenderCandidates(Protocol):
     """The nodes that a preemption chose from, for others to have a say before the choice is final."""
 
-    def offers(self) -> Mapping[str, Victims]:
+    def victims_by_node(self) -> Mapping[str, Victims]:
         """The candidates by name. To be asked for before anything in the cluster changes."""
 
-    def settle(self, offers: Mapping[str, Victims]) -> PostFilterResult:
+    def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
         """The outcome with the candidates that are left, perhaps with other victims."""
 
 
@@ -319,7 +319,7 @@ class PostFilterResult:
     lower_priority_nominated: tuple[PodInfo, ...] = ()
     action: Callable[[], Coroutine[Any, Any, None]] | None = None
     #: What extenders may narrow down before the nomination holds; None when they have no say in it.
-    candidacy: Candidacy | None = None
+    extender_candidates: ExtenderCandidates | None = None
     #: How many of the victims a disruption budget protects.
     violations: int = 0
 
@@ -328,7 +328,7 @@ class PostFilterPlugin(Plugin):
     """Called when no node fits, to make room."""
 
     #: Whether its answer holds for the copies of a pod, too; otherwise every pod of a gang is asked about.
-    speaks_for_copies: ClassVar[bool] = False
+    applies_to_identical_pods: ClassVar[bool] = False
 
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
@@ -352,7 +352,7 @@ class ScorePlugin(Plugin):
     #: Whether scores depend on which nodes are feasible, and not only on the pod and the node itself.
     scores_feasible_set: ClassVar[bool] = False
     #: What goes wrong when a profile disables this plugin's PreScore; None when the score can do without.
-    unprepared_score: ClassVar[str | None] = None
+    missing_pre_score_error: ClassVar[str | None] = None
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:

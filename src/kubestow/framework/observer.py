@@ -28,8 +28,8 @@ class PluginObserver:
     def passed(self, extension_point: str, code: Code, seconds: float) -> None:
         """All plugins of an extension point have been asked, or as many as it took to decide."""
 
-    def concluded(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
-        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gang.Outcome`.
+    def attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gang.GangOutcome`.
 
         So many of the seconds as ``deciding`` says went into deciding; None when it was clear without trying.
         """

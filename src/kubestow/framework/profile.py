@@ -206,12 +206,12 @@ def _check_address(plugin: type[Plugin], watched: type) -> None:
 
 
 def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:
-    needs = plugin.unprepared_filter
+    needs = plugin.missing_pre_filter_error
     return plugin if needs is None or plugin in pre_filters else _UnpreparedFilter(plugin.name, needs)
 
 
 def _prepared_score(plugin: ScorePlugin, pre_scores: Sequence[Plugin]) -> ScorePlugin:
-    needs = plugin.unprepared_score
+    needs = plugin.missing_pre_score_error
     return plugin if needs is None or plugin in pre_scores else _UnpreparedScore(plugin.name, needs)
 
 

@@ -110,11 +110,11 @@ class Asking:
         if self._observer is not None:
             self._observer.passed(extension_point, code, self._monotonic() - began)
 
-    def concluded(self, outcome: str, began: float, *, decided: float | None) -> None:
+    def attempt_ended(self, outcome: str, began: float, *, decided: float | None) -> None:
         """An attempt to schedule a gang has ended that began at some time, and was ``decided`` at another if at all."""
         if self._observer is not None:
             deciding = None if decided is None else decided - began
-            self._observer.concluded(outcome, self._monotonic() - began, deciding=deciding)
+            self._observer.attempt_ended(outcome, self._monotonic() - began, deciding=deciding)
 
     # -- once per shape of pod -----------------------------------------------------------------------------------
 
@@ -158,7 +158,9 @@ class Asking:
         if not isinstance(answer, PostFilterResult):
             raise _unexpected(plugin, "PostFilter", answer, expected="a PostFilterResult")
         if not _are_pods(answer.victims) or not _are_pods(answer.lower_priority_nominated):
-            raise PluginError(plugin.name, "PostFilter", "victims and outranked are to be tuples of PodInfo")
+            raise PluginError(
+                plugin.name, "PostFilter", "victims and lower_priority_nominated must be tuples of PodInfo"
+            )
         return answer
 
     # -- scoring -------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class Metrics:
         self.claim_creations = self._counter(
             "resourceclaim_creates_total", "Claims made for pods' extended resources.", _ALPHA, "status"
         )
-        self.devices_awaited = self._counter(
+        self.device_wait_ended = self._counter(
             "dra_bindingconditions_allocations_total",
             "Attempts that had to wait for devices of a driver to be made ready, by how that ended.",
             _ALPHA,

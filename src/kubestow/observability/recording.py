@@ -85,9 +85,9 @@ class Recorder(Observer):
     def claim_created(self, *, succeeded: bool) -> None:
         self.metrics.claim_creations.at("success" if succeeded else "failure").value += 1
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         labels = (pod.spec.scheduler_name, driver, outcome)
-        self.metrics.devices_awaited.at(*labels).value += 1
+        self.metrics.device_wait_ended.at(*labels).value += 1
         self.metrics.device_wait_duration.at(*labels).observe(seconds)
 
     def enqueued(self, place: str, event: str) -> None:
@@ -166,7 +166,7 @@ class _ProfileRecorder(PluginObserver):
             cell = self._point(extension_point, code._value_)
         cell.observe(seconds)
 
-    def concluded(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+    def attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         self._metrics.gang_attempts.at(outcome, self._profile).value += 1
         self._metrics.gang_attempt_duration.at(outcome, self._profile).observe(seconds)
         if deciding is not None:

@@ -23,7 +23,7 @@ _TOLD = (
     "evicted",
     "written",
     "claim_created",
-    "devices_awaited",
+    "device_wait_ended",
     "enqueued",
     "hinted",
     "handled",

@@ -43,7 +43,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Compares what a pod's spec implies with ``status.declaredFeatures`` of the nodes."""
 
     name = "NodeDeclaredFeatures"
-    unprepared_filter = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
+    missing_pre_filter_error = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -30,7 +30,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     """Compares the pod's host ports with those in use on each node."""
 
     name = "NodePorts"
-    unprepared_filter = 'reading "PreFilterNodePorts" from cycleState: not found'
+    missing_pre_filter_error = 'reading "PreFilterNodePorts" from cycleState: not found'
     events_to_register = (
         on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
         on(EventResource.POD, Action.DELETE, hint=_freed_a_wanted_port),

@@ -28,7 +28,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
 
     name = "TaintToleration"
-    unprepared_score = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
+    missing_pre_score_error = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -55,7 +55,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     """Legacy disks are compared with those on the node, ReadWriteOncePod claims with the whole cluster's."""
 
     name = "VolumeRestrictions"
-    unprepared_filter = 'cannot read "PreFilterVolumeRestrictions" from cycleState'
+    missing_pre_filter_error = 'cannot read "PreFilterVolumeRestrictions" from cycleState'
     #: A claim taken anywhere is taken everywhere, so pods spoil all answers.
     events_to_register = (
         on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),

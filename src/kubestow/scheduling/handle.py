@@ -106,10 +106,10 @@ class Handle:
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         return await self._news.wait_for(answer, seconds)
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await self._dispatcher.until_answered(subject, read)
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        return await self._dispatcher.retry_until_answered(subject, read)
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
@@ -130,8 +130,8 @@ class Handle:
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         self._api.record(event_of(pod, reason, action, note))
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        self._observer.devices_awaited(pod, driver, outcome, seconds)
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        self._observer.device_wait_ended(pod, driver, outcome, seconds)
 
 
 def _drop(task: asyncio.Task[Any]) -> None:

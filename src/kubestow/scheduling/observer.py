@@ -78,7 +78,7 @@ class Observer:
     def claim_created(self, *, succeeded: bool) -> None:
         """A claim on devices has been made for a pod's extended resources, or could not be."""
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """A pod waited for devices of a driver: with ``success``, ``failure``, ``timeout`` or ``error``."""
 
     # -- the queue and the watch ---------------------------------------------------------------------------------------

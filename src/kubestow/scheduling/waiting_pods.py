@@ -26,7 +26,7 @@ class WaitingPod:
         }
 
     @property
-    def held_by(self) -> list[str]:
+    def pending_plugins(self) -> list[str]:
         """The plugins that have not allowed the pod yet."""
         return list(self._timers)
 

@@ -90,7 +90,7 @@ class Why:
         if placed_pod is not None:
             held = self._scheduler.waiting.get(info.uid)
             if held is not None:
-                return f"it has been given node {placed_pod.node_name}, and is held back by {', '.join(held.held_by)}"
+                return f"it has been given node {placed_pod.node_name}, and is held back by {', '.join(held.pending_plugins)}"
             return f"it has been given node {placed_pod.node_name} and is being bound"
         if queued is None:
             return "it is being scheduled right now"

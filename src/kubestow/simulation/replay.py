@@ -99,7 +99,7 @@ class _Handle:
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Nobody reads events here."""
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Nobody watches here."""
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
@@ -108,10 +108,10 @@ class _Handle:
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
         raise NotImplementedError("a replay has no binding cycle")
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         return await read()
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         return await work
 
 

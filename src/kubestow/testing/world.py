@@ -109,7 +109,7 @@ class World:
         """Keep an event, as (pod, reason)."""
         self.events.append((pod.key, reason))
 
-    def devices_awaited(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Keep it, as (driver, outcome)."""
         self.awaited.append((driver, outcome))
 
@@ -121,11 +121,11 @@ class World:
         """There is no time here to wait for news in."""
         return answer()
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """It answers at once."""
         return await read()
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Nothing takes any time."""
         return await work
 

@@ -14,7 +14,7 @@ from kubestow.cluster.catalog import Described
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.errors import APIError
-from kubestow.framework.gang import Gang, Outcome
+from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
 from kubestow.scheduling.events.resources import WATCHED, watched
@@ -172,20 +172,20 @@ def test_permit_refuses_a_pod_whose_gang_is_not_placed() -> None:
     assert getattr(world.plugin.permit(state, infos[1], "n"), "ok", False)
 
 
-def concluded(world: Groups, outcome: Outcome, message: str = "") -> list[tuple[str, str, str]]:
+def attempt_ended(world: Groups, outcome: GangOutcome, message: str = "") -> list[tuple[str, str, str]]:
     gang = world.gang(member("a", "train"))
     assert gang is not None
-    world.plugin.concluded(gang, outcome, message)
+    world.plugin.attempt_ended(gang, outcome, message)
     return [(c.status, c.reason, c.message) for c in world.conditions()]
 
 
 def test_the_condition_says_how_scheduling_went() -> None:
     world = Groups()
     world.add(group("train", 2))
-    assert concluded(world, Outcome.UNSCHEDULABLE, "too big") == [("False", "Unschedulable", "too big")]
-    assert concluded(world, Outcome.ERROR, "oops") == [("False", "SchedulerError", "oops")]
-    assert concluded(world, Outcome.SCHEDULED) == [("True", "Scheduled", "")]
-    assert concluded(world, Outcome.UNSCHEDULABLE, "one is gone") == [("True", "Scheduled", "")]
+    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "too big") == [("False", "Unschedulable", "too big")]
+    assert attempt_ended(world, GangOutcome.ERROR, "oops") == [("False", "SchedulerError", "oops")]
+    assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
+    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "one is gone") == [("True", "Scheduled", "")]
 
 
 def test_other_conditions_are_left_alone() -> None:
@@ -194,7 +194,7 @@ def test_other_conditions_are_left_alone() -> None:
     train = group("train", 2)
     assert isinstance(train, PodGroup)
     world.add(msgspec.structs.replace(train, status=PodGroupStatus(conditions=[other])))
-    concluded(world, Outcome.SCHEDULED)
+    attempt_ended(world, GangOutcome.SCHEDULED)
     assert world.conditions()[0] == other
 
 
@@ -202,7 +202,7 @@ def test_a_write_that_comes_too_late_is_repeated() -> None:
     world = Groups()
     world.add(group("train", 2))
     world.conflicts = 2
-    assert concluded(world, Outcome.SCHEDULED) == [("True", "Scheduled", "")]
+    assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
 
 
 def test_custom_groups_have_no_condition_to_write() -> None:
@@ -211,5 +211,5 @@ def test_custom_groups_have_no_condition_to_write() -> None:
     world.add(group("train", 2, api=api))
     gang = world.gang(member("a", "train", api=api))
     assert gang is not None
-    world.plugin.concluded(gang, Outcome.SCHEDULED, "")
+    world.plugin.attempt_ended(gang, GangOutcome.SCHEDULED, "")
     assert not list(world.cluster.catalog(PodGroup))

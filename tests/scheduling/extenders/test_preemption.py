@@ -153,10 +153,10 @@ def test_the_best_offer_is_the_candidate_that_would_have_been_chosen_anyway(
     world = World([node(f"n{row}", max_pods=len(crowd)) for row, crowd in enumerate(nodes)], bound)
     nomination = world.decide(pod("p", priority=10)).nomination
     assert nomination is not None
-    assert nomination.candidacy is not None
-    offers = nomination.candidacy.offers()
-    assert best_offer(offers) == nomination.nominated_node_name
-    assert nomination.candidacy.settle(offers).victims == nomination.victims
+    assert nomination.extender_candidates is not None
+    victims_by_node = nomination.extender_candidates.victims_by_node()
+    assert best_offer(victims_by_node) == nomination.nominated_node_name
+    assert nomination.extender_candidates.select(victims_by_node).victims == nomination.victims
 
 
 def victims(*pods: Pod) -> Victims:
@@ -165,5 +165,5 @@ def victims(*pods: Pod) -> Victims:
 
 
 def test_the_victims_that_an_extender_chose_are_judged_as_it_gave_them() -> None:
-    offers = {"a": victims(pod("x", priority=3), pod("y", priority=1)), "b": victims(pod("z", priority=2))}
-    assert best_offer(offers) == "b"
+    victims_by_node = {"a": victims(pod("x", priority=3), pod("y", priority=1)), "b": victims(pod("z", priority=2))}
+    assert best_offer(victims_by_node) == "b"

@@ -12,7 +12,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.filters import Filters
-from kubestow.framework.gang import Evictable, Gang, GangPlugin, GangPreemptionPlugin, Outcome
+from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin, GangPreemptionPlugin
 from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
@@ -112,19 +112,19 @@ class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
         members = Members({}.keys(), {pod.uid: pod}, {pod.uid: None})
         return Gang("all", "", 1, 300.0, members) if self.at != "gang_of" else "all"  # type: ignore[return-value]
 
-    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         if self.at == "concluded":
             raise ValueError("not like this")
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         return PostFilterResult(Status.unschedulable("no"))
 
-    def preempts_for(self, gang: Gang) -> bool:
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
         if self.at == "preempts_for":
             raise ValueError("not like this")
         return True
 
-    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         if self.at == "evictable":
             return None  # type: ignore[return-value]
         return Status.unschedulable("no")

@@ -56,9 +56,9 @@ def briefly(asked: Asked) -> str:
     return run(told())
 
 
-def until_answered(asked: Asked) -> str:
+def retry_until_answered(asked: Asked) -> str:
     async def told() -> str:
-        return await retries().until_answered("pod p", asked)
+        return await retries().retry_until_answered("pod p", asked)
 
     return run(told())
 
@@ -100,7 +100,7 @@ def test_a_server_that_is_busy_without_saying_for_how_long_is_asked_again_soon()
 
 def test_what_has_to_be_known_is_asked_until_there_is_an_answer() -> None:
     asked = Asked(*[silence(), busy(500), busy(429)] * 10)
-    assert until_answered(asked) == "answered"
+    assert retry_until_answered(asked) == "answered"
     assert len(asked.at) == 31
     assert max(asked.pauses) <= 5.5
 
@@ -108,4 +108,4 @@ def test_what_has_to_be_known_is_asked_until_there_is_an_answer() -> None:
 def test_a_question_that_is_refused_has_no_answer() -> None:
     asked = Asked(silence(), busy(403))
     with pytest.raises(APIError, match="refused with 403"):
-        until_answered(asked)
+        retry_until_answered(asked)

@@ -7,13 +7,15 @@ them; the recordings of a real server hold them to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kubestow.devcluster.apiserver.field_errors import Cause
-from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.errors import APIError
+
+if TYPE_CHECKING:
+    from kubestow.devcluster.apiserver.resources.kind import Kind
 
 __all__ = ["Failure", "success"]
 

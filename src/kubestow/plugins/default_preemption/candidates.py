@@ -124,7 +124,7 @@ class Candidates:
         """Whom to evict from a candidate, the most important first."""
         return tuple(self._source[row].victims.at(self._position[row]))
 
-    def offers(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
+    def victims_by_node(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
         """What a preemption on some candidates would cost, by node; to be worked out before anything changes."""
         names = [self._table.names[row] for row in rows.tolist()]
         sources, positions, violations = self._source[rows], self._position[rows], self._violations[rows]

@@ -76,12 +76,14 @@ def _most_important_first(deltas: Deltas) -> Deltas:
 class _Reprieve:
     """Gives pods back to their rows, one per row and step. ``gone`` (bool per pod) are those not given back (yet)."""
 
-    def __init__(self, table: NodeTable, rows: NDArray[np.intp], evictable: Deltas, budgets: DisruptionBudgets) -> None:
+    def __init__(
+        self, table: NodeTable, rows: NDArray[np.intp], evictable_units: Deltas, budgets: DisruptionBudgets
+    ) -> None:
         self._table = table
         self._rows = rows
-        self._evictable = evictable
-        self._violating = budgets.violated(evictable)
-        self._gone = np.ones(len(evictable.slots), np.bool_)
+        self._evictable = evictable_units
+        self._violating = budgets.violated(evictable_units)
+        self._gone = np.ones(len(evictable_units.slots), np.bool_)
 
     def run(self, filters: Filters) -> None:
         """Go through all steps."""

@@ -23,26 +23,26 @@ _NOT_STARTED = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Implements :class:`kubestow.framework.interface.Candidacy`; ``nominate`` makes the result for a node."""
+    """Implements :class:`kubestow.framework.interface.ExtenderCandidates`; ``nominate`` makes the result for a node."""
 
     work_out: Callable[[], Mapping[str, Victims]]
     nominate: Callable[[str, Victims], PostFilterResult]
 
-    def offers(self) -> Mapping[str, Victims]:
+    def victims_by_node(self) -> Mapping[str, Victims]:
         """The candidates."""
         return self.work_out()
 
-    def settle(self, offers: Mapping[str, Victims]) -> PostFilterResult:
+    def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
         """The best of what is left."""
-        if not offers:
+        if not victims_by_node:
             return PostFilterResult(_NOBODY_LEFT)
-        name = best_offer(offers)
-        return self.nominate(name, offers[name])
+        name = best_offer(victims_by_node)
+        return self.nominate(name, victims_by_node[name])
 
 
-def best_offer(offers: Mapping[str, Victims]) -> str:
+def best_offer(victims_by_node: Mapping[str, Victims]) -> str:
     """The node on which a preemption hurts least, the first by name among equals."""
-    return min(offers, key=lambda name: (*_harm(offers[name]), name))
+    return min(victims_by_node, key=lambda name: (*_harm(victims_by_node[name]), name))
 
 
 def _harm(victims: Victims) -> tuple[int, int, int, int, timedelta]:

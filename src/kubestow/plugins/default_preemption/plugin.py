@@ -66,7 +66,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
     """Evicts pods of lower priority, for single pods and, behind a gate, for pod groups as a whole."""
 
     name = "DefaultPreemption"
-    speaks_for_copies = True
+    applies_to_identical_pods = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -105,8 +105,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         if len(found):
             row = candidates.best(found)
             victims = Victims(candidates.victims_on(row))
-            offers = Offers(candidates.offers(found), partial(self._nominate, pod))
-            result = self._nominate(pod, self.handle.cluster.nodes.names[row], victims, offers)
+            victims_by_node = Offers(candidates.victims_by_node(found), partial(self._nominate, pod))
+            result = self._nominate(pod, self.handle.cluster.nodes.names[row], victims, victims_by_node)
         else:
             result = self._no_candidates(diagnosis, candidates, potential)
         candidates.forget([] if own is None else [own])
@@ -153,7 +153,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
     # -- for a group as a whole ----------------------------------------------------------------------------------
 
-    def preempts_for(self, gang: Gang) -> bool:
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Kubernetes' pod groups preempt as a whole behind the gate WorkloadAwarePreemption."""
         return self._yields_to_groups and self._group(gang) is not None
 
@@ -161,7 +161,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         name = native_name(gang.name)
         return None if name is None else self.handle.cluster.catalog(PodGroup).get(name.namespace, name.name)
 
-    def evictable(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
         """Everybody below the group's priority, wherever (semantics 9.7)."""
         group = self._group(gang)
         if group is None or any(pod.spec.preemption_policy == "Never" for pod in pods):
@@ -210,14 +210,16 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def _nominate(self, pod: PodInfo, name: str, victims: Victims, candidacy: Offers | None = None) -> PostFilterResult:
+    def _nominate(
+        self, pod: PodInfo, name: str, victims: Victims, extender_candidates: Offers | None = None
+    ) -> PostFilterResult:
         promised = self.handle.cluster.nominated_to(name)
         return PostFilterResult(
             SUCCESS,
             nominated_node_name=name,
             victims=victims.pods,
             lower_priority_nominated=tuple(info for info in promised if info.priority < pod.priority),
-            candidacy=candidacy,
+            extender_candidates=extender_candidates,
             violations=victims.violations,
         )
 

@@ -108,7 +108,7 @@ class ClaimChanges:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim as the server has it. Raises NotWritten."""
         reading = self._handle.resource_claims.read
-        asking = self._handle.until_answered(
+        asking = self._handle.retry_until_answered(
             f"claim {claim.key}", lambda: reading(claim.metadata.namespace, claim.metadata.name)
         )
         return await self._named(f"get updated claim {claim.key} after conflict", asking)

@@ -68,9 +68,9 @@ class DynamicResources(
     """Allocates devices to the claims of pods."""
 
     name = "DynamicResources"
-    speaks_for_copies = True
+    applies_to_identical_pods = True
     uncached = True
-    unprepared_filter = _NOT_FOUND
+    missing_pre_filter_error = _NOT_FOUND
     time_limit = None  # its args have limits of their own
     parallel = True
 

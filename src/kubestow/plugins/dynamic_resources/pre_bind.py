@@ -55,7 +55,7 @@ class Preparation:
                 kept.claims[index] = await self._changes.settled(kept.claims[index])
                 if not kept.claims[index].is_reserved_for(pod.uid):
                     kept.writing = index, kept.claims[index].metadata.uid
-                    await self._handle.see_through(self._written(kept, index, pod))
+                    await self._handle.shield(self._written(kept, index, pod))
         except NotWritten as error:
             return Status.error(str(error))
         if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
@@ -105,7 +105,7 @@ class Preparation:
         finally:
             seconds = max(0.0, (self._handle.now() - began).total_seconds())
             for driver in drivers:
-                self._handle.devices_awaited(pod, driver, outcome, seconds)
+                self._handle.device_wait_ended(pod, driver, outcome, seconds)
         return Status.error("device binding timeout") if status is None else status
 
     def _readiness(self, kept: PodClaims) -> Status | None:

@@ -18,7 +18,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, membersh
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Gang, GangPlugin, Outcome
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.gang_scheduling.pod_group_conditions import PodGroupConditions
@@ -127,9 +127,9 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     # -- the group's condition -----------------------------------------------------------------------------------
 
-    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """Kubernetes' own groups have a condition for it; once it is true it stays so (semantics 4.10)."""
-        self._conditions.concluded(gang, outcome, message)
+        self._conditions.attempt_ended(gang, outcome, message)
 
 
 def _demands(group: _Group) -> tuple[int, float]:

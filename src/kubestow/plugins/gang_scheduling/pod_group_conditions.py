@@ -14,7 +14,7 @@ from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.pod_groups import PodGroupName, native_name
 from kubestow.errors import APIError
-from kubestow.framework.gang import Gang, Outcome
+from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.interface import Handle
 
 __all__ = ["PodGroupConditions"]
@@ -24,10 +24,10 @@ _CONFLICT = 409
 #: How long the news of a write may take to come back, in seconds.
 _NEWS = 10.0
 _REASONS = {
-    Outcome.SCHEDULED: "Scheduled",
-    Outcome.UNSCHEDULABLE: "Unschedulable",
-    Outcome.WAITING_ON_PREEMPTION: "Unschedulable",
-    Outcome.ERROR: "SchedulerError",
+    GangOutcome.SCHEDULED: "Scheduled",
+    GangOutcome.UNSCHEDULABLE: "Unschedulable",
+    GangOutcome.WAITING_ON_PREEMPTION: "Unschedulable",
+    GangOutcome.ERROR: "SchedulerError",
 }
 
 
@@ -38,9 +38,9 @@ class PodGroupConditions:
         self._handle = handle
         self._groups = handle.cluster.catalog(PodGroup)
         #: What is to be written of groups: the newest outcome, and why.
-        self._verdicts: dict[PodGroupName, tuple[Outcome, str]] = {}
+        self._verdicts: dict[PodGroupName, tuple[GangOutcome, str]] = {}
 
-    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """An attempt to schedule a gang has ended. Groups of other APIs have no such condition."""
         name = native_name(gang.name)
         if name is None:
@@ -63,7 +63,7 @@ class PodGroupConditions:
         finally:
             del self._verdicts[name]
 
-    async def _write(self, name: PodGroupName, outcome: Outcome, message: str) -> bool:
+    async def _write(self, name: PodGroupName, outcome: GangOutcome, message: str) -> bool:
         """One try; False when the group was not what it was believed to be."""
         group = self._group(name)
         changes = self._changes(group, outcome, message) if group is not None else None
@@ -79,10 +79,10 @@ class PodGroupConditions:
         await self._handle.wait_for(lambda: True if self._group(name) is not group else None, _NEWS)
         return written
 
-    def _changes(self, group: PodGroup, outcome: Outcome, message: str) -> dict[str, Any] | None:
+    def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
         """What to change about a group, None for nothing."""
         current = next((c for c in group.status.conditions if c.type == _CONDITION), None)
-        status = "True" if outcome is Outcome.SCHEDULED else "False"
+        status = "True" if outcome is GangOutcome.SCHEDULED else "False"
         if current is not None and current.status == "True" and status == "False":
             return None
         is_new = current is None or current.status != status

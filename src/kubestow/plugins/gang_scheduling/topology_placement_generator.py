@@ -22,7 +22,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import memberships, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Gang, GangSource, Outcome
+from kubestow.framework.gang import Gang, GangOutcome, GangSource
 from kubestow.framework.interface import Handle
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin
 from kubestow.framework.status import Status
@@ -58,9 +58,9 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
         uid = "" if group is None else group.metadata.uid
         return Gang(name, uid, 0, _TIMEOUT, self.handle.cluster.pod_groups.members(name))
 
-    def concluded(self, gang: Gang, outcome: Outcome, message: str) -> None:
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """The group has a condition for it."""
-        self._conditions.concluded(gang, outcome, message)
+        self._conditions.attempt_ended(gang, outcome, message)
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology; only that of its placed pods if there are any."""

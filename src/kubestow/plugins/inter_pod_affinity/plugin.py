@@ -43,8 +43,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Required terms, the pod's own and other pods' anti-affinity, filter; preferences of both sides score."""
 
     name = "InterPodAffinity"
-    unprepared_filter = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
-    unprepared_score = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
+    missing_pre_filter_error = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
+    missing_pre_score_error = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
     applicability_events = (ClusterEvent(EventResource.AFFINITY_TERM, Action.ALL),)
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:

@@ -50,7 +50,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Filter and score by requested and allocatable amounts."""
 
     name = "NodeResourcesFit"
-    unprepared_filter = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
+    missing_pre_filter_error = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)

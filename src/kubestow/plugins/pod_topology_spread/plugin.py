@@ -54,8 +54,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     name = "PodTopologySpread"
     scores_feasible_set = True
-    unprepared_filter = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
-    unprepared_score = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
+    missing_pre_filter_error = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
+    missing_pre_score_error = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
     applicability_events = (ClusterEvent(EventResource.WORKLOAD, Action.ALL),)
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:

@@ -56,7 +56,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     """From a pod's claims to volumes on its node."""
 
     name = "VolumeBinding"
-    unprepared_filter = "not found"
+    missing_pre_filter_error = "not found"
     time_limit = None  # its args have a limit of their own
     parallel = True
     events_to_register = (

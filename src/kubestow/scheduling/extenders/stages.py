@@ -208,11 +208,11 @@ class _Cycle:
 
     async def _narrowed(self, answer: PostFilterResult) -> PostFilterResult:
         """A preemption's outcome after the extenders have had their say about its candidates (semantics 9.4)."""
-        if answer.candidacy is None or not self._extenders.take_part_in_preemption(self._pod):
+        if answer.extender_candidates is None or not self._extenders.take_part_in_preemption(self._pod):
             return answer
-        offers = answer.candidacy.offers()
+        victims_by_node = answer.extender_candidates.victims_by_node()
         try:
-            return answer.candidacy.settle(await self._extenders.preempt(self._pod, offers))
+            return answer.extender_candidates.select(await self._extenders.preempt(self._pod, victims_by_node))
         except ExtenderError as error:
             return PostFilterResult(Status.error(f"preemption: {error.problem}"))
 

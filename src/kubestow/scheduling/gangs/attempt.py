@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, Outcome
+from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
@@ -93,7 +93,7 @@ class Attempt:
         if plugin is None:
             return False
         try:
-            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_for, self.gang))
+            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_as_a_whole, self.gang))
         except PluginError as error:
             _log.error("%s", error, exc_info=error.__cause__)
             return False
@@ -112,12 +112,12 @@ class Attempt:
         """Whether as many pods are placed now as the gang needs."""
         return len(self.gang.members.placed) >= self.gang.min_count
 
-    def conclude(self, outcome: Outcome, message: str) -> None:
+    def conclude(self, outcome: GangOutcome, message: str) -> None:
         """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.concluded(outcome.value, self.began, decided=self.decided)
+        self.profile.asking.attempt_ended(outcome.value, self.began, decided=self.decided)
         if self.profile.gangs is not None:
             plugin = self.profile.gangs
-            ask(self.profile, plugin, "Concluded", plugin.concluded, self.gang, outcome, message)
+            ask(self.profile, plugin, "Concluded", plugin.attempt_ended, self.gang, outcome, message)
 
     def summary(self, could: int) -> str:
         """How many pods the gang needs, and how many of them fit; of several placements, in the first."""

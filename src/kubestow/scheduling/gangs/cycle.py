@@ -19,7 +19,7 @@ from random import Random
 
 from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang, Outcome
+from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_cycle import BindingContext, permit
@@ -115,7 +115,7 @@ class Gangs:
                 f'got: "{names[0]}" and "{names[1]}"'
             )
             self._give_back(pods, Unscheduled("SchedulerError", message))
-            attempt.conclude(Outcome.ERROR, message)
+            attempt.conclude(GangOutcome.ERROR, message)
         elif barrier is not None and barrier.failure is not None:  # and not everybody has gone yet
             self._give_back(pods, Unscheduled("Unschedulable", barrier.failure))
         elif could < gang.min_count:
@@ -154,7 +154,7 @@ class Gangs:
         for failure in refused:
             self._unscheduled.give_back(failure.queued, attempt.refusal_of(failure))
         if permitted:
-            attempt.conclude(Outcome.SCHEDULED, "")
+            attempt.conclude(GangOutcome.SCHEDULED, "")
         elif attempt.failures and attempt.pods:
             self._conclude_left_over(attempt)
         for queued in left_over:
@@ -172,11 +172,11 @@ class Gangs:
 
     def _conclude_left_over(self, attempt: Attempt) -> None:
         """Nobody was placed of those that a gang can do without."""
-        outcome = Outcome.UNSCHEDULABLE
+        outcome = GangOutcome.UNSCHEDULABLE
         if any(failure.status.code is Code.ERROR for failure in attempt.failures):
-            outcome = Outcome.ERROR
+            outcome = GangOutcome.ERROR
         elif any(failure.has_room for failure in attempt.failures):
-            outcome = Outcome.WAITING_ON_PREEMPTION
+            outcome = GangOutcome.WAITING_ON_PREEMPTION
         first = attempt.failures[0]
         attempt.conclude(outcome, f"{UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
 
@@ -248,7 +248,7 @@ class Gangs:
             failure = own.get(queued.info.uid)
             message = reason if failure is None else f"{failure.message} {summary}"
             self._unscheduled.give_back(queued, replace(refusal, message=message))
-        attempt.conclude(Outcome.ERROR if refusal.reason == "SchedulerError" else Outcome.UNSCHEDULABLE, reason)
+        attempt.conclude(GangOutcome.ERROR if refusal.reason == "SchedulerError" else GangOutcome.UNSCHEDULABLE, reason)
 
     def _turn_away(self, attempt: Attempt, status: Status) -> None:
         """Give all pods back because of what a plugin said of the gang as a whole."""
@@ -260,7 +260,7 @@ class Gangs:
         elif status.plugin:
             refusal = replace(refusal, rejectors=refusal.rejectors | {status.plugin})
         self._give_back(attempt.pods, refusal)
-        attempt.conclude(Outcome.ERROR if is_error else Outcome.UNSCHEDULABLE, message)
+        attempt.conclude(GangOutcome.ERROR if is_error else GangOutcome.UNSCHEDULABLE, message)
 
     def _give_back(self, pods: Iterable[QueuedPod], why: Unscheduled) -> None:
         for queued in pods:

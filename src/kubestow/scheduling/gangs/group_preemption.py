@@ -50,7 +50,7 @@ class Clearing:
 
 
 async def make_room_for_all(
-    evictable: Evictable,
+    evictable_units: Evictable,
     pods: Sequence[QueuedPod],
     *,
     cluster: Cluster,
@@ -69,9 +69,9 @@ async def make_room_for_all(
     absence = Absence(cluster, infos, is_wanted)
     try:
         absence.only(())  # what has been promised to one would count as taken for its siblings
-        counted = _Counted.of(evictable, infos, cluster=cluster, profile=profile, needed=needed, within=within)
-        tried = _Tried(evictable, absence, run, needed)
-        gone = await fewest(len(evictable.units.lengths), tried.fits if counted is None else counted.fits)
+        counted = _Counted.of(evictable_units, infos, cluster=cluster, profile=profile, needed=needed, within=within)
+        tried = _Tried(evictable_units, absence, run, needed)
+        gone = await fewest(len(evictable_units.units.lengths), tried.fits if counted is None else counted.fits)
         if gone is None or not gone.any():
             return None
         clearing = await tried.clearing(gone)
@@ -125,9 +125,9 @@ async def _fits_without(gone: Mask, units: slice, fits: Callable[[Mask], Awaitab
 class _Counted:
     """Counts the room for copies of one pod; ``as_is`` (int64 per row) is how many fit with nobody gone."""
 
-    def __init__(self, evictable: Evictable, room: PodCapacity, *, cluster: Cluster, needed: int) -> None:
-        self._units, self._rows = evictable.units, evictable.rows
-        self._unit_of = evictable.units.row_of
+    def __init__(self, evictable_units: Evictable, room: PodCapacity, *, cluster: Cluster, needed: int) -> None:
+        self._units, self._rows = evictable_units.units, evictable_units.rows
+        self._unit_of = evictable_units.units.row_of
         self._room, self._table, self._needed = room, cluster.nodes, needed
         self._as_is = room.on(cluster.all_nodes())
         self._total = int(self._as_is.sum())
@@ -135,7 +135,7 @@ class _Counted:
     @classmethod
     def of(
         cls,
-        evictable: Evictable,
+        evictable_units: Evictable,
         pods: Sequence[PodInfo],
         *,
         cluster: Cluster,
@@ -147,7 +147,7 @@ class _Counted:
         if len({pod.shape for pod in pods}) != 1:
             return None
         room = PodCapacity.of(cluster, profile, pods[0], needed, within)
-        return None if room is None else cls(evictable, room, cluster=cluster, needed=needed)
+        return None if room is None else cls(evictable_units, room, cluster=cluster, needed=needed)
 
     async def fits(self, gone: Mask) -> bool:
         """Whether enough copies fit when some units (bool) are gone."""
@@ -163,11 +163,11 @@ class _Tried:
     """Tries the pods in the cluster with units taken away."""
 
     def __init__(
-        self, evictable: Evictable, absence: Absence, run: Callable[[], Awaitable[Trial]], needed: int
+        self, evictable_units: Evictable, absence: Absence, run: Callable[[], Awaitable[Trial]], needed: int
     ) -> None:
         self._absence, self._run, self._needed = absence, run, needed
         # By now: as soon as anybody is away the slots of the pod table are others.
-        self._pods, self._unit_of = evictable.units.infos, evictable.units.row_of
+        self._pods, self._unit_of = evictable_units.units.infos, evictable_units.units.row_of
 
     async def fits(self, gone: Mask) -> bool:
         """Whether enough pods find nodes when some units (bool) are gone."""

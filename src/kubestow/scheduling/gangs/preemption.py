@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Evictable, Outcome
+from kubestow.framework.gang import Evictable, GangOutcome
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.failure_handler import UnscheduledPods
@@ -93,7 +93,7 @@ class GangPreemption:
         plugin = profile.gang_preemption
         assert plugin is not None
         scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
-        found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable, attempt.gang, infos)
+        found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable_units, attempt.gang, infos)
         if not isinstance(found, Evictable | Status):
             problem = f"answered with {type(found).__name__}, expected Evictable or a Status"
             raise PluginError(plugin.name, "PodGroupPostFilter", problem)
@@ -135,4 +135,4 @@ class GangPreemption:
         for queued in attempt.pods:
             if queued not in told:  # it has gone meanwhile
                 self._unscheduled.give_back(queued, waiting)
-        attempt.conclude(Outcome.WAITING_ON_PREEMPTION, message)
+        attempt.conclude(GangOutcome.WAITING_ON_PREEMPTION, message)

@@ -82,7 +82,7 @@ class Trial:
     ) -> None:
         self._cluster, self._profile, self._decide, self._is_wanted = cluster, profile, decide, is_wanted
         self._siblings, self._evicting = frozenset(siblings), evicting
-        self._speaks_for_copies = all(plugin.speaks_for_copies for plugin in profile.post_filter)
+        self._speaks_for_copies = all(plugin.applies_to_identical_pods for plugin in profile.post_filter)
         self._undoing: list[Callable[[], None]] = []
         #: What is known of pods like one that has failed, as long as nobody else has been placed.
         self._hopeless: dict[Shape, Failure] = {}
@@ -109,8 +109,8 @@ class Trial:
         if self._is_gone(queued):
             return
         known = self._hopeless.get(queued.info.shape)
-        speaks_for_copies = self._speaks_for_copies or not scope.makes_room
-        if known is not None and speaks_for_copies and self._is_like_its_copies(queued.info):
+        applies_to_identical_pods = self._speaks_for_copies or not scope.makes_room
+        if known is not None and applies_to_identical_pods and self._is_like_its_copies(queued.info):
             self.failures.append(replace(known, queued=queued))
             return
         decision = await self._decide(queued.info, scope)

@@ -196,13 +196,13 @@ class Dispatcher:
             if not may_be_made or await self.node_of(pod) != node_name:
                 raise
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """What a question brings in the end, however long the server takes. Raises APIError when it refuses to say."""
-        return await self._retries.until_answered(subject, read)
+        return await self._retries.retry_until_answered(subject, read)
 
     async def node_of(self, pod: ObjectReference) -> str:
         """Where the server has a pod, "" if nowhere. Raises APIError when it refuses to say."""
-        current = await self.until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
+        current = await self.retry_until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
         return "" if current is None else current.spec.node_name
 
     async def evict(self, pod: PodInfo, why: PodCondition) -> None:

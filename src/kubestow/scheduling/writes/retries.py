@@ -98,7 +98,7 @@ class Retries:
                     raise
             await self._clock.sleep(pause)
 
-    async def until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """What a question brings in the end, however long the server takes. Raises APIError when it refuses to say."""
         pauses = _PERSISTENT.delays(self._random)
         while True:

@@ -11,12 +11,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from kubestow.devcluster import cron_schedule as cron
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.controllers.controller import Controller, Happening, World, key_of
 from kubestow.devcluster.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.devcluster.controllers.workloads import cron_schedule as cron
 from kubestow.devcluster.controllers.workloads.jobs import end_of
 
 __all__ = ["CronJobController"]

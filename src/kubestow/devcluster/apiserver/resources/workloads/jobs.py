@@ -6,11 +6,11 @@ import re
 from zoneinfo import ZoneInfo
 
 from kubestow.api.names import Faults
+from kubestow.devcluster import cron_schedule as cron
 from kubestow.devcluster.apiserver.field_errors import Cause, invalid_value, required_value, unsupported_value
 from kubestow.devcluster.apiserver.resources import pod_spec
 from kubestow.devcluster.apiserver.resources.kind import Object, Strategy
 from kubestow.devcluster.apiserver.resources.workloads.replicas import WorkloadStrategy, not_negative
-from kubestow.devcluster.controllers.workloads import cron_schedule as cron
 
 __all__ = ["CronJobStrategy", "JobStrategy"]
 

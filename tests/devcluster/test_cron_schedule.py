@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubestow.devcluster.controllers.workloads import cron_schedule as cron
+from kubestow.devcluster import cron_schedule as cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 START = datetime(2026, 3, 1, 10, 17, 30, tzinfo=UTC)
