@@ -10,7 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.framework.interface import Victims
 from kubestow.plugins.default_preemption.extender_candidates import best_offer
-from kubestow.scheduling.extenders.port import Spared
+from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, World, node, pod
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
@@ -50,8 +50,8 @@ def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
     return found[0]
 
 
-def spared(**victims: str) -> dict[str, Spared]:
-    return {name: Spared([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
+def spared(**victims: str) -> dict[str, ExtenderVictims]:
+    return {name: ExtenderVictims([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
 
 
 def test_without_an_extender_the_least_harm_is_done() -> None:
@@ -74,7 +74,7 @@ def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
         await world.passes(5)
         assert [event.reason for event in world.cluster.events].count("Preempted") == 1
 
-    twice = {"b": Spared(["uid-default-dear", "uid-default-dear"])}
+    twice = {"b": ExtenderVictims(["uid-default-dear", "uid-default-dear"])}
     extender = ScriptedExtender("preempt", spared=twice)
     in_virtual_time(story, *FULL, extenders=[extender], cluster=Terminating())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.scheduling.extenders.port import Spared
+from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.testing import node, pod, pods
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
@@ -41,7 +41,7 @@ def test_a_gang_preempts_where_extenders_do_not_mind(verbs: tuple[str, ...]) -> 
     [
         ScriptedExtender("preempt", spared={}),
         ScriptedExtender("preempt", fails="out of order"),
-        ScriptedExtender("preempt", spared={"n": Spared(["uid-default-low-0"])}),
+        ScriptedExtender("preempt", spared={"n": ExtenderVictims(["uid-default-low-0"])}),
     ],
     ids=["it drops the node", "it fails", "it wants others evicted"],
 )
