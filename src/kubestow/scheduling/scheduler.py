@@ -19,13 +19,12 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.gang import Gang, GangPlugin
-from kubestow.framework.interface import Plugin, PostFilterResult, Victims
+from kubestow.framework.gang import GangPlugin
+from kubestow.framework.interface import PostFilterResult, Victims
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.framework.runtime import Asking
-from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binding_cycle import BindingContext, ask, permit, reserve, unreserve
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.binding_cycle import BindingContext
 from kubestow.scheduling.bindings import Bindings
 from kubestow.scheduling.decision.pipeline import Decider, Decision, RandomTie
 from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
@@ -118,7 +117,8 @@ class Scheduler:
                 registry,
                 handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
-                asking=Asking(clock.monotonic, _tell_slow, observer.of_profile(profile.scheduler_name)),
+                monotonic=clock.monotonic,
+                observer=observer.of_profile(profile.scheduler_name),
             )
             for profile in configuration.profiles
         }
@@ -130,12 +130,10 @@ class Scheduler:
         self.synced, self.leading = asyncio.Event(), asyncio.Event()
         self._leads_before_it_watches = configuration.delay_cache_until_active
         self.queue = SchedulingQueue(
-            sort=next(iter(self.profiles.values())).queue_sort,
+            sort_key=next(iter(self.profiles.values())).runtime.sort_key,
             hints=QueueingHints(
                 self.profiles.values(),
                 hear_everything=(EXTENDER,) if extenders else (),
-                clock=clock,
-                observer=observer,
             ),
             gate=self._gate,
             clock=clock,
@@ -288,23 +286,16 @@ class Scheduler:
     def _gate(self, info: PodInfo) -> tuple[str, Status] | None:
         """The first PreEnqueue plugin that keeps a pod out of the active queue; an error is told of on the pod."""
         profile = self.profiles[info.spec.scheduler_name]
-        began = profile.asking.now()
-        refused = self._gated_by(profile, info)
-        profile.asking.passed("PreEnqueue", Code.SUCCESS if refused is None else refused[1].code, began)
-        return refused
-
-    def _gated_by(self, profile: Profile, info: PodInfo) -> tuple[str, Status] | None:
-        for plugin in profile.pre_enqueue:
-            status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
-            if status.code is Code.ERROR and self.leadership.is_leader:
-                message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
-                self._reports.failed(info, message)
-                self._reports.pending(info, "SchedulerError", message, None)
-            if not status.ok:
-                if isinstance(plugin, GangPlugin):
-                    self._gangs.incomplete.kept_out(info, plugin)
-                return plugin.name, status
-        return None
+        status = profile.runtime.run_pre_enqueue_plugins(info)
+        if status.ok:
+            return None
+        if status.code is Code.ERROR and self.leadership.is_leader:
+            message = f'running PreEnqueue plugin "{status.plugin}": {status.message}'
+            self._reports.failed(info, message)
+            self._reports.pending(info, "SchedulerError", message, None)
+        if isinstance(profile.gangs, GangPlugin) and profile.gangs.name == status.plugin:
+            self._gangs.incomplete.kept_out(info, profile)
+        return status.plugin, status
 
     # -- the scheduling cycle --------------------------------------------------------------------------------------
 
@@ -318,31 +309,16 @@ class Scheduler:
             return
         profile = self.profiles[queued.info.spec.scheduler_name]
         try:
-            gang = self._gang_of(queued.info, profile)
+            gang = profile.runtime.gang_of(queued.info)
         except PluginError as error:
             self._give_back(queued, Status.error(str(error)))
             return
         if gang is not None:
             await self._gangs.schedule(gang, queued, profile)
-        elif (status := self._kept_out(queued.info, profile)).ok:
+        elif (status := profile.runtime.gang_admission(queued.info)).ok:
             await self.schedule_alone(queued)
         else:
             self._give_back(queued, status)
-
-    def _gang_of(self, info: PodInfo, profile: Profile) -> Gang | None:
-        plugin = profile.gangs
-        gang = None if plugin is None else profile.asking(plugin, "GangOf", plugin.gang_of, info)
-        if plugin is not None and not isinstance(gang, Gang | None):
-            raise PluginError(plugin.name, "GangOf", f"answered with {type(gang).__name__}, expected a Gang or None")
-        return gang
-
-    @staticmethod
-    def _kept_out(info: PodInfo, profile: Profile) -> Status:
-        """What is said of a pod without a gang: since it came in, the group that it names may have gone."""
-        plugin = profile.gangs
-        if not isinstance(plugin, GangPlugin):
-            return SUCCESS
-        return ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info).by(plugin.name)
 
     async def schedule_alone(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
         """Decide about a single pod, and take the placement as done."""
@@ -368,10 +344,10 @@ class Scheduler:
         if promised != decision.node_name:
             self.handlers.release_nomination(info, promised)
         profile = self.profiles[info.spec.scheduler_name]
-        status = reserve(profile, decision.state, info, decision.node_name)
+        status = profile.runtime.run_reserve_plugins(decision.state, info, decision.node_name)
         waits: dict[str, float] = {}
         if status.ok:
-            status, waits = permit(profile, decision.state, info, decision.node_name)
+            status, waits = profile.runtime.run_permit_plugins(decision.state, info, decision.node_name)
         reserved = BindingContext(queued, info, decision.node_name, decision.state, profile, waits, barrier)
         if status.ok:
             self.begin(reserved)
@@ -471,7 +447,7 @@ class Scheduler:
     def undo(self, reserved: BindingContext) -> None:
         """Take a placement back."""
         self.waiting.remove(reserved.info.uid)
-        unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
+        reserved.profile.runtime.run_unreserve_plugins(reserved.state, reserved.info, reserved.node_name)
         self.cluster.forget(reserved.info.uid)
 
     def _assumed_pod_deleted(self, uid: str) -> None:
@@ -514,9 +490,3 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in ended:
         if not task.cancelled():
             task.exception()
-
-
-def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:
-    _log.warning(
-        "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile", plugin.name, seconds, extension_point
-    )

@@ -11,6 +11,7 @@ With extenders a decision has to wait for answers on the way; :mod:`.extended_de
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -109,12 +110,10 @@ class Decider:
         if not len(self.cluster.nodes):
             return Decision(pod, CycleState(), status=_NO_NODES, message=_NO_NODES.message)
         evaluation: Evaluation | None = None
-        began = profile.asking.now()
         try:
             evaluation = profile.evaluations.of(self.cluster, pod)
             return self._decide(profile, evaluation, pod, scope)
         except PluginError as error:
-            profile.asking.passed(error.extension_point.removeprefix("Normalize"), Code.ERROR, began)
             return failed(pod, evaluation, str(error), error)
 
     def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo, scope: Scope) -> Decision:
@@ -182,7 +181,6 @@ class Room:
     nomination: PostFilterResult | None = None
     actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     message: str = ""
-    code: Code = Code.UNSCHEDULABLE
     _reasons: list[str] = field(default_factory=list)
 
     def take(self, answer: PostFilterResult) -> bool:
@@ -192,10 +190,10 @@ class Room:
         if answer.action is not None:
             self.actions.append(answer.action)
         if answer.status.ok:
-            self.message, self.code = "", Code.SUCCESS
+            self.message = ""
             return True
         if answer.status.code is not Code.UNSCHEDULABLE:
-            self.message, self.code = answer.status.message, answer.status.code
+            self.message = answer.status.message
             return True
         self._reasons += answer.status.reasons
         self.message = ", ".join(self._reasons)
@@ -205,12 +203,10 @@ class Room:
 def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> Room:
     """Ask the PostFilter plugins in turn (semantics 4.4)."""
     room = Room()
-    began = profile.asking.now()
-    for plugin in profile.post_filter:
-        if room.take(profile.asking.post_filter(plugin, state, pod, diagnosis, filters)):
-            break
-    if profile.post_filter:
-        profile.asking.passed("PostFilter", room.code, began)
+    with closing(profile.runtime.run_post_filter_plugins(state, pod, diagnosis, filters)) as results:
+        for result in results:
+            if room.take(result):
+                break
     return room
 
 

@@ -9,6 +9,7 @@ One decision is made at a time all the same; whoever places the pod does so in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -198,12 +199,12 @@ class _Cycle:
 
     async def _post_filter(self, state: CycleState, diagnosis: Diagnosis, found: Feasible) -> Room:
         """Ask the PostFilter plugins in turn; when the world has moved while extenders thought, no further ones."""
-        room, moment, began = Room(), _Moment(self._cluster), self._profile.asking.now()
-        for plugin in self._profile.post_filter:
-            answer = self._profile.asking.post_filter(plugin, state, self._pod, diagnosis, found.filters)
-            if room.take(await self._narrowed(answer)) or moment.has_passed():
-                break
-        self._profile.asking.passed("PostFilter", room.code, began)
+        room, moment = Room(), _Moment(self._cluster)
+        runtime = self._profile.runtime
+        with closing(runtime.run_post_filter_plugins(state, self._pod, diagnosis, found.filters)) as results:
+            for result in results:
+                if room.take(await self._narrowed(result)) or moment.has_passed():
+                    break
         return room
 
     async def _narrowed(self, answer: PostFilterResult) -> PostFilterResult:

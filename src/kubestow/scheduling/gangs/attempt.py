@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
-from kubestow.scheduling.binding_cycle import BindingContext, ask
+from kubestow.scheduling.binding_cycle import BindingContext
 from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
 from kubestow.scheduling.failure_handler import Unscheduled
@@ -22,8 +20,6 @@ from kubestow.scheduling.gangs.trial import Failure
 from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
-
-_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE = "pod group is unschedulable"
 """What is said of a gang that does not fit, before anything else."""
@@ -75,7 +71,7 @@ class Attempt:
     @property
     def doorkeepers(self) -> frozenset[str]:
         """The plugins whose change of mind may help any of the pods."""
-        plugins = (self.profile.gangs, self.profile.placements.generator if self.placements is not None else None)
+        plugins = (self.profile.gangs, self.profile.placement_generator if self.placements is not None else None)
         return frozenset(plugin.name for plugin in plugins if plugin is not None)
 
     @property
@@ -89,14 +85,7 @@ class Attempt:
 
         The plugin is asked once: while extenders are waited for, it must not come to another mind.
         """
-        plugin = self.profile.gang_preemption
-        if plugin is None:
-            return False
-        try:
-            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_as_a_whole, self.gang))
-        except PluginError as error:
-            _log.error("%s", error, exc_info=error.__cause__)
-            return False
+        return self.profile.runtime.preempts_as_a_whole(self.gang)
 
     @property
     def vetoed(self) -> frozenset[str]:
@@ -114,10 +103,8 @@ class Attempt:
 
     def conclude(self, outcome: GangOutcome, message: str) -> None:
         """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.attempt_ended(outcome.value, self.began, decided=self.decided)
-        if self.profile.gangs is not None:
-            plugin = self.profile.gangs
-            ask(self.profile, plugin, "Concluded", plugin.attempt_ended, self.gang, outcome, message)
+        runtime = self.profile.runtime
+        runtime.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
 
     def summary(self, could: int) -> str:
         """How many pods the gang needs, and how many of them fit; of several placements, in the first."""

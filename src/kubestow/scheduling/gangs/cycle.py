@@ -22,7 +22,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.binding_cycle import BindingContext, permit
+from kubestow.scheduling.binding_cycle import BindingContext
 from kubestow.scheduling.failure_handler import Unscheduled, UnscheduledPods
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, Attempt, Steps
 from kubestow.scheduling.gangs.barrier import GangBarrier
@@ -73,7 +73,7 @@ class Gangs:
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Decide about a gang of which one pod has come to the head of the queue."""
-        attempt = Attempt(gang, profile, self._gathered(gang, first), profile.asking.now())
+        attempt = Attempt(gang, profile, self._gathered(gang, first), profile.runtime.now())
         if self._is_hindered(attempt):
             return
         try:
@@ -165,7 +165,7 @@ class Gangs:
     async def _keep_waiting(self, attempt: Attempt, failures: list[Failure]) -> None:
         """Make room for those that a gang can do without, or let them wait for it."""
         pods = [failure.queued for failure in failures]
-        further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.asking.now(), decided=None)
+        further = replace(attempt, pods=pods, failures=failures, began=attempt.profile.runtime.now(), decided=None)
         if not await self._preemption.makes_room(further):
             for failure in failures:
                 self._unscheduled.give_back(failure.queued, further.refusal_of(failure))
@@ -199,7 +199,8 @@ class Gangs:
     def _permitted(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[Failure]]:
         permitted, refused = [], []
         for reserved in placed:
-            status, waits = permit(reserved.profile, reserved.state, reserved.info, reserved.node_name)
+            runtime = reserved.profile.runtime
+            status, waits = runtime.run_permit_plugins(reserved.state, reserved.info, reserved.node_name)
             if status.ok:
                 permitted.append(replace(reserved, waits=waits))
             else:

@@ -80,7 +80,7 @@ async def choose(
         return first
     if len(fitting) == 1:
         return fitting[0][0]
-    return fitting[profile.placements.best(gang, [proposal for _, proposal in fitting], random)][0]
+    return fitting[profile.runtime.best_placement(gang, [proposal for _, proposal in fitting], random)][0]
 
 
 def _proposal(choice: Choice, name: str, nodes: Sequence[str], cluster: Cluster) -> Proposal:

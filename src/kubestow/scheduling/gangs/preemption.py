@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Evictable, GangOutcome
+from kubestow.framework.gang import GangOutcome
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.failure_handler import UnscheduledPods
@@ -90,13 +90,8 @@ class GangPreemption:
     async def _cleared_for_all(self, attempt: Attempt) -> Clearing | None:
         """Let the gang preempt as a whole; if it cannot, the attempt knows why."""
         profile, infos = attempt.profile, [queued.info for queued in attempt.pods]
-        plugin = profile.gang_preemption
-        assert plugin is not None
         scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
-        found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable_units, attempt.gang, infos)
-        if not isinstance(found, Evictable | Status):
-            problem = f"answered with {type(found).__name__}, expected Evictable or a Status"
-            raise PluginError(plugin.name, "PodGroupPostFilter", problem)
+        found = profile.runtime.evictable_units(attempt.gang, infos)
         if isinstance(found, Status):
             attempt.why_no_room, attempt.keeps_promises = found.message, found.code is Code.PENDING
             return None

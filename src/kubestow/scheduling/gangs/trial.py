@@ -15,7 +15,7 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.binding_cycle import BindingContext, reserve, unreserve
+from kubestow.scheduling.binding_cycle import BindingContext
 from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
 from kubestow.scheduling.failure_handler import Unscheduled
@@ -138,11 +138,11 @@ class Trial:
             self._hopeless[failure.queued.info.shape] = failure
 
     def _reserve(self, queued: QueuedPod, decision: Decision, node_name: str) -> None:
-        info, state = queued.info, decision.state
+        info, state, runtime = queued.info, decision.state, self._profile.runtime
         promised = self._cluster.nomination(info.uid)
         self._assume(info, node_name)
-        self._undoing.append(lambda: unreserve(self._profile, state, info, node_name))
-        status = reserve(self._profile, state, info, node_name)
+        self._undoing.append(lambda: runtime.run_unreserve_plugins(state, info, node_name))
+        status = runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
             self.placed.append(BindingContext(queued, info, node_name, state, self._profile, {}, promised=promised))
             self._hopeless.clear()

@@ -28,8 +28,8 @@ class GangTrials:
 
     async def placed(self, attempt: Attempt) -> Trial | Status:
         """The pods placed where they may be: in one placement of the gang, or anywhere. Raises PluginError."""
-        gang, plugins, pods = attempt.gang, attempt.profile.placements, attempt.pods
-        placements = plugins.generate(gang, [queued.info for queued in pods], self._cluster.all_nodes())
+        gang, runtime, pods = attempt.gang, attempt.profile.runtime, attempt.pods
+        placements = runtime.generate_placements(gang, [queued.info for queued in pods], self._cluster.all_nodes())
         if placements is None or isinstance(placements, Status):
             return await self.tried(attempt) if placements is None else placements
         attempt.placements = len(placements)
@@ -91,5 +91,5 @@ class GangTrials:
             attempt.pods.remove(queued)
             self._queue.done(queued.info.uid)
         attempt.failures += trial.failures
-        attempt.decided = attempt.profile.asking.now()
+        attempt.decided = attempt.profile.runtime.now()
         return trial

@@ -6,14 +6,13 @@ plugins that refused the pod.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.event_registration import EVERYTHING, EventRegistration, Hint
+from kubestow.framework.event_registration import EVERYTHING, EventRegistration
 from kubestow.framework.interface import (
     FilterPlugin,
     PermitPlugin,
@@ -24,12 +23,8 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.placement import PlacementGeneratePlugin
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock
 
 __all__ = ["Concerned", "QueueingHints", "Requeue"]
-
-_log = logging.getLogger(__name__)
 
 #: Only plugins of these kinds can refuse a pod, so only theirs are kept.
 _REFUSING = (
@@ -63,13 +58,11 @@ class QueueingHints:
 
     def __init__(
         self,
-        profiles: Iterable[Profile],
+        profiles: Collection[Profile],
         *,
         hear_everything: Collection[str] = (),
-        clock: Clock,
-        observer: Observer,
     ) -> None:
-        self._clock, self._observer = clock, observer
+        self._runtimes = {profile.scheduler_name: profile.runtime for profile in profiles}
         unknowing = [(name, interest) for name in hear_everything for interest in EVERYTHING]
         self._by_profile: dict[str, list[tuple[str, EventRegistration]]] = {
             profile.scheduler_name: [
@@ -110,7 +103,10 @@ class QueueingHints:
             scheduler_name: {
                 plugin: events_to_register
                 for plugin, events_to_register in plugins.items()
-                if any(_may_help(plugin, interest, old, new) for interest in events_to_register)
+                if any(
+                    self._runtimes[scheduler_name].run_event_filter(plugin, interest, old, new)
+                    for interest in events_to_register
+                )
             }
             for scheduler_name, plugins in concerned.items()
         }
@@ -127,10 +123,10 @@ class QueueingHints:
         new: Any,
     ) -> Requeue:
         """Whether an event is worth another try for one pod (semantics 6.8, step 4)."""
-        found = Requeue.SKIP
+        found, runtime = Requeue.SKIP, self._runtimes[pod.spec.scheduler_name]
         for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
             for interest in events_to_register.get(plugin, ()):
-                if not self._says_queue(plugin, interest.hint, event, pod, old, new):
+                if not runtime.run_queueing_hint(plugin, interest, pod, old, new, event=event):
                     continue
                 if plugin in pending:
                     return Requeue.IMMEDIATELY
@@ -138,31 +134,6 @@ class QueueingHints:
                     return Requeue.AFTER_BACKOFF
                 found = Requeue.AFTER_BACKOFF
         return found
-
-    def _says_queue(
-        self, plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any
-    ) -> bool:
-        if hint is None:
-            return True
-        began = self._clock.monotonic()
-        try:
-            says_queue = hint(pod, old, new)
-            answer = "Queue" if says_queue else "QueueSkip"
-        except Exception:  # a broken hint must not leave a pod waiting for ever
-            _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
-            says_queue, answer = True, "Error"
-        self._observer.hinted(plugin, event.label, answer, self._clock.monotonic() - began)
-        return says_queue
-
-
-def _may_help(plugin: str, interest: EventRegistration, old: Any, new: Any) -> bool:
-    if interest.event_filter is None:
-        return True
-    try:
-        return interest.event_filter(old, new)
-    except Exception:  # as with hints
-        _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, interest.event.label)
-        return True
 
 
 def _waking(plugin: Plugin) -> list[EventRegistration]:

@@ -16,7 +16,6 @@ injected clock, and whoever drives it calls :meth:`SchedulingQueue.flush` when :
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +23,6 @@ from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.interface import QueueSortPlugin
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.events.cluster_events import UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.observer import Observer
@@ -35,8 +33,6 @@ from kubestow.scheduling.queue.in_flight import Happened, PodsInFlight
 from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
 
 __all__ = ["UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
-
-_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
 """The event of having waited too long: worth a try whatever refused the pod."""
@@ -57,7 +53,7 @@ class SchedulingQueue:
     def __init__(
         self,
         *,
-        sort: QueueSortPlugin,
+        sort_key: Callable[[QueuedPod], Any],
         hints: QueueingHints,
         gate: Gate,
         clock: Clock,
@@ -67,7 +63,7 @@ class SchedulingQueue:
         on_change: Callable[[], None] = lambda: None,
         observer: Observer | None = None,
     ) -> None:
-        self._sort = sort
+        self._sort_key = sort_key
         self._hints = hints
         self._gate = gate
         self._clock = clock
@@ -132,7 +128,7 @@ class SchedulingQueue:
             return
         queued.info = new
         if queued.place is Place.ACTIVE:
-            self._active.push(self._rank(queued), next(self._tickets), queued)
+            self._active.push(self._sort_key(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             for event in events:
                 if self._consider(queued, event, self._hints.concerned(event), old, new):
@@ -357,7 +353,7 @@ class SchedulingQueue:
         if self._is_gated(queued, event):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
-        heap.push(self._rank(queued), next(self._tickets), queued, until=queued.backoff_expiration)
+        heap.push(self._sort_key(queued), next(self._tickets), queued, until=queued.backoff_expiration)
         self._observer.enqueued(_BACKOFF, event)
         self._on_change()
 
@@ -371,7 +367,7 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
-        self._active.push(self._rank(queued), next(self._tickets), queued)
+        self._active.push(self._sort_key(queued), next(self._tickets), queued)
         self._observer.enqueued(_ACTIVE, event)
         self._on_change()
 
@@ -400,17 +396,9 @@ class SchedulingQueue:
         self._await_backoff(queued)
 
     def _await_backoff(self, queued: QueuedPod) -> None:
-        rank = self._rank(queued)
+        rank = self._sort_key(queued)
         self._error_backoff.push(rank, next(self._tickets), queued, until=queued.backoff_expiration)
         self._on_change()
-
-    def _rank(self, queued: QueuedPod) -> tuple[int, Any]:
-        """What the heaps compare: the QueueSort plugin's key; pods that it gives none go last, the oldest first."""
-        try:
-            return 0, self._sort.sort_key(queued)
-        except Exception:
-            _log.exception("plugin %s failed at QueueSort for pod %s", self._sort.name, queued.info.key)
-            return 1, queued.timestamp
 
     def _leave(self, queued: QueuedPod) -> None:
         self._forget_refusals(queued)
