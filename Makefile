@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 100
 FIRST_SEED ?= 1
 
-.PHONY: venv demo test simulate lint types check benchmark clean
+.PHONY: venv demo test simulate lint types check schema benchmark clean
 
 venv: $(STAMP)
 
@@ -37,6 +37,12 @@ types: venv
 	@$(BIN)/mypy
 
 check: lint types test
+
+# Write the table of Kubernetes' types anew, after a change of the packages' versions in constraints.txt.
+schema: venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps --upgrade \
+		--target build/schema $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['schema'])")
+	@$(BIN)/python -m tools.schema.generate build/schema src/kubestow/devcluster/apiserver/schema
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

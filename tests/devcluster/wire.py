@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kubestow.devcluster.apiserver.schema import struct_of
+from kubestow.devcluster.apiserver.schema.table import model_of
 from kubestow.devcluster.apiserver.serialization import protobuf
 
 __all__ = ["Event", "Exchange", "alike", "folder", "metadatas", "name_of", "printed", "scenario", "without_heartbeats"]
@@ -125,7 +126,7 @@ def _answer(one: dict[str, Any]) -> tuple[Any, bool]:
 
 def _without_zeros(whole: dict[str, Any]) -> dict[str, Any]:
     """What JSON would have said: protobuf writes many zero values."""
-    kept = struct_of(f"V1{whole['kind']}").read(whole, [])
+    kept = struct_of(model_of(whole["apiVersion"], whole["kind"])).read(whole, [])
     return {**kept, "metadata": {key: value for key, value in kept["metadata"].items() if value}}
 
 

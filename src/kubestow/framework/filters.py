@@ -154,7 +154,7 @@ def _refusing(
     for answers in filters:
         if not len(nodes):
             return
-        plugin = answers.bound_plugin.filter
+        plugin = answers.bound_plugin.filter_plugin
         assert plugin is not None
         verdict = answers.ask_filter(pod, nodes)
         if verdict is None or not verdict.keys.any():

@@ -86,8 +86,5 @@ class Observer:
     def enqueued(self, place: str, event: str) -> None:
         """A pod has entered the ``active``, ``backoff`` or ``unschedulable`` part of the queue because of an event."""
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """A plugin's queueing hint was asked: ``Queue``, ``QueueSkip`` or ``Error``."""
-
     def handled(self, event: str, seconds: float) -> None:
         """What the watch told of has been taken in, and the pods it could help have been moved."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
-from kubestow.framework.runtime import Asking
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import World, node, pod
 
@@ -86,10 +85,8 @@ def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     assert decision.found is not None
     statuses = {}
     for answers in decision.found.filters.active:
-        plugin = answers.bound_plugin.filter
-        assert plugin is not None
-        verdict = Asking().filter(plugin, answers.state, decision.pod, nodes)
-        statuses[plugin.name] = SUCCESS if verdict is None else verdict.status(row)
+        verdict = answers.ask_filter(decision.pod, nodes)
+        statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 
 

@@ -8,7 +8,6 @@ the parameters it takes.
 from __future__ import annotations
 
 import hashlib
-import re
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from kubestow.devcluster.apiserver.requests import Answer, Request
 from kubestow.devcluster.apiserver.resources import Catalog, Kind
 from kubestow.devcluster.apiserver.schema import Field, ListOf, MapOf, Struct, Type, struct_of
 from kubestow.devcluster.apiserver.schema.structural import CustomStruct
-from kubestow.devcluster.apiserver.schema.types import ANYTHING, IntOrString, QuantityText, Scalar, Time
+from kubestow.devcluster.apiserver.schema.types import ANYTHING, Bytes, IntOrString, QuantityText, Scalar, Time
 
 __all__ = ["OpenAPI"]
 
@@ -30,9 +29,6 @@ _API_VERSION = "The version of this representation of an object."
 _KIND = "The resource this object represents."
 _REFERENCE = "#/components/schemas/"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-_META = frozenset({"ObjectMeta", "ListMeta", "OwnerReference", "ManagedFieldsEntry", "LabelSelector"})
-_META |= {"LabelSelectorRequirement", "Condition", "DeleteOptions", "Preconditions", "Status"}
-_WORD = re.compile(r"[A-Z][a-z]*\d*[a-z]*\d*")
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 _ACTIONS = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delete": "delete"}
@@ -170,7 +166,9 @@ class _Document:
             return {"type": "object", "additionalProperties": self._reference(type_.item)}
         if isinstance(type_, Scalar):
             made = {"type": _JSON_TYPES[type_.python]}
-            if type_.go_name in ("int32", "int64"):
+            if isinstance(type_, Bytes):
+                made["format"] = "byte"
+            elif type_.go_name in ("int32", "int64"):
                 made["format"] = type_.go_name
             return made
         if isinstance(type_, Time):
@@ -227,14 +225,11 @@ def _schema_name(struct: Struct, kind: Kind | None = None) -> str:
         if kind is None:
             return "object"
         return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.name}"
-    if struct.name in _META:
-        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{struct.name}"
-    scope = ".".join(part.lower() for part in _WORD.findall(struct.model.removesuffix(struct.name)))
-    return f"io.k8s.api.{scope}.{struct.name}"
+    return struct.definition
 
 
 def _described(struct: Struct) -> str:
-    return f"{struct.name} as the Kubernetes API defines it." if struct.name else "A custom resource without a schema."
+    return struct.description or "A custom resource without a schema."
 
 
 def _list_extensions(field: Field) -> Document:
@@ -243,7 +238,7 @@ def _list_extensions(field: Field) -> Document:
         return {"x-kubernetes-list-type": "atomic"}
     made: Document = {}
     if merge.is_set:
-        made |= {"x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"}
+        made["x-kubernetes-list-type"] = "set"
     elif merge.keys:
         made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(merge.keys)}
     else:
@@ -251,4 +246,6 @@ def _list_extensions(field: Field) -> Document:
     if merge.patch_key:
         strategy = "merge,retainKeys" if merge.retain_keys else "merge"
         made |= {"x-kubernetes-patch-merge-key": merge.patch_key, "x-kubernetes-patch-strategy": strategy}
+    elif merge.patch_set:
+        made["x-kubernetes-patch-strategy"] = "merge"
     return made

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.schema import Field, ListOf, MapOf, Struct, Type
-from kubestow.devcluster.apiserver.schema.conventions import Merge
+from kubestow.devcluster.apiserver.schema import Field, ListOf, MapOf, Merge, Struct, Type
 from kubestow.devcluster.apiserver.schema.types import ANYTHING
 
 __all__ = ["json_patch", "merge_patch", "strategic_merge"]
@@ -194,7 +193,7 @@ def _merge_field(result: Object, key: str, value: Any, struct: Type, *, orders: 
 
 
 def _merge_list(original: list[Any], patch: list[Any], merge: Merge, list_type: Type) -> list[Any]:
-    if merge.is_set:
+    if merge.patch_set:
         if any(isinstance(item, (dict, list)) for item in patch):
             raise statuses.bad_request("expected list of primitives in a list merged as a set")
         merged = list(dict.fromkeys([*original, *patch]))

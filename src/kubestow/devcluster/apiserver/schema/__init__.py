@@ -1,9 +1,10 @@
-"""What the objects of a kind look like: their fields, the types, zero values and merge keys of these."""
+"""What the objects of a kind look like: their fields, the types and zero values of these, and how lists merge."""
 
 from kubestow.devcluster.apiserver.schema.types import (
     Field,
     ListOf,
     MapOf,
+    Merge,
     Mismatch,
     QuantityText,
     Scalar,
@@ -13,4 +14,16 @@ from kubestow.devcluster.apiserver.schema.types import (
     struct_of,
 )
 
-__all__ = ["Field", "ListOf", "MapOf", "Mismatch", "QuantityText", "Scalar", "Struct", "Time", "Type", "struct_of"]
+__all__ = [
+    "Field",
+    "ListOf",
+    "MapOf",
+    "Merge",
+    "Mismatch",
+    "QuantityText",
+    "Scalar",
+    "Struct",
+    "Time",
+    "Type",
+    "struct_of",
+]

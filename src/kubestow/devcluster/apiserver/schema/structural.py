@@ -9,8 +9,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from kubestow.devcluster.apiserver.schema.conventions import Merge
-from kubestow.devcluster.apiserver.schema.types import ANYTHING, Field, ListOf, MapOf, Scalar, Struct, Type, struct_of
+from kubestow.devcluster.apiserver.schema.table import TypeEntry
+from kubestow.devcluster.apiserver.schema.types import (
+    ANYTHING,
+    Field,
+    ListOf,
+    MapOf,
+    Merge,
+    Scalar,
+    Struct,
+    Type,
+    struct_of,
+)
 
 __all__ = ["CustomStruct", "Schema"]
 
@@ -30,7 +40,7 @@ class CustomStruct(Struct):
     """An object with properties. ``root`` is a whole resource, whose metadata is Kubernetes' own."""
 
     def __init__(self, schema: Schema, *, root: bool = False) -> None:
-        super().__init__("", open_=bool(schema.get(_OPEN)))
+        super().__init__(TypeEntry("", ()), open_=bool(schema.get(_OPEN)))
         self.schema, self._root = schema, root
         self.go_name = "map[string]interface {}"
         self.atomic = schema.get("x-kubernetes-map-type") == "atomic"
@@ -44,35 +54,35 @@ class CustomStruct(Struct):
             found["metadata"] = struct_of("").fields["metadata"]
         return found
 
-    def read(self, value: Any, strangers: list[str]) -> Any:
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not dict:
             return value
         fields, result = self.fields, {}
         for key, item in value.items():
             field = fields.get(key)
             if field is not None:
-                result[key] = item if isinstance(field.type_, Scalar) else field.type_.read(item, strangers)
+                result[key] = item if isinstance(field.type_, Scalar) else field.type_.read(item, unknown_fields)
             elif self.open:
                 result[key] = item
             else:
-                strangers.append(key)
+                unknown_fields.append(key)
         return result
 
 
 class _CustomList(ListOf):
-    def read(self, value: Any, strangers: list[str]) -> Any:
-        return [_read(self.item, item, strangers) for item in value] if type(value) is list else value
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
+        return [_read(self.item, item, unknown_fields) for item in value] if type(value) is list else value
 
 
 class _CustomMap(MapOf):
-    def read(self, value: Any, strangers: list[str]) -> Any:
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not dict:
             return value
-        return {key: _read(self.item, item, strangers) for key, item in value.items()}
+        return {key: _read(self.item, item, unknown_fields) for key, item in value.items()}
 
 
-def _read(type_: Type, value: Any, strangers: list[str]) -> Any:
-    return value if isinstance(type_, Scalar) else type_.read(value, strangers)
+def _read(type_: Type, value: Any, unknown_fields: list[str]) -> Any:
+    return value if isinstance(type_, Scalar) else type_.read(value, unknown_fields)
 
 
 def _type(schema: Schema) -> Type:

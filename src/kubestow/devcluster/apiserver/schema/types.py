@@ -1,9 +1,9 @@
 """The types of fields, and reading a decoded JSON value as one of them.
 
-Reading does what a typed decoder does in one pass over the dicts: wrong types are refused with the place they stand
-in, unknown fields are dropped (and reported), nulls and zero values that mean nothing are left out, quantities and
-times get their canonical text, and fields that are always written are filled in. Types are made when first met, so a
-server knows only the types of the kinds its clients use.
+Reading does what a typed decoder does in one pass over the dicts: wrong types are refused with the path of the field,
+unknown fields are dropped (and reported), nulls and zero values that mean nothing are left out, quantities and times
+get their canonical text, and fields that are always written are filled in. Types are built from the table when first
+met, so a server knows only the types of the kinds its clients use.
 """
 
 from __future__ import annotations
@@ -12,16 +12,29 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, cast
+from typing import Any
 
 from kubestow.api.timestamps import micro_timestamp, timestamp
-from kubestow.devcluster.apiserver.schema import conventions
-from kubestow.devcluster.apiserver.schema.conventions import Merge
-from kubestow.devcluster.apiserver.schema.models import ModelField, fields_of, short_name
 from kubestow.devcluster.apiserver.schema.quantities import canonical
+from kubestow.devcluster.apiserver.schema.table import FieldEntry, TypeEntry, entry
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["ANYTHING", "Field", "IntOrString", "ListOf", "MapOf", "Mismatch", "Struct", "Type", "struct_of"]
+__all__ = [
+    "ANYTHING",
+    "Bytes",
+    "Field",
+    "IntOrString",
+    "ListOf",
+    "MapOf",
+    "Merge",
+    "Mismatch",
+    "QuantityText",
+    "Scalar",
+    "Struct",
+    "Time",
+    "Type",
+    "struct_of",
+]
 
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "bool", dict: "object", list: "array"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -50,14 +63,26 @@ class Mismatch(Exception):
         return f"json: cannot unmarshal {self.got} into {place} of type {self.expected}"
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How two versions of a list are combined: by ``keys`` or as a set in server-side apply, by ``patch_key`` or, where
+    ``patch_set``, by value in strategic merge patches."""
+
+    patch_key: str = ""
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+    patch_set: bool = False
+    retain_keys: bool = False
+
+
 class Type:
-    """Anything goes: the type of schemaless parts."""
+    """Any JSON value: the type of schemaless parts."""
 
     go_name = "interface {}"
     atomic = True
 
-    def read(self, value: Any, strangers: list[str]) -> Any:
-        """``value`` in canonical form; names of unknown fields are added to ``strangers``. Raises Mismatch."""
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
+        """``value`` in canonical form; names of unknown fields are added to ``unknown_fields``. Raises Mismatch."""
         return value
 
 
@@ -70,10 +95,17 @@ class Scalar(Type):
     def __init__(self, python: type, go_name: str) -> None:
         self.python, self.go_name = python, go_name
 
-    def read(self, value: Any, strangers: list[str]) -> Any:
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not self.python and not (self.python is float and type(value) is int):
             raise Mismatch(value, self.go_name)
         return value
+
+
+class Bytes(Scalar):
+    """Raw bytes, which JSON has in base64."""
+
+    def __init__(self) -> None:
+        super().__init__(str, "[]uint8")
 
 
 class IntOrString(Type):
@@ -81,7 +113,7 @@ class IntOrString(Type):
 
     go_name = "int32"
 
-    def read(self, value: Any, strangers: list[str]) -> Any:
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) not in (int, str):
             raise Mismatch(value, self.go_name)
         return value
@@ -92,7 +124,7 @@ class QuantityText(Type):
 
     go_name = "resource.Quantity"
 
-    def read(self, value: Any, strangers: list[str]) -> str:
+    def read(self, value: Any, unknown_fields: list[str]) -> str:
         if type(value) not in (str, int, float):
             raise Mismatch(value, self.go_name)
         try:
@@ -109,7 +141,7 @@ class Time(Type):
     def __init__(self, *, micro: bool) -> None:
         self._micro = micro
 
-    def read(self, value: Any, strangers: list[str]) -> Any:
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not str:
             raise Mismatch(value, self.go_name)
         if not self._micro and _CANONICAL_TIME.fullmatch(value):
@@ -134,11 +166,11 @@ class ListOf(Type):
         self.item = item
         self.go_name = f"[]{item.go_name}"
 
-    def read(self, value: Any, strangers: list[str]) -> list[Any]:
+    def read(self, value: Any, unknown_fields: list[str]) -> list[Any]:
         if type(value) is not list:
             raise Mismatch(value, self.go_name)
         read = self.item.read
-        return [read(item, strangers) for item in value]
+        return [read(item, unknown_fields) for item in value]
 
 
 class MapOf(Type):
@@ -148,32 +180,33 @@ class MapOf(Type):
         self.item, self.atomic = item, atomic
         self.go_name = f"map[string]{item.go_name}"
 
-    def read(self, value: Any, strangers: list[str]) -> dict[str, Any]:
+    def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
         if type(value) is not dict:
             raise Mismatch(value, self.go_name)
         read = self.item.read
-        return {key: read("" if item is None else item, strangers) for key, item in value.items()}
+        return {key: read("" if item is None else item, unknown_fields) for key, item in value.items()}
 
 
 class StringMap(MapOf):
     """Labels, annotations and their like: the map met in every object, checked at the least cost."""
 
-    def read(self, value: Any, strangers: list[str]) -> dict[str, Any]:
+    def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
         if type(value) is dict:
             for item in value.values():
                 if type(item) is not str:
                     break
             else:
                 return value
-        return super().read(value, strangers)
+        return super().read(value, unknown_fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a struct.
 
-    ``scalar`` is the Python type to compare with where that is all there is to check. ``present`` fields exist even in
-    an empty object, so setting them is a change and not an addition.
+    ``scalar`` is the Python type to compare with where that is all there is to check. ``omit_empty`` fields are left
+    out when empty or zero. ``present`` fields exist even in an empty object, so setting them is a change and not an
+    addition.
     """
 
     name: str
@@ -188,33 +221,37 @@ class Field:
 
 
 class Struct(Type):
-    """A type with named fields. ``open`` structs keep fields they do not know (custom resources)."""
+    """A type with named fields, and what the table has of it. ``open`` structs keep fields they do not know."""
 
-    def __init__(self, model: str, *, open_: bool = False) -> None:
-        self.model, self.open = model, open_
-        self.name = short_name(model)
+    def __init__(self, described: TypeEntry, *, open_: bool = False) -> None:
+        self.definition, self.description, self.open = described.definition, described.description, open_
+        self.name = described.name
         self.go_name = f"v1.{self.name}"
-        self.atomic = self.name in conventions.ATOMIC_TYPES
+        self.atomic = described.map_type == "atomic"
+        self._described = described.fields
 
     @cached_property
     def fields(self) -> dict[str, Field]:
-        if self.open:
-            metadata = ModelField("metadata", "V1ObjectMeta", False, "")
-            return {"metadata": _field(self.model, metadata)}
-        return {field.name: _field(self.model, field) for field in fields_of(self.model)}
+        return {field.name: _field(field, f"{self.name}.{field.name}") for field in self._described}
 
     @cached_property
-    def _emitted(self) -> list[tuple[str, Any, Struct | None]]:
-        emitted: list[tuple[str, Any, Struct | None]] = []
-        for name, field in self.fields.items():
-            key = f"{self.name}.{name}"
-            key = key if key in conventions.EMITTED else f"{self.model}.{name}"
-            if key in conventions.EMITTED:
-                filled = field.type_ if isinstance(field.type_, Struct) else None
-                emitted.append((name, conventions.EMITTED[key], filled))
-        return emitted
+    def _zeros(self) -> list[tuple[str, Any, Struct | None]]:
+        """The fields that are written even when they are not set: the zero value, or the struct that makes it."""
+        found: list[tuple[str, Any, Struct | None]] = []
+        for described in self._described:
+            type_ = self.fields[described.name].type_
+            if f"{self.name}.{described.name}" in _NULL_LISTS:
+                found.append((described.name, None, None))
+            elif described.pointer or described.omit == "zero":
+                continue
+            elif isinstance(type_, Struct | Time | QuantityText):
+                zero = "0" if isinstance(type_, QuantityText) else None
+                found.append((described.name, zero, type_ if isinstance(type_, Struct) else None))
+            elif isinstance(type_, Scalar) and not described.omit:
+                found.append((described.name, type_.python(), None))
+        return found
 
-    def read(self, value: Any, strangers: list[str]) -> dict[str, Any]:
+    def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
         if type(value) is not dict:
             if value is None:
                 value = {}
@@ -227,7 +264,7 @@ class Struct(Type):
                 if self.open:
                     result[key] = item
                 else:
-                    strangers.append(key)
+                    unknown_fields.append(key)
                 continue
             if item is None:
                 continue
@@ -236,17 +273,17 @@ class Struct(Type):
                     raise Mismatch(item, field.type_.go_name).inside(self.name, key)
             else:
                 try:
-                    item = field.type_.read(item, strangers)
+                    item = field.type_.read(item, unknown_fields)
                 except Mismatch as mismatch:
                     raise mismatch.inside(self.name, key) from None
             if item or not field.omit_empty:
                 result[key] = item
-        for key, zero, filled in self._emitted:
+        for key, zero, struct in self._zeros:
             if key not in result:
-                result[key] = filled.read({}, strangers) if filled is not None else zero
+                result[key] = struct.read({}, unknown_fields) if struct is not None else zero
         return result
 
-    def strangers(self, value: Any, path: str = "") -> list[str]:
+    def unknown_fields(self, value: Any, path: str = "") -> list[str]:
         """The full paths of the unknown fields in ``value``: the slow pass, made only when there are some."""
         found: list[str] = []
         if not isinstance(value, dict):
@@ -256,85 +293,96 @@ class Struct(Type):
             if field is None:
                 found += [] if self.open else [place]
             else:
-                found += _strangers(field.type_, item, place)
+                found += _unknown_fields(field.type_, item, place)
         return found
 
 
-def _strangers(type_: Type, value: Any, path: str) -> list[str]:
+def _unknown_fields(type_: Type, value: Any, path: str) -> list[str]:
     if isinstance(type_, Struct):
-        return type_.strangers(value, path)
+        return type_.unknown_fields(value, path)
     if isinstance(type_, ListOf) and isinstance(value, list):
-        return [found for index, item in enumerate(value) for found in _strangers(type_.item, item, f"{path}[{index}]")]
+        return [
+            found for index, item in enumerate(value) for found in _unknown_fields(type_.item, item, f"{path}[{index}]")
+        ]
     if isinstance(type_, MapOf) and isinstance(value, dict):
-        return [found for key, item in value.items() for found in _strangers(type_.item, item, f"{path}.{key}")]
+        return [found for key, item in value.items() for found in _unknown_fields(type_.item, item, f"{path}.{key}")]
     return []
 
 
 @cache
 def struct_of(model: str) -> Struct:
-    """The type of a model; the empty name is the open struct of kinds that have no schema."""
-    return Struct(model, open_=not model)
+    """The type of a model (``V1Pod``); the empty name is the open struct of kinds without a schema. Raises KeyError."""
+    return Struct(entry(model)) if model else Struct(TypeEntry("", _METADATA), open_=True)
 
 
-_SCALARS: dict[str, Type] = {
-    "str": Scalar(str, "string"),
-    "int": Scalar(int, "int32"),
+_METADATA = (FieldEntry("metadata", "V1ObjectMeta", pointer=True, omit="empty"),)
+_VALUES: dict[str, Type] = {
+    "string": Scalar(str, "string"),
+    "bytes": Bytes(),
+    "int32": Scalar(int, "int32"),
+    "int64": Scalar(int, "int64"),
     "bool": Scalar(bool, "bool"),
-    "float": Scalar(float, "float64"),
-    "object": ANYTHING,
+    "float64": Scalar(float, "float64"),
+    "any": ANYTHING,
+    "IntOrString": IntOrString(),
+    "Quantity": QuantityText(),
+    "Time": Time(micro=False),
+    "MicroTime": Time(micro=True),
 }
-_INT64 = Scalar(int, "int64")
+#: Lists that are null when they are not set. Others are null in Go too, and are left out here: to the readers of
+#: objects in this project, no list and null are the same.
+_NULL_LISTS = frozenset({"CSINodeDriver.topologyKeys"})
 
 
-def _field(model: str, described: ModelField) -> Field:
-    name = described.name
-    place = f"{short_name(model)}.{name}"
-    type_ = _type(described.type, place)
+#: Lists that strategic merge patches merge by a key that the table does not have.
+_PATCH_KEYS = {"NodeSpec.taints": "key"}
+
+
+def _field(described: FieldEntry, place: str) -> Field:
+    type_ = _type(described.type, atomic=described.map_type == "atomic")
+    structured = isinstance(type_, Struct | Time | QuantityText | IntOrString)
     return Field(
-        name=name,
+        name=described.name,
         type_=type_,
         required=described.required,
         description=described.description,
-        merge=conventions.MERGES.get(place),
+        merge=_merge(described, _PATCH_KEYS.get(place, "")) if isinstance(type_, ListOf) else None,
         scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
-        omit_empty=place not in conventions.POINTER_NUMBERS and _omits_empty(described, type_),
-        atomic=type_.atomic and place not in conventions.GRANULAR,
-        present=described.required
-        or place in conventions.ALWAYS_THERE
-        or place in conventions.EMITTED
-        or f"{model}.{name}" in conventions.EMITTED,
+        omit_empty=_omits_empty(described, type_),
+        atomic=type_.atomic and described.map_type != "granular",
+        present=not described.omit or (structured and not described.pointer and described.omit != "zero"),
     )
 
 
-def _omits_empty(described: ModelField, type_: Type) -> bool:
-    name = described.name
-    if isinstance(type_, Struct) or described.type == "object":
+def _omits_empty(described: FieldEntry, type_: Type) -> bool:
+    if isinstance(type_, Time):
+        # The empty text is no time: null, which is filled in where it is written.
+        return True
+    if isinstance(type_, ListOf | MapOf):
+        # Objects are stored in protobuf, where an empty list and none are the same.
+        return not described.required
+    if described.pointer or not described.omit or type_ is ANYTHING:
         return False
-    if isinstance(type_, Scalar) and type_.python is bool:
-        return name in conventions.OMITTED_FALSE
-    if isinstance(type_, Scalar) and type_.python in (int, float):
-        return name in conventions.OMITTED_ZERO
-    return not described.required and name not in conventions.POINTER_STRINGS
+    return not isinstance(type_, Struct) or described.omit == "zero"
 
 
-def _type(text: str, place: str) -> Type:
-    if text.startswith("list["):
-        return ListOf(_type(text[5:-1], place))
-    if text.startswith("dict("):
-        item = _type(text[len("dict(str, ") : -1], place)
-        if isinstance(item, Scalar) and item.python is str:
-            return StringMap(item, atomic=place in conventions.ATOMIC_MAPS)
-        return MapOf(item)
-    if place in conventions.QUANTITIES and text == "str":
-        return cast(Type, _QUANTITY)
-    if place in conventions.INTS_OR_STRINGS:
-        return _INT_OR_STRING
-    if text == "datetime":
-        return _MICRO_TIME if place in conventions.MICRO_TIMES else _SECOND_TIME
-    if text == "int" and place.rpartition(".")[2] in conventions.INT64:
-        return _INT64
-    return _SCALARS[text] if text in _SCALARS else struct_of(text)
+def _merge(described: FieldEntry, patch_key: str) -> Merge | None:
+    strategies = described.patch_strategy.split(",")
+    if described.list_type not in ("map", "set") and "merge" not in strategies and not patch_key:
+        return None
+    return Merge(
+        patch_key=described.patch_merge_key or patch_key,
+        keys=described.list_map_keys,
+        is_set=described.list_type == "set",
+        patch_set="merge" in strategies and not described.patch_merge_key,
+        retain_keys="retainKeys" in strategies,
+    )
 
 
-_INT_OR_STRING, _QUANTITY = IntOrString(), QuantityText()
-_SECOND_TIME, _MICRO_TIME = Time(micro=False), Time(micro=True)
+def _type(text: str, *, atomic: bool = False) -> Type:
+    if text.startswith("[]"):
+        return ListOf(_type(text[2:]))
+    if text.startswith("map[string]"):
+        item = _type(text.removeprefix("map[string]"))
+        return (StringMap if isinstance(item, Scalar) and item.python is str else MapOf)(item, atomic=atomic)
+    return _VALUES[text] if text in _VALUES else struct_of(text)

@@ -90,7 +90,7 @@ class View:
         if self.form is Form.METADATA:
             return _METADATA_HEAD + b'"metadata":%s}' % msgspec.json.encode(metadata)
         empty = {} if self.kind.struct.open else self.kind.struct.read({}, [])
-        return self.kind.head + msgspec.json.encode({"metadata": metadata, **empty})[1:]
+        return self.kind.head + msgspec.json.encode({**empty, "metadata": metadata})[1:]
 
     def _table(self, objects: Sequence[Stored], metadata: dict[str, Any], *, columns: bool = True) -> bytes:
         made = tables.table(self.kind, objects, metadata, include=self._include, now=self._now(), columns=columns)

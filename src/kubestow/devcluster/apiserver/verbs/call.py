@@ -73,15 +73,15 @@ class Call:
         version = decoded.get("apiVersion") or kind.api_version
         if said != kind.name or version != kind.api_version:
             raise self._wrong_type(said, version)
-        strangers: list[str] = []
+        unknown_fields: list[str] = []
         try:
-            new = kind.struct.read(decoded, strangers)
+            new = kind.struct.read(decoded, unknown_fields)
         except Mismatch as mismatch:
             raise self.unreadable(str(mismatch)) from None
         headers: dict[str, str] = {}
         how = self.request.field_validation
-        if strangers:
-            headers = self._unknown_fields(kind.struct.strangers(decoded), how)
+        if unknown_fields:
+            headers = self._unknown_fields(kind.struct.unknown_fields(decoded), how)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
