@@ -13,7 +13,7 @@ from kubestow.client import extenders as module
 from kubestow.client.extenders import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import ExtenderFilterResponse, PodGone, ExtenderVictims
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
 from tests.client.extender_settings import POD, info, node, raw_objects, settings, without_managed_fields
 from tests.client.scripted_server import Answer, ScriptedServer, answer, disconnect
 
@@ -146,7 +146,9 @@ async def test_another_gets_victims_in_full_and_answers_by_uid(server: ScriptedS
     answered = {"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "uid-v"}], "numPDBViolations": 1}}}
     server.answers("POST", "/preempt", answer(200, answered))
     async with extender(server) as connected:
-        assert await connected.preempt(info(), {"a": Victims((info(VICTIM),), 1)}) == {"a": ExtenderVictims(["uid-v"], 1)}
+        assert await connected.preempt(info(), {"a": Victims((info(VICTIM),), 1)}) == {
+            "a": ExtenderVictims(["uid-v"], 1)
+        }
     asked = server.asked[0].json
     assert asked["NodeNameToVictims"] == {"a": {"Pods": [VICTIM], "NumPDBViolations": 1}}
     assert asked["NodeNameToMetaVictims"] is None

@@ -27,7 +27,7 @@ from kubestow.client.transport import JSON, USER_AGENT, problem_of
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import ExtenderFilterResponse, PodGone, ExtenderVictims
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 __all__ = ["HTTPExtender", "HTTPExtenders"]
 

@@ -15,9 +15,9 @@ from kubestow.framework.observer import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import Metrics
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Recorder"]
 

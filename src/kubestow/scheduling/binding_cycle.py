@@ -86,11 +86,12 @@ class BindingCycles:
             return status
         async with self._dispatcher.binding_turn(info.uid) as turn:
             # Extenders take time, so the gang is checked before each attempt to bind.
-            rejection = None if barrier is None else barrier.rejection()
-            status = rejection or await self._bind_by_extender(context)
-            if status is None:
-                rejection = None if barrier is None else barrier.rejection()
-                status = rejection or await runtime.run_bind_plugins(context.state, info, node_name)
+            status = (
+                _barrier_rejection(context)
+                or await self._bind_by_extender(context)
+                or _barrier_rejection(context)
+                or await runtime.run_bind_plugins(context.state, info, node_name)
+            )
             if status.ok:
                 turn.succeeded()
         if status.ok:
@@ -156,3 +157,8 @@ class BindingCycles:
         named = context.state.own(PodsToActivate)
         if named is not None:
             self._queue.activate([pod.uid for pod in named.take()])
+
+
+def _barrier_rejection(context: BindingContext) -> Status | None:
+    """Why a member of a gang must not be bound without the others; None if it may be."""
+    return None if context.barrier is None else context.barrier.rejection()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
@@ -16,12 +15,11 @@ from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Failed, Unschedulable
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.writes.pod_reports import PodReports, condition_reason
 
 __all__ = ["FailureHandler", "SchedulingFailure"]
@@ -74,16 +72,14 @@ class FailureHandler:
 
     def __init__(
         self,
-        cluster: Cluster,
-        pods: PodStore,
-        queue: SchedulingQueue,
+        state: SchedulerState,
         *,
         evictions: Evictions,
         reports: PodReports,
         leadership: Leadership,
         environment: Environment,
     ) -> None:
-        self._cluster, self._pods, self._queue = cluster, pods, queue
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._evictions, self._reports, self._leadership = evictions, reports, leadership
         self._clock, self._observer = environment.clock, environment.observer
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 from kubestow import config
 from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.framework.status import Status
+from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.binding_cycle import BindingCycles
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.ties import RandomTie
@@ -35,17 +33,18 @@ from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.gang_barrier import GangBarriers
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
+from kubestow.scheduling.gangs.placer import GangPlacer
+from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.backoff import BackoffPolicy
 from kubestow.scheduling.queue.hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 from kubestow.scheduling.writes.pod_reports import PodReports
@@ -110,8 +109,7 @@ class Scheduler:
                 registry,
                 self._handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
-                clock=environment.clock.monotonic,
-                on_slow=_warn_slow_plugin,
+                monotonic=environment.clock.monotonic,
                 observer=environment.observer.of_profile(profile.scheduler_name),
             )
             for profile in configuration.profiles
@@ -128,17 +126,14 @@ class Scheduler:
             max_unschedulable_seconds=pod_max_in_unschedulable_pods,
             on_change=self._wake.set,
         )
-        self._evictions = Evictions(
-            self.cluster, self.pods, self.queue, self.dispatcher, self.waiting_pods, environment
-        )
+        state = SchedulerState(self.cluster, self.pods, self.queue)
+        self._evictions = Evictions(state, self.dispatcher, self.waiting_pods, environment)
         self._handle.attach(self.queue, self._evictions)
-        reports = PodReports(environment, self.dispatcher, gates)
+        self._reports = PodReports(environment, self.dispatcher, gates)
         self._failure_handler = FailureHandler(
-            self.cluster,
-            self.pods,
-            self.queue,
+            state,
             evictions=self._evictions,
-            reports=reports,
+            reports=self._reports,
             leadership=self.leadership,
             environment=environment,
         )
@@ -153,14 +148,12 @@ class Scheduler:
             self.waiting_pods,
             extenders=self._extenders,
             dispatcher=self.dispatcher,
-            reports=reports,
+            reports=self._reports,
             failure_handler=self._failure_handler,
             environment=environment,
         )
         self._scheduling_cycle = SchedulingCycle(
-            self.cluster,
-            self.pods,
-            self.queue,
+            state,
             pipeline=DecisionPipeline(
                 self.cluster, self.profiles, RandomTie(environment.random), self._extenders if extenders else None
             ),
@@ -168,19 +161,22 @@ class Scheduler:
             failure_handler=self._failure_handler,
             environment=environment,
         )
+        placer = GangPlacer(state, self._scheduling_cycle, self._extenders, environment.random)
         self._gang_cycle = GangSchedulingCycle(
-            self.cluster,
-            self.pods,
-            self.queue,
+            state,
+            placer=placer,
+            preemption=GangPreemption(
+                state,
+                placer,
+                extenders=self._extenders,
+                failure_handler=self._failure_handler,
+                evictions=self._evictions,
+            ),
             cycle=self._scheduling_cycle,
             binding_cycles=self._binding_cycles,
             barriers=self._barriers,
-            extenders=self._extenders,
             failure_handler=self._failure_handler,
-            evictions=self._evictions,
-            random=environment.random,
         )
-        self._reports = reports
 
         self.handlers = EventHandlers(
             self.cluster,
@@ -289,7 +285,7 @@ class Scheduler:
             gang, admission = None, Status.error(str(error))
         else:
             # A pod without a gang may name a group that was deleted after the pod had passed PreEnqueue.
-            admission = profile.runtime.gang_admission(info) if gang is None else Status.success()
+            admission = profile.runtime.gang_admission(info) if gang is None else SUCCESS
         if gang is not None:
             await self._gang_cycle.schedule(gang, queued, profile)
         elif admission.ok:
@@ -358,7 +354,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in ended:
         if not task.cancelled():
             task.exception()
-
-
-def _warn_slow_plugin(plugin: Plugin, extension_point: str, seconds: float) -> None:
-    _log.warning("plugin %s took %.1f s at %s, and delayed all other pods", plugin.name, seconds, extension_point)

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import logging
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import ExtenderError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import PostFilterResult, Victims
-from kubestow.framework.status import Status
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.binding_cycle import BindingCycles
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.gang_barrier import GangBarrier
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["SchedulingCycle"]
 
@@ -37,16 +31,14 @@ class SchedulingCycle:
 
     def __init__(
         self,
-        cluster: Cluster,
-        pods: PodStore,
-        queue: SchedulingQueue,
+        state: SchedulerState,
         *,
         pipeline: DecisionPipeline,
         binding_cycles: BindingCycles,
         failure_handler: FailureHandler,
         environment: Environment,
     ) -> None:
-        self._cluster, self._pods, self._queue = cluster, pods, queue
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._pipeline = pipeline
         self._binding_cycles, self._failure_handler = binding_cycles, failure_handler
         self._clock, self._observer = environment.clock, environment.observer
@@ -67,7 +59,8 @@ class SchedulingCycle:
         if nominated != node_name:
             self._queue.release_nomination(info, nominated)
         profile = self._pipeline.profiles[info.spec.scheduler_name]
-        status, timeouts = profile.runtime.run_reserve_plugins(state, info, node_name), {}
+        timeouts: dict[str, float] = {}
+        status = profile.runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
             status, timeouts = profile.runtime.run_permit_plugins(state, info, node_name)
         context = BindingContext(queued, info, node_name, state, profile, timeouts, barrier)

@@ -31,7 +31,9 @@ from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.decision.pipeline import Decider, Decision, FirstByName
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
+from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.simulation.recording import Case, Object
 from kubestow.simulation.refusals import names_same_fields
@@ -169,7 +171,7 @@ class _World:
             profile.scheduler_name: build_profile(_thorough(profile), registry, handle)
             for profile in configuration.profiles
         }
-        self._decider = Decider(self.cluster, self._profiles, FirstByName())
+        self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())
         self._bound = 0
         for node in case.cluster.get("nodes", ()):
             self.cluster.add_node(convert(Node, node))
@@ -210,22 +212,22 @@ class _World:
             return {"result": "gated", "preenqueue": _status(admission)}
         if info.status.nominated_node_name:
             self.cluster.nominate(info, info.status.nominated_node_name)
-        decision = self._decider.decide(info)
+        decision = self._pipeline.decide(info)
         figures = _figures(self.cluster, decision)
-        for action in decision.actions:
-            finished_at_once(action())
-        if decision.node_name is not None:
+        if isinstance(decision, Scheduled):
             status = self._prepare(profile, decision, decision.node_name)
             if not status.ok:
                 return {"result": "error", "message": status.message}
             self._bind(pod, decision.node_name)
-        else:
-            self._leave_pending(decision)
+        elif isinstance(decision, Unschedulable):
+            self._apply_post_filter(decision)
         return figures
 
-    def _leave_pending(self, decision: Decision) -> None:
-        """Do what PostFilter achieved: the victims are gone at once, the pod stays pending with its nomination."""
-        pod, result = decision.pod, decision.nomination
+    def _apply_post_filter(self, decision: Unschedulable) -> None:
+        """Apply what PostFilter achieved: victims are deleted at once, the pod stays pending with its nomination."""
+        for action in decision.post_filter.actions:
+            finished_at_once(action())
+        pod, result = decision.pod, decision.post_filter.nomination
         if result is None or result.nominated_node_name is None:
             return
         for other in (*result.victims, *result.lower_priority_nominated):
@@ -270,18 +272,18 @@ async def _pre_bind(
 
 
 def _figures(cluster: Cluster, decision: Decision) -> Object:
-    if decision.node_name is None:
-        failed = decision.status.code is Code.ERROR
-        ended: Object = {"result": "error" if failed else "unschedulable", "message": decision.message}
-        return ended if failed else ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
-    nodes = Nodes(cluster.nodes, decision.feasible)
+    if isinstance(decision, Failed):
+        return {"result": "error", "message": decision.message}
+    if isinstance(decision, Unschedulable):
+        ended: Object = {"result": "unschedulable", "message": decision.message}
+        return ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
+    nodes = Nodes(cluster.nodes, decision.candidates)
     feasible = nodes.names
     figures: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
     figures |= _refusals(cluster, decision)
     if len(feasible) == 1:
         return figures | {"best": feasible}
-    assert decision.evaluation is not None
-    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.feasible))
+    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.candidates))
     total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
     best = total.max()
     return figures | {
@@ -291,8 +293,8 @@ def _figures(cluster: Cluster, decision: Decision) -> Object:
     }
 
 
-def _preemption(decision: Decision) -> Object:
-    result = decision.nomination
+def _preemption(decision: Unschedulable) -> Object:
+    result = decision.post_filter.nomination
     if result is None or not result.nominated_node_name:
         return {}
     victims = sorted(info.key for info in result.victims)
@@ -300,9 +302,9 @@ def _preemption(decision: Decision) -> Object:
 
 
 def _refusals(cluster: Cluster, decision: Decision) -> Object:
-    if decision.found is None:
+    if decision.feasibility is None:
         return {"filter": {}}
-    diagnosis = decision.found.diagnose()
+    diagnosis = decision.feasibility.diagnose()
     if diagnosis.pre_filter is not None:
         return {"prefilter": _status(diagnosis.pre_filter), "filter": {}}
     names = cluster.nodes.names

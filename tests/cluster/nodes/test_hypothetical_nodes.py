@@ -82,9 +82,9 @@ def columns(nodes: Nodes, row: int) -> dict[str, Any]:
 def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     """What each filter that PreFilter did not leave out says of a row of a view, asked by itself."""
     decision = world.decide(probe)
-    assert decision.found is not None
+    assert decision.feasibility is not None
     statuses = {}
-    for answers in decision.found.filters.active:
+    for answers in decision.feasibility.filters.active:
         verdict = answers.ask_filter(decision.pod, nodes)
         statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses

@@ -60,7 +60,10 @@ class ScriptedExtender:
         await self._called("preempt", pod, offers)
         if self.spared is not None:
             return self.spared
-        return {name: ExtenderVictims([pod.uid for pod in victims.pods], victims.violations) for name, victims in offers.items()}
+        return {
+            name: ExtenderVictims([pod.uid for pod in victims.pods], victims.violations)
+            for name, victims in offers.items()
+        }
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._called("bind", pod, [node_name])

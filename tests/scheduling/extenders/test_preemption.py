@@ -13,6 +13,7 @@ from kubestow.plugins.default_preemption.extender_candidates import best_offer
 from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, World, node, pod
+from tests.decisions import preemption_of
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.running import Living, in_virtual_time
 
@@ -151,7 +152,7 @@ def test_the_best_offer_is_the_candidate_that_would_have_been_chosen_anyway(
         for n, (priority, since) in enumerate(crowd)
     ]
     world = World([node(f"n{row}", max_pods=len(crowd)) for row, crowd in enumerate(nodes)], bound)
-    nomination = world.decide(pod("p", priority=10)).nomination
+    nomination = preemption_of(world.decide(pod("p", priority=10)))
     assert nomination is not None
     assert nomination.extender_candidates is not None
     victims_by_node = nomination.extender_candidates.victims_by_node()

@@ -24,7 +24,7 @@ def outcome(extender: ScriptedExtender) -> tuple[int, int]:
         put(world, GANG)
         await world.passes(60)
         found.append((running(world, GANG), len(there(world, LOW))))
-        assert not world.scheduler.queue.unfinished_events()
+        assert not world.scheduler.queue.in_flight_events()
 
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
     in_virtual_time(story, *objects, extenders=[extender], **gang_scheduling())

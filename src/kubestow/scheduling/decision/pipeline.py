@@ -16,6 +16,7 @@ nothing where nothing has changed. A node is selected only if the extenders saw 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -30,7 +31,7 @@ from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.evaluation import Evaluation, Feasible
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status, Verdict
+from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
 from kubestow.scheduling.decision.sampling import NodeSampler
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
@@ -73,13 +74,10 @@ class DecisionPipeline:
     async def _decide(self, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> Decision:
         if not len(self.cluster.nodes):
             return Unschedulable(pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message)
-        runtime = self.profiles[pod.spec.scheduler_name].runtime
         cycle = _Cycle(self, pod, scope, extenders)
-        began = runtime.now()
         try:
             return await cycle.run(self._sampler, self._ties)
         except PluginError as error:
-            runtime.extension_point_ended(error.extension_point.removeprefix("Normalize"), Code.ERROR, began)
             return Failed(pod=pod, state=cycle.state(), message=str(error), error=error)
         except _FilterFailed as error:
             return Failed(pod=pod, state=cycle.state(), message=str(error))
@@ -238,17 +236,17 @@ class _Cycle:
     ) -> PostFilterResults:
         """Run the PostFilter plugins in order; no further ones once the cluster changed while extenders were awaited."""
         results = PostFilterResults()
-        runtime = self._profile.runtime
-        if not self._scope.preempts or not self._profile.post_filter:
+        if not self._scope.preempts:
             return results
-        generation, began = self._current_generation(), runtime.now()
-        for result in runtime.run_post_filter_plugins(state, self._pod, diagnosis, feasibility.filters):
-            if self._extenders is not None:
-                result = await _preempt_with_extenders(self._extenders, self._pod, result)
-            ends = results.add(result)
-            if ends or (self._extenders is not None and self._current_generation() != generation):
-                break
-        runtime.extension_point_ended("PostFilter", results.code, began)
+        generation = self._current_generation()
+        plugins = self._profile.runtime.run_post_filter_plugins(state, self._pod, diagnosis, feasibility.filters)
+        with closing(plugins):
+            for result in plugins:
+                if self._extenders is not None:
+                    result = await _preempt_with_extenders(self._extenders, self._pod, result)
+                ends = results.add(result)
+                if ends or (self._extenders is not None and self._current_generation() != generation):
+                    break
         return results
 
 

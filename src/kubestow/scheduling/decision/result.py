@@ -98,9 +98,11 @@ class Unschedulable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A plugin or an extender failed. ``error`` is set when a plugin broke its contract; its cause is in the log."""
+    """A plugin or an extender failed. ``error`` is set when a plugin broke its contract."""
 
     node_name: ClassVar[None] = None
+    feasibility: ClassVar[None] = None
+    evaluation: ClassVar[None] = None
 
     pod: PodInfo
     state: CycleState

@@ -18,4 +18,4 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
         result: T = finished.value
         return result
     work.close()
-    raise RuntimeError(f"{work.__qualname__} suspended, expected it to run to its end")
+    raise RuntimeError(f"{work!r} suspended, expected it to run to its end")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
@@ -15,8 +13,6 @@ from kubestow.scheduling.failure_handler import SchedulingFailure
 from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["UNSCHEDULABLE", "GangAttempt", "MemberFailure"]
-
-_log = logging.getLogger(__name__)
 
 UNSCHEDULABLE = "pod group is unschedulable"
 """How the message about a gang that does not fit begins."""
@@ -40,9 +36,7 @@ class MemberFailure:
     vetoed: frozenset[str] = frozenset()
 
     @classmethod
-    def of_decision(
-        cls, queued: QueuedPod, decision: Unschedulable | Failed, *, is_nominated: bool
-    ) -> MemberFailure:
+    def of_decision(cls, queued: QueuedPod, decision: Unschedulable | Failed, *, is_nominated: bool) -> MemberFailure:
         """The decision about the pod found no node."""
         if isinstance(decision, Failed):
             return cls(queued, decision.status, decision.message, keeps_nomination=is_nominated)
@@ -85,9 +79,9 @@ class GangAttempt:
     @property
     def gang_plugins(self) -> frozenset[str]:
         """The plugins whose events may help any of the pods."""
-        runtime = self.profile.runtime
-        plugins = (runtime.gang_source, runtime.placement_generator if self.placement_count is not None else None)
-        return frozenset(plugin.name for plugin in plugins if plugin is not None)
+        plugins = self.profile.runtime.plugins
+        generator = plugins.placement_generate if self.placement_count is not None else None
+        return frozenset(plugin.name for plugin in (plugins.gang_source, generator) if plugin is not None)
 
     @property
     def schedules_as_a_whole(self) -> bool:
@@ -100,11 +94,7 @@ class GangAttempt:
 
         The plugin is called once per attempt, so that its result cannot change while extenders are awaited.
         """
-        try:
-            return self.profile.runtime.preempts_as_a_whole(self.gang)
-        except PluginError as error:
-            _log.error("%s", error, exc_info=error.__cause__)
-            return False
+        return self.profile.runtime.preempts_as_a_whole(self.gang)
 
     @property
     def vetoed(self) -> frozenset[str]:
@@ -122,9 +112,7 @@ class GangAttempt:
 
     def end(self, outcome: GangOutcome, message: str) -> None:
         """Report the end of the attempt to the gang's plugin and to the observer."""
-        self.profile.runtime.gang_attempt_ended(
-            self.gang, outcome, message, began=self.began, decided=self.decided
-        )
+        self.profile.runtime.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
 
     def summary(self, placeable: int) -> str:
         """How many members the gang needs and how many fit, in its first placement if there are several."""

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang
+from kubestow.framework.gang import Gang, GangPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.failure_handler import FailureHandler
@@ -99,13 +99,9 @@ class IncompleteGangs:
 
     def _is_gated_by_gang_plugin(self, uid: str) -> bool:
         queued = self._queue.get(uid)
-        return (
-            queued is not None
-            and queued.place is Place.GATED
-            and queued.gated_by == self._gang_plugin(queued.info)
-        )
+        return queued is not None and queued.place is Place.GATED and queued.gated_by == self._gang_plugin(queued.info)
 
     def _gang_plugin(self, pod: PodInfo) -> str | None:
         """The name of the plugin that gates the pods of incomplete gangs in the pod's profile."""
-        plugin = self._profiles[pod.spec.scheduler_name].runtime.gang_plugin
-        return None if plugin is None else plugin.name
+        plugin = self._profiles[pod.spec.scheduler_name].runtime.plugins.gang_source
+        return plugin.name if isinstance(plugin, GangPlugin) else None

@@ -6,30 +6,25 @@ victims are found for the gang as a whole (:mod:`.victim_search`), as the profil
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
 from kubestow.framework.gang import GangOutcome
 from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision.scope import Scope
-from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.gangs.attempt import GangAttempt
-from kubestow.scheduling.gangs.member_placement import MemberPlacement
+from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.victim_search import PreemptionPlan, plan_for_gang
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangPreemption"]
 
 _NOT_WITH_PLACEMENTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
 _NOT_ENOUGH = "it would not fit even if all pods of lower priority were evicted"
-
-#: Places all pods of an attempt in a simulated cluster, with preemption of each pod or without.
-SimulatedPlacement = Callable[[GangAttempt, Scope, bool], MemberPlacement]
 
 
 class GangPreemption:
@@ -37,16 +32,15 @@ class GangPreemption:
 
     def __init__(
         self,
-        cluster: Cluster,
-        pods: PodStore,
+        state: SchedulerState,
+        placer: GangPlacer,
         *,
         extenders: Extenders,
         failure_handler: FailureHandler,
         evictions: Evictions,
-        simulate: SimulatedPlacement,
     ) -> None:
-        self._cluster, self._pods, self._extenders = cluster, pods, extenders
-        self._failure_handler, self._evictions, self._simulate = failure_handler, evictions, simulate
+        self._cluster, self._pods, self._placer = state.cluster, state.pods, placer
+        self._extenders, self._failure_handler, self._evictions = extenders, failure_handler, evictions
 
     async def preempt(self, attempt: GangAttempt) -> bool:
         """Start a preemption with which the whole gang fits; False, with the reason in the attempt, if there is none."""
@@ -72,7 +66,7 @@ class GangPreemption:
             return None
         scope = Scope(excluded=attempt.vetoed, calls_extenders=False)
         with self._cluster.simulate():
-            members = self._simulate(attempt, scope, True)
+            members = self._placer.simulate(attempt, scope, preempts=True)
             fits = attempt.is_satisfied()
             members.undo()
         if not fits or not members.preemptors:
@@ -110,7 +104,7 @@ class GangPreemption:
             attempt,
             cluster=self._cluster,
             within=scope.rows(self._cluster),
-            place=lambda: self._simulate(attempt, scope, False),
+            place=lambda: self._placer.simulate(attempt, scope),
         )
 
     def _carry_out(self, attempt: GangAttempt, plan: PreemptionPlan) -> None:

@@ -9,33 +9,24 @@ cannot block each other, and why a gang holds nothing while it waits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from random import Random
 
-from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.binding_cycle import BindingCycles
-from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
-from kubestow.scheduling.decision.synchronous import run_synchronously
-from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.gang_barrier import GangBarrier, GangBarriers
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
-from kubestow.scheduling.gangs.placement_search import Assignments, search_placements
+from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
-from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangSchedulingCycle"]
 
@@ -45,29 +36,18 @@ class GangSchedulingCycle:
 
     def __init__(
         self,
-        cluster: Cluster,
-        pods: PodStore,
-        queue: SchedulingQueue,
+        state: SchedulerState,
         *,
+        placer: GangPlacer,
+        preemption: GangPreemption,
         cycle: SchedulingCycle,
         binding_cycles: BindingCycles,
         barriers: GangBarriers,
-        extenders: Extenders,
         failure_handler: FailureHandler,
-        evictions: Evictions,
-        random: Random,
     ) -> None:
-        self._cluster, self._pods, self._queue = cluster, pods, queue
-        self._cycle, self._binding_cycles, self._barriers = cycle, binding_cycles, barriers
-        self._extenders, self._failure_handler, self._random = extenders, failure_handler, random
-        self._preemption = GangPreemption(
-            cluster,
-            pods,
-            extenders=extenders,
-            failure_handler=failure_handler,
-            evictions=evictions,
-            simulate=self._place_simulated,
-        )
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._placer, self._preemption, self._cycle = placer, preemption, cycle
+        self._binding_cycles, self._barriers, self._failure_handler = binding_cycles, barriers, failure_handler
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Schedule a gang of which one pod has been popped."""
@@ -75,7 +55,7 @@ class GangSchedulingCycle:
         if self._is_hopeless(attempt):
             return
         try:
-            members = await self._place(attempt)
+            members = await self._placer.place(attempt)
         except PluginError as error:
             members = Status.error(str(error))
         if isinstance(members, Status):
@@ -128,87 +108,6 @@ class GangSchedulingCycle:
         for queued in attempt.pods:
             self._queue.postpone(queued, backing_off[attempt.gang.min_count - placeable - 1])
         return True
-
-    # -- placing the members -------------------------------------------------------------------------------------
-
-    async def _place(self, attempt: GangAttempt) -> MemberPlacement | Status:
-        """Place the members: in the best topology placement of the gang, or anywhere. Raises PluginError."""
-        pods = [queued.info for queued in attempt.pods]
-        placements = attempt.profile.runtime.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
-        if placements is None:
-            return await self._place_anywhere_within(attempt, WHOLE_CLUSTER)
-        if isinstance(placements, Status):
-            return placements
-        attempt.placement_count = len(placements)
-        if len(placements) == 1:
-            return await self._place_anywhere_within(attempt, Scope(placements[0].nodes.names))
-        best = await search_placements(
-            attempt,
-            placements,
-            lambda scope: self._try_within(attempt, scope),
-            cluster=self._cluster,
-            random=self._random,
-        )
-        members = self._new_placement(attempt, self._cycle.decide)
-        for queued, node_name in best.nodes:
-            if queued in attempt.pods:  # it may have been deleted while extenders were awaited
-                await members.place([queued], Scope([node_name]))
-        members.failures += [failure for failure in best.failures if failure.queued in attempt.pods]
-        return self._placed(attempt, members)
-
-    async def _try_within(self, attempt: GangAttempt, scope: Scope) -> Assignments:
-        """Try the gang in one topology placement, and undo it: in a simulation unless extenders are awaited."""
-        if any(self._extenders.take_part(queued.info) for queued in attempt.pods):
-            members = await self._place_anywhere_within(attempt, scope)
-            members.undo()
-        else:
-            with self._cluster.simulate():
-                members = run_synchronously(self._place_anywhere_within(attempt, scope))
-                members.undo()
-        return Assignments([(context.queued, context.node_name) for context in members.placed], members.failures)
-
-    async def _place_anywhere_within(self, attempt: GangAttempt, scope: Scope) -> MemberPlacement:
-        """Place as many members as possible. If they are too few, those that did not fit are tried again first."""
-        members = self._new_placement(attempt, self._cycle.decide)
-        await members.place(attempt.pods, scope)
-        self._placed(attempt, members)
-        shapes = {queued.info.shape for queued in attempt.pods}
-        if attempt.is_satisfied() or not members.placed or len(shapes) == 1:
-            return members
-        members.undo()
-        failed = [failure.queued for failure in members.failures]
-        reordered = [*failed, *(context.queued for context in members.placed)]
-        members = self._new_placement(attempt, self._cycle.decide)
-        await members.place(reordered, scope)
-        return self._placed(attempt, members)
-
-    def _place_simulated(self, attempt: GangAttempt, scope: Scope, preempts: bool) -> MemberPlacement:
-        """Place the members in a simulated cluster, without reports to the observer."""
-
-        async def decide(info: PodInfo, scope: Scope) -> Decision:
-            return self._cycle.simulate(info, scope)
-
-        members = self._new_placement(attempt, decide, preempts=preempts)
-        run_synchronously(members.place(attempt.pods, scope))
-        return self._placed(attempt, members) if preempts else members
-
-    def _new_placement(
-        self,
-        attempt: GangAttempt,
-        decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
-        *,
-        preempts: bool = False,
-    ) -> MemberPlacement:
-        return MemberPlacement(self._cluster, self._pods, attempt, decide, preempts=preempts)
-
-    def _placed(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
-        """Record in the attempt what placing its members showed, whether or not that is undone."""
-        for queued in members.withdrawn:
-            attempt.pods.remove(queued)
-            self._queue.done(queued.info.uid)
-        attempt.failures += members.failures
-        attempt.decided = attempt.profile.runtime.now()
-        return members
 
     # -- enough members are placed -------------------------------------------------------------------------------
 

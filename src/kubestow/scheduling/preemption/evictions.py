@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.api.core import PodCondition
 from kubestow.api.timestamps import timestamp
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.ports import EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 
@@ -62,14 +60,12 @@ class Evictions:
 
     def __init__(
         self,
-        cluster: Cluster,
-        pods: PodStore,
-        queue: SchedulingQueue,
+        state: SchedulerState,
         dispatcher: Dispatcher,
         waiting_pods: WaitingPods,
         environment: Environment,
     ) -> None:
-        self._cluster, self._pods, self._queue = cluster, pods, queue
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._dispatcher, self._waiting_pods = dispatcher, waiting_pods
         self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
         self.tasks = BackgroundTasks()
@@ -89,12 +85,27 @@ class Evictions:
     def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
         """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
         for action in post_filter.actions:
-            self.tasks.spawn(action())
+            self.tasks.spawn(_run_action(action))
         result = post_filter.nomination
         if result is None or not result.status.ok or not result.nominated_node_name:
             return
-        preemption = _Preemption([preemptor], preemptor.uid, result.nominated_node_name)
-        self._start(preemption, result.victims, result.lower_priority_nominated)
+        self.start(
+            preemptor,
+            result.nominated_node_name,
+            victims=result.victims,
+            lower_priority_nominated=result.lower_priority_nominated,
+        )
+
+    def start(
+        self,
+        preemptor: PodInfo,
+        node_name: str,
+        *,
+        victims: Sequence[PodInfo],
+        lower_priority_nominated: Sequence[PodInfo],
+    ) -> None:
+        """Start evicting victims for a pod on one node."""
+        self._start(_Preemption([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
 
     def start_for_group(
         self,
@@ -193,6 +204,11 @@ class Evictions:
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )
+
+
+async def _run_action(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Call a plugin's action where its failure is logged, even if it fails before its first await."""
+    await action()
 
 
 async def _run_all(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:

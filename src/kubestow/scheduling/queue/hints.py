@@ -121,7 +121,7 @@ class QueueingHints:
         found = Requeue.SKIP
         for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
             for registration in registrations.get(plugin, ()):
-                if not runtime.run_queueing_hint(plugin, registration, event, pod, old, new):
+                if not runtime.run_queueing_hint(plugin, registration, pod, old, new, event=event):
                     continue
                 if plugin in pending:
                     return Requeue.IMMEDIATELY
@@ -137,4 +137,6 @@ def _requeueing_registrations(plugin: Plugin) -> list[EventRegistration]:
     node_events = [r.event for r in registrations if r.event.resource is EventResource.NODE]
     has_add = any(event.action & Action.ADD for event in node_events)
     has_taint_update = any(event.action & Action.UPDATE_NODE_TAINT for event in node_events)
-    return [*registrations, EventRegistration(_NODE_TAINT_UPDATE)] if has_add and not has_taint_update else registrations
+    return (
+        [*registrations, EventRegistration(_NODE_TAINT_UPDATE)] if has_add and not has_taint_update else registrations
+    )

@@ -130,7 +130,7 @@ class SchedulingQueue:
             return
         queued.info = new
         if queued.place is Place.ACTIVE:
-            self._active.push(self._rank(queued), next(self._tickets), queued)
+            self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             for event in events:
                 if self._requeue_if_helped(queued, event, self._hints.matching(event), old, new):
@@ -361,7 +361,7 @@ class SchedulingQueue:
         if self._is_gated(queued, event):
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
-        heap.push(self._rank(queued), next(self._tickets), queued, until=queued.backoff_expiration)
+        heap.push(self._sort.sort_key(queued), next(self._tickets), queued, until=queued.backoff_expiration)
         self._observer.enqueued(_BACKOFF, event)
         self._on_change()
 
@@ -375,7 +375,7 @@ class SchedulingQueue:
     def _push_active(self, queued: QueuedPod, event: str) -> None:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
-        self._active.push(self._rank(queued), next(self._tickets), queued)
+        self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
         self._observer.enqueued(_ACTIVE, event)
         self._on_change()
 
@@ -405,14 +405,9 @@ class SchedulingQueue:
         return True
 
     def _push_error_backoff(self, queued: QueuedPod) -> None:
-        rank = self._rank(queued)
+        rank = self._sort.sort_key(queued)
         self._error_backoff.push(rank, next(self._tickets), queued, until=queued.backoff_expiration)
         self._on_change()
-
-    def _rank(self, queued: QueuedPod) -> tuple[int, Any]:
-        """The heap key: the QueueSort plugin's, or, where the plugin fails, one after all others by age."""
-        key = self._sort.sort_key(queued)
-        return (1, queued.timestamp) if key is None else (0, key)
 
     def _remove(self, queued: QueuedPod) -> None:
         self._unschedulable.remove(queued)
