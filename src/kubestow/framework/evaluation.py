@@ -211,7 +211,7 @@ class Evaluation:
         return found
 
     def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: _Stale) -> _Narrowing:
-        """Reference 4.3: a UAU ends it at once, a U is remembered while the others still run."""
+        """Semantics 4.3: a UAU ends it at once, a U is remembered while the others still run."""
         refused: Status | None = None
         names: frozenset[str] | None = None
         by: tuple[str, ...] = ()

@@ -93,7 +93,7 @@ class Scene:
         return sum(room // self.cpu for room in free.values()) >= self.size
 
     def survivors(self) -> set[str]:
-        """Reference 9.7, word by word."""
+        """Semantics 9.7, word by word."""
         lower = [unit for unit in self.units if unit.priority < 100]
         lower.sort(key=lambda unit: (-unit.priority, len(unit.pods) == 1, -len(unit.pods), unit.started))
         gone = set(lower)
