@@ -130,9 +130,9 @@ def untruths(server: Server, process: Process) -> Iterator[str]:
             true.put_pod(true.shapes.info(pod))
     held = process.scheduler.cluster
     yield from _differences(process.name, _picture(true, pods), _picture(held, pods))
-    for uid in held._placements.keys() - true._placements.keys():
+    for uid in held._placed_pods.by_uid.keys() - true._placed_pods.by_uid.keys():
         yield f"{process.name} holds pod {uid} on a node, the server does not"
-    for uid in held._nominations:
+    for uid in held._nominations._node_names:
         if uid not in pods or pods[uid].spec.node_name:
             yield f"{process.name} still promises {held.nomination(uid)} to {uid}"
 

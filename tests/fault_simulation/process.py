@@ -224,9 +224,8 @@ class Process(Observer):
     def _judge(self, pod: Pod, node_name: str) -> None:
         """By what has been told, and by the placements that nobody has been told of yet."""
         placed = {told.metadata.uid: (told, told.spec.node_name) for told in self.sight.pods.values()}
-        for uid, placed_pod in self.scheduler.cluster._placements.items():
-            if placed_pod.assumed:
-                placed[uid] = placed_pod.info.pod, placed_pod.node_name
+        for placed_pod in self.scheduler.cluster.assumed():
+            placed[placed_pod.info.uid] = placed_pod.info.pod, placed_pod.node_name
         nodes = {there.metadata.name for there in self.sight.nodes.values()}
         on_nodes = [(there, where) for there, where in placed.values() if where in nodes]
         for objection in (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -221,7 +221,9 @@ class Answers:
         self.bound_plugin = bound_plugin
         self.remembered = remembered
         self.minds = (
-            bound_plugin.staleness.row_bits | bound_plugin.staleness.all_bits | _UNTOLD if remembered else _EVERYTHING
+            bound_plugin.staleness.row_bits | bound_plugin.staleness.all_bits | ROLLED_BACK | _UNTOLD
+            if remembered
+            else _EVERYTHING
         )
         self._filter_memory = Memory()
         self._score_memory = Memory()
