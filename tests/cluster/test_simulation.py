@@ -25,7 +25,7 @@ from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, volume
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = ("n0", "n1", "n2", "not-added")
-
+from tests.decisions import preemption_of
 
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
 WEB_ON_NODE = WEB | {"topologyKey": "kubernetes.io/hostname"}
@@ -93,7 +93,7 @@ class Subject:
 
     def decision(self, pending: Pod) -> object:
         decision = self.world.decide(pending)
-        nomination = decision.nomination
+        nomination = preemption_of(decision)
         preempts = nomination and (nomination.nominated_node_name, [victim.uid for victim in nomination.victims])
         return decision.node_name, decision.message, preempts, self.world.refusals(pending)
 

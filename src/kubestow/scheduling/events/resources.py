@@ -93,8 +93,6 @@ def resource_of(kind: type[Any]) -> Resource:
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     if not issubclass(kind, CustomObject):
-        raise KubestowError(
-            f"{kind.__name__} has no known resource, expected a kubestow.api.custom.CustomObject"
-        )
+        raise KubestowError(f"{kind.__name__} has no known resource, expected a kubestow.api.custom.CustomObject")
     prefix, plural = kind.address()
     return Resource(prefix, plural, kind.__name__, kind, optional=True, absent_seconds=_NOT_DEFINED_YET)

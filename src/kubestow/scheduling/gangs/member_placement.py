@@ -1,8 +1,8 @@
 """Placing the members of a gang one after the other, each decision seeing those before it.
 
-A member is placed as in the scheduling cycle of a single pod: decide, assume, Reserve. With ``preempts`` a member that
-fits only after preemption is placed, too, and its victims are removed for the members that follow; that happens in a
-simulated cluster only, to learn whether the preemptions together would be worth it.
+A member is placed as in the scheduling cycle of a single pod: decide, assume, Reserve. In a simulation a member that
+fits only after preemption can be placed, too, and its victims are removed for the members that follow, to learn whether
+the preemptions together would be worth it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.simulation import Simulation
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import Code
 from kubestow.scheduling.binding_context import BindingContext
@@ -25,7 +26,10 @@ __all__ = ["MemberPlacement"]
 
 
 class MemberPlacement:
-    """The placements of some members of a gang, which can be undone. ``decide`` finds the node of one pod."""
+    """The placements of some members of a gang, which can be undone. ``decide`` finds the node of one pod.
+
+    With a ``simulation``, in whose block everything happens then, members preempt.
+    """
 
     def __init__(
         self,
@@ -34,9 +38,9 @@ class MemberPlacement:
         attempt: GangAttempt,
         decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
         *,
-        preempts: bool = False,
+        simulation: Simulation | None = None,
     ) -> None:
-        self._cluster, self._pods, self._decide, self._preempts = cluster, pods, decide, preempts
+        self._cluster, self._pods, self._decide, self._simulation = cluster, pods, decide, simulation
         self._profile, self._members = attempt.profile, attempt.gang.members.pods
         post_filters = attempt.profile.post_filter
         self._post_filter_holds_for_copies = all(plugin.applies_to_identical_pods for plugin in post_filters)
@@ -76,9 +80,9 @@ class MemberPlacement:
         if isinstance(decision, Scheduled):
             self._reserve(queued, decision)
             return
-        if self._preempts and isinstance(decision, Unschedulable):
+        if self._simulation is not None and isinstance(decision, Unschedulable):
             result = decision.post_filter.nomination
-            if result is not None and self._preempt(queued, result):
+            if result is not None and self._preempt(queued, result, self._simulation):
                 return
         is_nominated = self._cluster.nomination(queued.info.uid) is not None
         failure = MemberFailure.of_decision(queued, decision, is_nominated=is_nominated)
@@ -111,14 +115,14 @@ class MemberPlacement:
         self.placed.append(context)
         self._failed_shapes.clear()
 
-    def _preempt(self, queued: QueuedPod, result: PostFilterResult) -> bool:
+    def _preempt(self, queued: QueuedPod, result: PostFilterResult, simulation: Simulation) -> bool:
         """Simulate a preemption; False without one, or if it evicts members of the gang itself."""
         if not result.status.ok or not result.nominated_node_name:
             return False
         if any(victim.uid in self._members for victim in result.victims):
             return False
         for victim in result.victims:
-            self._cluster.remove_pod(victim.uid)
+            simulation.remove_pod(victim.uid)
         self._assume(queued.info, result.nominated_node_name)
         self.preemptors.append((queued, result))
         self._failed_shapes.clear()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.simulation import Simulation
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
@@ -78,24 +79,29 @@ class GangPlacer:
         await members.place(reordered, scope)
         return self._placed(attempt, members)
 
-    def simulate(self, attempt: GangAttempt, scope: Scope, *, preempts: bool = False) -> MemberPlacement:
-        """Place the members in a simulated cluster, without extenders and without reports to the observer."""
+    def simulate(
+        self, attempt: GangAttempt, scope: Scope, *, preempting_in: Simulation | None = None
+    ) -> MemberPlacement:
+        """Place the members in a simulated cluster, without extenders and without reports to the observer.
+
+        With the simulation given, members preempt.
+        """
 
         async def decide(info: PodInfo, scope: Scope) -> Decision:
             return self._cycle.simulate(info, scope)
 
-        members = self._new_placement(attempt, decide, preempts=preempts)
+        members = self._new_placement(attempt, decide, simulation=preempting_in)
         run_synchronously(members.place(attempt.pods, scope))
-        return self._placed(attempt, members) if preempts else members
+        return members if preempting_in is None else self._placed(attempt, members)
 
     def _new_placement(
         self,
         attempt: GangAttempt,
         decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
         *,
-        preempts: bool = False,
+        simulation: Simulation | None = None,
     ) -> MemberPlacement:
-        return MemberPlacement(self._cluster, self._pods, attempt, decide, preempts=preempts)
+        return MemberPlacement(self._cluster, self._pods, attempt, decide, simulation=simulation)
 
     def _placed(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
         """Record in the attempt what placing its members showed, whether or not that is undone."""

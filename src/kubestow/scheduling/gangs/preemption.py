@@ -65,8 +65,8 @@ class GangPreemption:
         if not any(failure.can_preempt for failure in attempt.failures):
             return None
         scope = Scope(excluded=attempt.vetoed, calls_extenders=False)
-        with self._cluster.simulate():
-            members = self._placer.simulate(attempt, scope, preempts=True)
+        with self._cluster.simulate() as simulation:
+            members = self._placer.simulate(attempt, scope, preempting_in=simulation)
             fits = attempt.is_satisfied()
             members.undo()
         if not fits or not members.preemptors:

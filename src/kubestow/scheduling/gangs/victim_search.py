@@ -24,6 +24,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import Deltas, offsets_of
+from kubestow.cluster.simulation import Simulation
 from kubestow.framework.gang import Evictable
 from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.scheduling.decision.synchronous import run_synchronously
@@ -143,25 +144,25 @@ class _Search:
         self._pods, self._unit_of = evictable.units.infos, evictable.units.row_of
 
     @contextmanager
-    def without_own_nominations(self) -> Iterator[None]:
-        """The cluster without the members' nominations, which would count as used capacity for one another."""
-        with self._cluster.simulate():
+    def without_own_nominations(self) -> Iterator[Simulation]:
+        """A simulation without the members' nominations, which would count as used capacity for one another."""
+        with self._cluster.simulate() as simulation:
             for queued in self._attempt.pods:
                 self._cluster.drop_nomination(queued.info.uid)
-            yield
+            yield simulation
 
     async def fits(self, removed: Mask) -> bool:
         """Whether enough members find nodes with some units (bool) removed."""
-        with self.without_own_nominations():
-            members = self._place_without(removed)
+        with self.without_own_nominations() as simulation:
+            members = self._place_without(removed, simulation)
             members.undo()
         await asyncio.sleep(0)
         return len(members.placed) >= self._attempt.needed
 
     def plan(self, removed: Mask) -> PreemptionPlan | None:
         """The preemption that removes some units (bool); None when the gang does not fit after all."""
-        with self.without_own_nominations():
-            members = self._place_without(removed)
+        with self.without_own_nominations() as simulation:
+            members = self._place_without(removed, simulation)
             members.undo()
             if len(members.placed) < self._attempt.needed:
                 return None
@@ -169,9 +170,9 @@ class _Search:
             displaced = _displaced(nominations, self._cluster)
             return PreemptionPlan(nominations, members.failures, self._removed_pods(removed), displaced)
 
-    def _place_without(self, removed: Mask) -> MemberPlacement:
+    def _place_without(self, removed: Mask, simulation: Simulation) -> MemberPlacement:
         for pod in self._removed_pods(removed):
-            self._cluster.remove_pod(pod.uid)
+            simulation.remove_pod(pod.uid)
         return self._place()
 
     def _removed_pods(self, removed: Mask) -> list[PodInfo]:
