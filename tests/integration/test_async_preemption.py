@@ -210,7 +210,7 @@ class Reserving(NodeFilterPlugin, ReservePlugin):
 
 
 def slow_binder() -> type[SlowBinder]:
-    return type("SlowBinder", (SlowBinder,), {"resumed": asyncio.Event(), "begun": asyncio.Event()})
+    return type("SlowBinder", (SlowBinder,), {"resumed": asyncio.Event(), "started": asyncio.Event()})
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["deleted at once", "with grace"])
