@@ -27,7 +27,8 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision.pipeline import Decider, RandomTie
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.ties import RandomTie
 
 
 class _Handle:
@@ -104,13 +105,13 @@ class World:
         profile = build_profile(config.default_configuration().profiles[0], in_tree_registry(), _Handle(self.cluster))
         for number in range(nodes):
             self.cluster.add_node(node(number))
-        self.decider = Decider(self.cluster, {profile.scheduler_name: profile}, RandomTie(Random(0)))
+        self.pipeline = DecisionPipeline(self.cluster, {profile.scheduler_name: profile}, RandomTie(Random(0)))
 
     def schedule(self, infos: list[PodInfo]) -> float:
         """Place pods one after another; seconds per pod."""
         began = time.perf_counter()
         for info in infos:
-            decision = self.decider.decide(info)
+            decision = self.pipeline.decide(info)
             assert decision.node_name is not None, decision.message
             self.cluster.assume(info, decision.node_name)
         return (time.perf_counter() - began) / len(infos)

@@ -23,7 +23,7 @@ from core import World, node, pod
 from kubestow import config
 from kubestow.client.extenders import HTTPExtender
 from kubestow.client.raw_objects import RawObjectCache
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.port import Extenders
 from kubestow.scheduling.extenders.stages import ExtendedDecider
@@ -78,11 +78,11 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
     async with HTTPExtender(settings, kept) as extender:
-        decider = ExtendedDecider(world.decider, Extenders(world.cluster, [extender]))
-        await decider.decide(infos[0])
+        pipeline = ExtendedDecider(world.pipeline, Extenders(world.cluster, [extender]))
+        await pipeline.decide(infos[0])
         began, began_cpu = time.perf_counter(), time.process_time()
         for info in infos:
-            place(world, await decider.decide(info))
+            place(world, await pipeline.decide(info))
         report("by name" if cached else "in full", pods, time.perf_counter() - began, time.process_time() - began_cpu)
 
 
@@ -95,10 +95,10 @@ def without(nodes: int, pods: int) -> None:
     """The same pods with nobody else to ask."""
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
-    world.decider.decide(infos[0])
+    world.pipeline.decide(infos[0])
     began, began_cpu = time.perf_counter(), time.process_time()
     for info in infos:
-        place(world, world.decider.decide(info))
+        place(world, world.pipeline.decide(info))
     report("no extender", pods, time.perf_counter() - began, time.process_time() - began_cpu)
 
 

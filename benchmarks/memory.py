@@ -23,6 +23,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import decode
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster
@@ -114,9 +115,7 @@ async def measure(nodes: int, pods: int) -> None:
     scheduler = Scheduler(
         config.default_configuration(),
         registry=in_tree_registry(),
-        api=MemoryCluster(),
-        clock=VirtualClock(asyncio.get_running_loop()),
-        random=Random(0),
+        environment=Environment(MemoryCluster(), VirtualClock(asyncio.get_running_loop()), Random(0)),
     )
     scheduler.handlers.replace(NODES, read(Node, map(node, range(nodes))))
     with_nodes = resident_mb()

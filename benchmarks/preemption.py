@@ -18,7 +18,9 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision.pipeline import Decider, RandomTie
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Unschedulable
+from kubestow.scheduling.decision.ties import RandomTie
 
 PODS_PER_NODE = 4
 
@@ -86,7 +88,9 @@ def full_cluster(nodes: int, *, shuffled: Random) -> Cluster:
     return cluster
 
 
-def preempt(cluster: Cluster, decider: Decider, preemptors: list[PodInfo], *, at_once: bool) -> Iterator[float]:
+def preempt(
+    cluster: Cluster, pipeline: DecisionPipeline, preemptors: list[PodInfo], *, at_once: bool
+) -> Iterator[float]:
     """Place the preemptors; yields the seconds each took.
 
     At once: victims are gone before the next pod is looked at. Otherwise they linger until all have preempted, so that
@@ -95,14 +99,15 @@ def preempt(cluster: Cluster, decider: Decider, preemptors: list[PodInfo], *, at
     waiting: list[tuple[PodInfo, tuple[PodInfo, ...]]] = []
     for info in preemptors:
         begin = time.perf_counter()
-        decision = decider.decide(info)
-        result = decision.nomination
+        decision = pipeline.decide(info)
+        assert isinstance(decision, Unschedulable)
+        result = decision.post_filter.nomination
         assert result is not None and result.nominated_node_name, decision.message
         cluster.nominate(info, result.nominated_node_name)
         if at_once:
             for victim in result.victims:
                 cluster.remove_pod(victim.uid)
-            placed = decider.decide(info)
+            placed = pipeline.decide(info)
             assert placed.node_name == result.nominated_node_name
             cluster.assume(info, placed.node_name)
         else:
@@ -122,12 +127,12 @@ def main() -> None:
     cluster = full_cluster(options.nodes, shuffled=Random(1))
     configuration = config.default_configuration(config.FeatureGates({}))
     profile = build_profile(configuration.profiles[0], in_tree_registry(), Handle(cluster))
-    decider = Decider(cluster, {"default-scheduler": profile}, RandomTie(Random(2)))
+    pipeline = DecisionPipeline(cluster, {"default-scheduler": profile}, RandomTie(Random(2)))
     preemptors = [
         cluster.shapes.info(pod(f"high{number % options.shapes}-{number}", cpu="1500m", priority=1000))
         for number in range(options.preemptors)
     ]
-    seconds = sorted(preempt(cluster, decider, preemptors, at_once=not options.lingering))
+    seconds = sorted(preempt(cluster, pipeline, preemptors, at_once=not options.lingering))
     median, slowest = seconds[len(seconds) // 2], seconds[-1]
     print(
         f"{options.preemptors} preemptors, {options.nodes} nodes: {len(seconds) / sum(seconds):,.0f}/s, "

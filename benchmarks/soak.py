@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
@@ -151,9 +152,7 @@ async def measure(pods: int, nodes: int) -> int:
     scheduler = Scheduler(
         config.default_configuration(),
         registry=in_tree_registry(),
-        api=cluster,
-        clock=VirtualClock(asyncio.get_running_loop()),
-        random=Random(1),
+        environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1)),
     )
     life = Life(cluster, Random(2))
     life.begin(nodes)

@@ -22,7 +22,8 @@ from kubestow import testing
 from kubestow.api.core import Service
 from kubestow.api.meta import convert
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.scheduling.decision.pipeline import Decider, RandomTie
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.ties import RandomTie
 from kubestow.testing import nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -35,7 +36,7 @@ class World(testing.World):
 
     def __init__(self, size: int) -> None:
         super().__init__(nodes(size, zones=3, memory="32Gi"))
-        self.decider = Decider(self.cluster, self.profiles, RandomTie(Random(1)))
+        self.pipeline = DecisionPipeline(self.cluster, self.profiles, RandomTie(Random(1)))
         self._pods = 0
         for name in ("sched-0", "sched-1", *(f"devops-{number}" for number in range(100))):
             self.cluster.put_namespace(name, {"team": "devops"} if name.startswith("devops") else {})
@@ -58,7 +59,7 @@ class World(testing.World):
         """Decide and assume one pod after another; how many found a node."""
         placed = 0
         for info in pods:
-            decision = self.decider.decide(info)
+            decision = self.pipeline.decide(info)
             if decision.node_name is not None:
                 self.cluster.assume(info, decision.node_name)
                 placed += 1

@@ -73,11 +73,11 @@ def pod_with_claim(number: int) -> Pod:
 
 def schedule(world: World, infos: list[PodInfo]) -> float:
     """Place pods one after another, binding what was promised; seconds per pod, without the binding."""
-    (profile,) = world.decider.profiles.values()
+    (profile,) = world.pipeline.profiles.values()
     spent = 0.0
     for info in infos:
         began = time.perf_counter()
-        decision = world.decider.decide(info)
+        decision = world.pipeline.decide(info)
         assert decision.node_name is not None, decision.message
         world.cluster.assume(info, decision.node_name)
         for plugin in profile.reserve:

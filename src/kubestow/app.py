@@ -38,6 +38,7 @@ from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
 from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.plugins.discovery import find_plugins
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.port import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
@@ -189,20 +190,17 @@ class Live:
         scheduler = Scheduler(
             self.configuration,
             registry=self.registry,
-            api=cluster,
-            clock=WallClock(),
-            random=self.random,
+            environment=Environment(cluster, WallClock(), self.random, observability.observer),
             gates=self.gates,
             extenders=extenders,
             leadership=leadership,
-            observer=observability.observer,
             pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
         )
         observability.attach(scheduler)
         running = asyncio.create_task(_scheduling(scheduler, cluster))
         observability.is_ending = lambda: running.cancelling() > 0
         _end_on_signals(running)
-        ready = asyncio.create_task(scheduler.begun())
+        ready = asyncio.create_task(scheduler.started())
         try:
             await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done():

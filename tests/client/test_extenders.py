@@ -13,7 +13,7 @@ from kubestow.client import extenders as module
 from kubestow.client.extenders import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import Filtered, PodGone, Spared
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
 from tests.client.extender_settings import POD, info, node, raw_objects, settings, without_managed_fields
 from tests.client.scripted_server import Answer, ScriptedServer, answer, disconnect
 
@@ -28,7 +28,7 @@ async def extender(server: ScriptedServer, **changed: Any) -> AsyncIterator[HTTP
         yield connected
 
 
-async def filtered(server: ScriptedServer, body: Any, **changed: Any) -> Filtered:
+async def filtered(server: ScriptedServer, body: Any, **changed: Any) -> ExtenderFilterResponse:
     server.answers("POST", "/filter", body if callable(body) else answer(200, body))
     async with extender(server, **changed) as connected:
         return await connected.filter(info(), ["a", "b"])
@@ -64,7 +64,7 @@ async def test_the_answer_of_a_caching_extender_names_nodes(server: ScriptedServ
         "FailedAndUnresolvableNodes": {"x": "never"},
         "Error": "",
     }
-    assert await filtered(server, body, **CACHING) == Filtered(["b"], {"a": "no"}, {"x": "never"})
+    assert await filtered(server, body, **CACHING) == ExtenderFilterResponse(["b"], {"a": "no"}, {"x": "never"})
 
 
 async def test_the_answer_of_another_holds_nodes(server: ScriptedServer) -> None:
@@ -76,7 +76,7 @@ async def test_a_caching_extender_may_answer_with_nodes(server: ScriptedServer) 
 
 
 async def test_an_empty_answer_passes_nothing(server: ScriptedServer) -> None:
-    assert await filtered(server, {}) == Filtered([])
+    assert await filtered(server, {}) == ExtenderFilterResponse([])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_an_empty_answer_passes_nothing(server: ScriptedServer) -> None:
 async def test_keys_are_read_in_any_case_with_nulls_and_with_others(
     server: ScriptedServer, body: Mapping[str, Any]
 ) -> None:
-    assert await filtered(server, body, **CACHING) == Filtered(["b"], {"NodeNames": "no"})
+    assert await filtered(server, body, **CACHING) == ExtenderFilterResponse(["b"], {"NodeNames": "no"})
 
 
 async def test_an_extenders_own_error_is_an_error(server: ScriptedServer) -> None:
@@ -134,7 +134,7 @@ async def test_a_caching_extender_gets_victims_by_uid(server: ScriptedServer) ->
     server.answers("POST", "/preempt", answer(200, {"NodeNameToMetaVictims": meta}))
     async with extender(server, **CACHING) as connected:
         spared = await connected.preempt(info(), {"a": Victims((info(VICTIM),), 2)})
-    assert spared == {"a": Spared(["uid-v"], 2)}
+    assert spared == {"a": ExtenderVictims(["uid-v"], 2)}
     assert server.asked[0].json == {
         "Pod": without_managed_fields(POD),
         "NodeNameToVictims": None,
@@ -146,7 +146,9 @@ async def test_another_gets_victims_in_full_and_answers_by_uid(server: ScriptedS
     answered = {"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "uid-v"}], "numPDBViolations": 1}}}
     server.answers("POST", "/preempt", answer(200, answered))
     async with extender(server) as connected:
-        assert await connected.preempt(info(), {"a": Victims((info(VICTIM),), 1)}) == {"a": Spared(["uid-v"], 1)}
+        assert await connected.preempt(info(), {"a": Victims((info(VICTIM),), 1)}) == {
+            "a": ExtenderVictims(["uid-v"], 1)
+        }
     asked = server.asked[0].json
     assert asked["NodeNameToVictims"] == {"a": {"Pods": [VICTIM], "NumPDBViolations": 1}}
     assert asked["NodeNameToMetaVictims"] is None
@@ -207,7 +209,7 @@ async def test_an_answer_that_does_not_come_in_time_is_an_error(server: Scripted
 
 async def test_a_connection_that_closes_is_tried_once_more(server: ScriptedServer) -> None:
     server.answers("POST", "/filter", disconnect)
-    assert await filtered(server, {"NodeNames": ["a"]}, **CACHING) == Filtered(["a"])
+    assert await filtered(server, {"NodeNames": ["a"]}, **CACHING) == ExtenderFilterResponse(["a"])
 
 
 async def test_connections_that_close_are_an_error(server: ScriptedServer) -> None:

@@ -70,7 +70,7 @@ def test_nodes_that_any_scheduler_promised_a_pod_are_promised() -> None:
 
 def test_an_object_that_does_not_decode_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     Mirror().unreadable(PODS, "default/p", "spec: expected an object")
-    assert "Pod default/p cannot be read" in caplog.text
+    assert "Pod default/p cannot be decoded" in caplog.text
 
 
 def test_it_tells_once_that_it_is_complete() -> None:

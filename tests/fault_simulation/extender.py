@@ -9,7 +9,7 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, ExtenderError, Unreachable
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import Filtered, Spared
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.ports import ClusterAPI, reference
 from tests.fault_simulation.faults import Fault, Faults
 
@@ -37,24 +37,24 @@ class WaywardExtender:
         if self._faults.strikes(Fault.REFUSED):
             raise ExtenderError(self.settings.url_prefix, verb, "mischief")
 
-    async def filter(self, pod: PodInfo, names: Sequence[str]) -> Filtered:
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResponse:
         await self._trip("filter")
         refused = {name: "mischief" for name in names if self._faults.strikes(Fault.REFUSES)}
         elsewhere = {"nowhere": "mischief"} if self._faults.strikes(Fault.RAISES) else {}
-        return Filtered([name for name in names if name not in refused], refused, elsewhere)
+        return ExtenderFilterResponse([name for name in names if name not in refused], refused, elsewhere)
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
         await self._trip("prioritize")
         return [(name, self._faults.random.choice((0, 10, 2**62, -1))) for name in (*names, "nowhere")]
 
-    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, Spared]:
+    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
         await self._trip("preempt")
         spared = {
-            name: Spared([victim.uid for victim in victims.pods if not self._faults.strikes(Fault.REFUSES)])
+            name: ExtenderVictims([victim.uid for victim in victims.pods if not self._faults.strikes(Fault.REFUSES)])
             for name, victims in offers.items()
             if not self._faults.strikes(Fault.REFUSES)
         }
-        return spared | ({"nowhere": Spared(["nobody"])} if self._faults.strikes(Fault.RAISES) else {})
+        return spared | ({"nowhere": ExtenderVictims(["nobody"])} if self._faults.strikes(Fault.RAISES) else {})
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.workloads.placeability import placeable
 from kubestow.workloads.site import Site, requests
 from tests.fault_simulation.gangs import is_torn_apart, waits_for_siblings
@@ -130,9 +130,9 @@ def untruths(server: Server, process: Process) -> Iterator[str]:
             true.put_pod(true.shapes.info(pod))
     held = process.scheduler.cluster
     yield from _differences(process.name, _picture(true, pods), _picture(held, pods))
-    for uid in held._placements.keys() - true._placements.keys():
+    for uid in held._placed_pods.by_uid.keys() - true._placed_pods.by_uid.keys():
         yield f"{process.name} holds pod {uid} on a node, the server does not"
-    for uid in held._nominations:
+    for uid in held._nominations._node_names:
         if uid not in pods or pods[uid].spec.node_name:
             yield f"{process.name} still promises {held.nomination(uid)} to {uid}"
 
@@ -175,7 +175,7 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         for uid, pod in pods.items()
         if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
     }
-    queued = {queued.info.uid: queued for queued in scheduler.queue.waiting()}
+    queued = {queued.info.uid: queued for queued in scheduler.queue.pending()}
     for uid in sorted(wanted - queued.keys()):
         yield f"{name} has lost pod {uid}"
     for uid in sorted(queued.keys() - wanted):
@@ -187,15 +187,15 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
         if server.nodes() and not is_at_rest and not is_torn_apart(server, pods[uid]):
             yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
     queue = scheduler.queue
-    for uids in queue._refused_by.values():
+    for uids in queue._unschedulable._by_plugin.values():
         for uid in sorted(uids.keys() - queued.keys()):
             yield f"{name} remembers who refused {uid}, which is not queued"
     held = {
-        "pods in flight and kept events": queue.unfinished_events(),
-        "waiting pods": scheduler.waiting.all(),
-        "gangs about to be bound": scheduler._gangs._meetings,
-        "binding cycles": scheduler._bindings.tasks,
-        "evictions": scheduler._evictions._tasks,
+        "pods in flight and kept events": queue.in_flight_events(),
+        "waiting pods": scheduler.waiting_pods.all(),
+        "gangs about to be bound": scheduler._barriers._barriers,
+        "binding cycles": list(scheduler._binding_cycles.tasks),
+        "evictions": list(scheduler._evictions.tasks),
         "preemptors": scheduler._evictions._preempting,
         "writes": scheduler.dispatcher._lanes,
         "statuses of pods that are settled": scheduler.dispatcher._sent.keys() - wanted,

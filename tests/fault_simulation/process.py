@@ -17,9 +17,10 @@ from kubestow.api.core import Pod
 from kubestow.client.lease import LeaderElection, LeaseTimes
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.clocks import UnsteadyClock
@@ -144,10 +145,7 @@ class Process(Observer):
             config.load(document, subject=self.name, gates=gates, implements=implements(registry)),
             registry=registry,
             gates=gates,
-            api=connection,
-            clock=self.clock,
-            random=Random(f"{self.name} {self._starts}"),
-            observer=self,
+            environment=Environment(connection, self.clock, Random(f"{self.name} {self._starts}"), self),
             extenders=self._extenders(connection),
             leadership=self._candidacy(connection) if self._elected else None,
         )
@@ -226,9 +224,8 @@ class Process(Observer):
     def _judge(self, pod: Pod, node_name: str) -> None:
         """By what has been told, and by the placements that nobody has been told of yet."""
         placed = {told.metadata.uid: (told, told.spec.node_name) for told in self.sight.pods.values()}
-        for uid, placed_pod in self.scheduler.cluster._placements.items():
-            if placed_pod.assumed:
-                placed[uid] = placed_pod.info.pod, placed_pod.node_name
+        for placed_pod in self.scheduler.cluster.assumed():
+            placed[placed_pod.info.uid] = placed_pod.info.pod, placed_pod.node_name
         nodes = {there.metadata.name for there in self.sight.nodes.values()}
         on_nodes = [(there, where) for there, where in placed.values() if where in nodes]
         for objection in (

@@ -281,7 +281,7 @@ class _World:
         while True:
             await asyncio.sleep(self._random.uniform(0.1, 2.0))
             for process in self._processes:
-                for waiting in process.scheduler.waiting.all():
+                for waiting in process.scheduler.waiting_pods.all():
                     if self._random.random() < 0.3:
                         waiting.allow("Meddler")
                     elif self._random.random() < 0.1:

@@ -17,7 +17,6 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.placement import (
     Placement,
     PlacementGeneratePlugin,
-    PlacementPlugins,
     PlacementScorePlugin,
     Proposal,
 )
@@ -48,7 +47,7 @@ WORLD = World(
     plugins=[Halves],
     profile={"plugins": {"multiPoint": {"enabled": [{"name": "Halves", "weight": 2}]}}},
 )
-PLUGINS: PlacementPlugins = WORLD.profiles["default-scheduler"].placements
+RUNTIME = WORLD.profiles["default-scheduler"].runtime
 GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))
 
 
@@ -58,14 +57,14 @@ def placed_pod(name: str, *rows: int) -> Placement:
 
 def generated(monkeypatch: pytest.MonkeyPatch, says: Any) -> Sequence[Placement] | Status | None:
     monkeypatch.setattr(Halves, "says", says)
-    return PLUGINS.generate(GANG, [], WORLD.cluster.all_nodes())
+    return RUNTIME.generate_placements(GANG, [], WORLD.cluster.all_nodes())
 
 
 def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: Any) -> int:
     monkeypatch.setattr(Halves, "scores", scores)
     if normalizes is not None:
         monkeypatch.setattr(Halves, "normalizes", staticmethod(normalizes))
-    return PLUGINS.best(GANG, [Proposal(placed_pod(name, 0), []) for name in scores], WORLD.random)
+    return RUNTIME.best_placement(GANG, [Proposal(placed_pod(name, 0), []) for name in scores], WORLD.random)
 
 
 @pytest.mark.parametrize("anywhere", [None, SUCCESS])

@@ -21,10 +21,10 @@ def room(world: World, pending: Pod) -> PodCapacity | None:
 
 def tried(world: World, pending: Pod, name: str) -> int:
     """So many copies can be placed on a node one after the other."""
-    scope, placed = Scope([name], makes_room=False), 0
+    scope, placed = Scope([name], preempts=False), 0
     while placed < MOST:
         info = world.info(pod(f"copy-{placed}", cpu=str(pending.spec.containers[0].resources.requests["cpu"])))
-        if world.decider.decide(info, scope).node_name is None:
+        if world.pipeline.decide(info, scope).node_name is None:
             break
         world.cluster.assume(info, name)
         placed += 1

@@ -19,8 +19,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
+from tests.decisions import rejectors_of
 from tests.plugins.affinities import HOST, ZONE, apart, rather_near, term
 
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
@@ -61,10 +62,10 @@ def service(name: str) -> Service:
 def told(decision: Decision, world: World) -> object:
     """Everything a decision says."""
     if decision.node_name is None:
-        return decision.message, sorted(decision.rejectors)
-    nodes = Nodes(world.cluster.nodes, decision.feasible)
+        return decision.message, sorted(rejectors_of(decision))
+    nodes = Nodes(world.cluster.nodes, decision.candidates)
     assert decision.evaluation is not None
-    scores = decision.evaluation.scores(world.cluster, decision.pod, decision.feasible)
+    scores = decision.evaluation.scores(world.cluster, decision.pod, decision.candidates)
     return decision.node_name, nodes.names, {name: values.tolist() for name, values in scores}
 
 
@@ -168,8 +169,8 @@ def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
     )
     for probe in PROBES:
         decision = world.decide(probe)
-        assert decision.found is not None
-        filters = decision.found.filters
+        assert decision.feasibility is not None
+        filters = decision.feasibility.filters
         whole = filters.refusals(world.cluster.all_nodes())
         for row in range(3):
             one = Nodes(world.cluster.nodes, np.array([row]))

@@ -25,7 +25,7 @@ from kubestow.client.transport import MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
 from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
 from kubestow.scheduling.ports import Resource
-from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["Event", "Object", "Stage", "Troupe", "as_sent"]
@@ -88,7 +88,7 @@ class Troupe:
         metadata, cluster = obj["metadata"], self.scheduler.cluster
         held: Any
         if obj["kind"] == "Pod":
-            held = self.scheduler.handlers.known(metadata["uid"])
+            held = self.scheduler.pods.get(metadata["uid"])
         elif obj["kind"] == "Node":
             row = cluster.nodes.rows.get(metadata["name"])
             held = None if row is None else cluster.nodes.objects[row]
@@ -101,7 +101,7 @@ class Troupe:
 
     def queued(self, name: str) -> QueuedPod | None:
         """A pod in the queue."""
-        return next((q for q in self.scheduler.queue.waiting() if q.info.name == name), None)
+        return next((q for q in self.scheduler.queue.pending() if q.info.name == name), None)
 
     def place(self, name: str) -> Place | None:
         """Where in the queue a pod is."""

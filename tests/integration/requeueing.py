@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.api.core import Pod
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from tests.integration.fixture import Object, Stage, Troupe
 
 __all__ = ["Case", "Changed", "Created", "Deleted", "allocatable", "labelled"]

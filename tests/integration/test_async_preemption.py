@@ -22,7 +22,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import BindPlugin, NodeFilterPlugin, ReservePlugin
 from kubestow.framework.status import Status
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import Object, Stage, Troupe, as_sent
 from tests.integration.scripted_plugins import profile
@@ -69,9 +69,9 @@ def held_back(troupe: Troupe) -> Iterator[Held]:
     held, evictions = Held(), troupe.scheduler._evictions
     evict = evictions._evict
 
-    async def evict_later(victim: PodInfo, attempt: Any) -> None:
-        await held.passes(attempt.preemptors[0].name, victim.name)
-        await evict(victim, attempt)
+    async def evict_later(victim: PodInfo, preemption: Any) -> None:
+        await held.passes(preemption.preemptors[0].name, victim.name)
+        await evict(victim, preemption)
 
     evictions._evict = evict_later  # type: ignore[method-assign]
     yield held
@@ -176,12 +176,12 @@ class SlowBinder(BindPlugin):
     name = "SlowBinder"
     events_to_register = ()
     resumed: ClassVar[asyncio.Event]
-    begun: ClassVar[asyncio.Event]
+    started: ClassVar[asyncio.Event]
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         if pod.name != "slow":
             return Status.skip()
-        self.begun.set()
+        self.started.set()
         await self.resumed.wait()
         await self.handle.bind(pod, node_name)
         return None
@@ -210,7 +210,7 @@ class Reserving(NodeFilterPlugin, ReservePlugin):
 
 
 def slow_binder() -> type[SlowBinder]:
-    return type("SlowBinder", (SlowBinder,), {"resumed": asyncio.Event(), "begun": asyncio.Event()})
+    return type("SlowBinder", (SlowBinder,), {"resumed": asyncio.Event(), "started": asyncio.Event()})
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["deleted at once", "with grace"])
@@ -219,7 +219,7 @@ async def test_a_victim_that_is_being_bound_makes_room_when_it_is_deleted(stage:
     metadata = {"finalizers": ["example.org/keep"]} if graceful else {}
     await stage.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
     async with stage.scheduler(**profile(binder)):
-        await binder.begun.wait()
+        await binder.started.wait()
         await stage.create(asking("preemptor", cpu="4", priority=100))
         assert await stage.bound("preemptor") == ["n"]
         binder.resumed.set()
@@ -232,7 +232,7 @@ async def test_what_a_victim_has_reserved_is_waited_for(stage: Stage, graceful: 
     metadata = {"finalizers": ["example.org/keep"]} if graceful else {}
     await stage.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
     async with stage.scheduler(**profile(binder, Reserving)):
-        await binder.begun.wait()
+        await binder.started.wait()
         await stage.create(asking("preemptor", cpu="4", priority=100))
         await stage.until(lambda: "still reserved" in stage.message("preemptor"))
         assert not stage.node_of("preemptor")

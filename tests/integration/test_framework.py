@@ -206,7 +206,7 @@ async def test_postbind_comes_after_a_binding_and_only_then(stage: Stage) -> Non
 
 
 def waiting(troupe: Troupe) -> dict[str, Any]:
-    return {each.info.name: each for each in troupe.scheduler.waiting.all()}
+    return {each.info.name: each for each in troupe.scheduler.waiting_pods.all()}
 
 
 async def test_a_pod_waits_until_every_plugin_that_holds_it_lets_go(stage: Stage) -> None:
@@ -233,7 +233,7 @@ async def test_a_pod_may_decide_over_those_that_wait(stage: Stage, released: boo
     def permit(info: PodInfo) -> Permission | Status:
         if info.name == "first":
             return Permission.wait(600)
-        for each in troupe.scheduler.waiting.all():
+        for each in troupe.scheduler.waiting_pods.all():
             if released:
                 each.allow("Puppet")
             else:

@@ -19,7 +19,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import PostBindPlugin, PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import Object, Stage, Troupe
 from tests.integration.scripted_plugins import profile, puppet

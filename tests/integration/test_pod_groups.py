@@ -14,7 +14,7 @@ import pytest
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import Object, Stage, Troupe
 from tests.scheduling.gangs.groups import APIS, gang_scheduling, member, members

@@ -18,7 +18,7 @@ from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import NodeFilterPlugin, Permission
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import Object, Stage
 from tests.integration.objects import claim, using, volume
@@ -232,7 +232,7 @@ async def test_a_victim_on_its_way_to_be_bound_is_not_deleted_while_it_waits(sta
         await troupe.until(lambda: troupe.place("low") is not None)
         await stage.change(node("m"), {"spec": {"unschedulable": None}})
         await stage.until(lambda: "m" in stage.nominations("low"))
-        assert [each.info.name for each in troupe.scheduler.waiting.all()] == ["low"]
+        assert [each.info.name for each in troupe.scheduler.waiting_pods.all()] == ["low"]
 
 
 async def test_a_victim_that_is_made_ready_is_tried_again_and_not_deleted(stage: Stage) -> None:

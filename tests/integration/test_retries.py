@@ -14,7 +14,7 @@ from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Permission, PostBindPlugin, PreFilterPlugin
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import Stage
 from tests.integration.requeueing import Created, Deleted
@@ -94,7 +94,7 @@ async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: S
     async with stage.scheduler(**profile(asked)) as troupe:
         await stage.until(lambda: stage.nomination("new") == "n")
         await Created(node("m")).happen(stage, troupe)
-        troupe.scheduler.waiting.all()[0].reject("Puppet", "no")
+        troupe.scheduler.waiting_pods.all()[0].reject("Puppet", "no")
         await stage.bound("new")
 
 

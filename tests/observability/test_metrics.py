@@ -323,8 +323,8 @@ def test_claims_made_for_extended_resources_are_counted() -> None:
 def test_failures_of_volume_binding_are_counted_by_stage() -> None:
     recorder = Recorder(Observability(WallClock(), FeatureGates()).metrics)
     watcher = recorder.of_profile("default-scheduler")
-    watcher.asked("VolumeBinding", "PreBind", Status.error("no"), 1.0)
-    watcher.asked("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)
-    watcher.asked("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
+    watcher.plugin_called("VolumeBinding", "PreBind", Status.error("no"), 1.0)
+    watcher.plugin_called("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)
+    watcher.plugin_called("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
     errors = recorder.metrics.volume_stage_errors
     assert [errors.at(stage).value for stage in ("predicate", "assume", "bind")] == [0, 1, 1]

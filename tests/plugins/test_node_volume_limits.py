@@ -182,12 +182,12 @@ def test_victims_free_only_volumes_that_nobody_else_holds() -> None:
         limit=1,
     )
     decision = there.decide(pod("new", spec=mounting("y")))
-    assert decision.found is not None
+    assert decision.feasibility is not None
     infos = [there.cluster.nodes.pods[0][f"uid-default-{name}"] for name in ("one", "two")]
     views = [
         HypotheticalNodes(there.cluster.nodes, np.array([0]), [Change(removed=tuple(infos[:gone]))]) for gone in (1, 2)
     ]
-    refused = [[r.plugin for r in decision.found.filters.refusals(view)] for view in views]
+    refused = [[r.plugin for r in decision.feasibility.filters.refusals(view)] for view in views]
     assert refused == [[NAME], []]
 
 

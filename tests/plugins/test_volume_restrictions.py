@@ -89,8 +89,8 @@ def test_without_its_user_a_node_would_take_the_pod_even_if_only_the_claims_name
     users = [there.cluster.placed_pod(uid) for uid in ("uid-default-first", "uid-other-namesake")]
     changes = [Change(removed=(user.info,)) for user in users if user is not None]
     nodes = HypotheticalNodes(there.cluster.nodes, np.array([0, 1]), changes)
-    assert decision.found is not None
-    assert [r.plugin for r in decision.found.filters.refusals(nodes) if r.plugin == NAME] == []
+    assert decision.feasibility is not None
+    assert [r.plugin for r in decision.feasibility.filters.refusals(nodes) if r.plugin == NAME] == []
 
 
 def test_a_pod_waits_for_its_claim_to_be_created() -> None:

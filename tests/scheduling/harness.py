@@ -15,6 +15,7 @@ from kubestow.api.core import Pod, PodCondition
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.errors import APIError, KubestowError, Unreachable
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Call, Observer
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource, reference
 from kubestow.scheduling.writes.dispatcher import Dispatcher
@@ -114,7 +115,7 @@ class Desk(Observer):
 
     def __post_init__(self) -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        self.dispatcher = Dispatcher(self.server, clock=clock, random=Random(1), known=self.known.get, observer=self)
+        self.dispatcher = Dispatcher(Environment(self.server, clock, Random(1), self), known_pod=self.known.get)
 
     def written(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         self.told.append((call, succeeded, seconds))
@@ -132,7 +133,7 @@ class Desk(Observer):
         self.known.clear()
         self.known.update(there)
         for uid in [*gone, *(uid for uid, info in there.items() if info.spec.node_name)]:
-            self.dispatcher.settled(uid)
+            self.dispatcher.pod_settled(uid)
 
     def says(self, pod: ObjectReference, *messages: str, nominated: str | None = None) -> None:
         """A pod's status is to be patched."""
@@ -142,13 +143,15 @@ class Desk(Observer):
         """A pod's binding cycle is at the step that binds it."""
 
         async def step() -> Status:
-            try:
-                await self.dispatcher.bind(pod, node_name)
-            except (APIError, Unreachable) as error:
-                return Status.error(str(error))
+            async with self.dispatcher.binding_turn(pod.uid) as turn:
+                try:
+                    await self.dispatcher.bind(pod, node_name)
+                except (APIError, Unreachable) as error:
+                    return Status.error(str(error))
+                turn.succeeded()
             return SUCCESS
 
-        return asyncio.create_task(self.dispatcher.binding(pod.uid, step))
+        return asyncio.create_task(step())
 
     def evicts(self, pod: ObjectReference) -> asyncio.Task[None]:
         """A pod has to make room."""
@@ -185,7 +188,7 @@ def at_a_desk(story: Callable[[Desk], Awaitable[None]]) -> None:
         await story(desk)
         await desk.done()
         assert desk.server.complaints == []
-        assert desk.dispatcher.pending().total() == 0
+        assert desk.dispatcher.pending_calls().total() == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(told())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -18,9 +19,11 @@ from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.filters import Filters
 from kubestow.framework.interface import Permission, PermitPlugin, PostFilterPlugin, PostFilterResult, PreBindPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.ports import ObjectReference, Resource, Subscriber
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -60,19 +63,16 @@ def evictions_on(
     activate: Callable[[str], None] = lambda uid: None,
 ) -> Evictions:
     """Evictions of pods that are all placed, unless ``placements`` says else; those ``on_their_way`` are taken back."""
-    pods, clock = {info.uid: info for info in known}, VirtualClock(asyncio.get_running_loop())
-    if placements is None:
-        placements = placements_of(*known)
-    return Evictions(
-        cluster,
-        dispatcher=Dispatcher(cluster, clock=clock, random=Random(1), known=pods.get, observer=Observer()),
-        cancel_binding=lambda uid: uid in on_their_way,
-        clock=clock,
-        known=pods.get,
-        placed_pod=lambda uid: placements.get(uid),
-        activate=activate,
-        observer=Observer(),
-    )
+    pods = PodStore()
+    for info in known:
+        pods.put(info)
+    placed = placements_of(*known) if placements is None else placements
+    environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
+    cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
+    queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids))
+    waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in on_their_way)
+    dispatcher = Dispatcher(environment, known_pod=pods.get)
+    return Evictions(SchedulerState(cache, pods, queue), dispatcher, waiting_pods, environment)
 
 
 def placements_of(*infos: PodInfo) -> dict[str, PlacedPod]:
@@ -94,7 +94,7 @@ def test_a_pod_that_preempts_again_is_gated_until_the_newest_evictions_are_done(
         evictions.start(high, "n", victims=[second], lower_priority_nominated=())
         await asyncio.sleep(2)
         assert evictions.is_preempting(high.uid)
-        await asyncio.wait(evictions.tasks)
+        await asyncio.wait(list(evictions.tasks))
         assert not evictions.is_preempting(high.uid)
 
     run(told())
@@ -107,7 +107,7 @@ def test_an_eviction_that_fails_does_not_leave_the_others_to_themselves() -> Non
             cluster.put(victim.pod)
         evictions = evictions_on(cluster, failing, slow, last)
         evictions.start(high, "n", victims=[failing, slow, last], lower_priority_nominated=())
-        await asyncio.wait(evictions.tasks)
+        await asyncio.wait(list(evictions.tasks))
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
 
@@ -130,7 +130,7 @@ def test_a_preemptor_does_not_wait_for_a_victim_to_leave_that_has_found_another_
         del placements[gone.uid]
         if has_found_another_place:
             placements |= placements_of(back)
-        await asyncio.wait(evictions.tasks)
+        await asyncio.wait(list(evictions.tasks))
         assert activated == ([high.uid] if has_found_another_place else [])
 
     run(told())
@@ -170,7 +170,7 @@ def test_a_pod_whose_binding_cycle_fails_before_it_waits_does_not_wait() -> None
     async def story(world: Living) -> None:
         world.cluster.put(pod("a"))
         await world.settles()
-        assert world.scheduler.waiting.all() == []
+        assert world.scheduler.waiting_pods.all() == []
 
     in_virtual_time(story, node("n"), plugins=[WaitsInVain], profiles=[enabled("WaitsInVain")])
 

@@ -16,6 +16,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
@@ -71,9 +72,7 @@ async def candidate(
     scheduler = Scheduler(
         config.load(document, subject="test"),
         registry=in_tree_registry(),
-        api=cluster,
-        clock=VirtualClock(asyncio.get_running_loop()),
-        random=Random(1),
+        environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1)),
         leadership=lead,
     )
     running = asyncio.create_task(scheduler.run())
@@ -208,7 +207,7 @@ def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.L
 
     with caplog.at_level(logging.WARNING):
         story(told, DeadEnd())
-    assert "shutting down before 2 tasks have come to an end" in caplog.text
+    assert "shutting down with 2 tasks in progress" in caplog.text
 
 
 def test_a_scheduler_that_ends_tells_nobody_any_more_what_to_wait_for() -> None:

@@ -167,14 +167,14 @@ def test_an_object_that_cannot_be_read_is_told_of_once_for_as_long_as_it_is_ther
     async def story(world: Living) -> None:
         world.cluster.put(pod("broken", cpu="1.5.2"))
         world.cluster.relist()
-        assert caplog.text.count("Pod default/broken cannot be read and is left out") == 1
+        assert caplog.text.count("Pod default/broken cannot be decoded and is ignored") == 1
         if watch_is_down:
             world.cluster._subscribers.clear()
         world.cluster.remove(world.cluster.pod("broken"))
         world.cluster._subscribers[:] = [world.scheduler.handlers]
         world.cluster.relist()
         world.cluster.put(pod("broken", cpu="1.5.2"))
-        assert caplog.text.count("Pod default/broken cannot be read and is left out") == 2
+        assert caplog.text.count("Pod default/broken cannot be decoded and is ignored") == 2
 
     in_virtual_time(story)
 
@@ -237,11 +237,11 @@ def test_a_waiting_victim_is_told_to_try_again_and_not_deleted() -> None:
     async def story(world: Living) -> None:
         world.cluster.put(pod("low", cpu="3", priority=1))
         await world.settles()
-        assert world.scheduler.waiting.get("uid-default-low") is not None
+        assert world.scheduler.waiting_pods.get("uid-default-low") is not None
         world.cluster.put(pod("high", cpu="3", priority=100))
         await world.passes(0.5)
         assert {p.metadata.name for p in world.cluster.pods()} == {"low", "high"}
-        assert world.scheduler.waiting.get("uid-default-low") is None
+        assert world.scheduler.waiting_pods.get("uid-default-low") is None
 
     in_virtual_time(story, node("n", cpu="4"), plugins=[HoldForTwoSeconds], profiles=[enabled("Hold")])
 

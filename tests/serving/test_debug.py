@@ -68,7 +68,7 @@ def test_what_nodes_would_say_now_is_not_what_they_said_then() -> None:
     async def story(watched: Watched, why: Why) -> None:
         watched.world.cluster.put(pod("big", cpu="3"))
         await watched.world.settles()
-        watched.world.scheduler.queue.move = lambda *event, **among: None  # type: ignore[method-assign]
+        watched.world.scheduler.queue.move_all_to_active_or_backoff = lambda *event, **among: None  # type: ignore[method-assign]
         watched.world.cluster.put(node("free", cpu="8"))
         told = about(why, "big")
         assert told["lastAttempt"]["message"].startswith("0/1 nodes")

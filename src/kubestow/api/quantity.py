@@ -1,7 +1,7 @@
 """Kubernetes resource quantities: ``100m``, ``1.5Gi``, ``2e3``.
 
 Scheduling needs whole numbers only: CPU in millicores, everything else in whole units (bytes, counts), both rounded up
-(reference section 7.5). Quantities repeat endlessly in a cluster, so parsed texts are remembered.
+(semantics 7.5). Quantities repeat endlessly in a cluster, so parsed texts are remembered.
 """
 
 from __future__ import annotations

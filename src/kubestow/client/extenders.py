@@ -27,7 +27,7 @@ from kubestow.client.transport import JSON, USER_AGENT, problem_of
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import Filtered, PodGone, Spared
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 __all__ = ["HTTPExtender", "HTTPExtenders"]
 
@@ -89,7 +89,7 @@ class HTTPExtender:
 
     # -- the verbs -------------------------------------------------------------------------------------------------
 
-    async def filter(self, pod: PodInfo, names: Sequence[str]) -> Filtered:
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResponse:
         """Which of some nodes are left. Raises ExtenderError, also for a node that was not sent."""
         verb = self.settings.filter_verb
         result = await self._ask(verb, self._question(verb, pod, names), wire.FilterResult)
@@ -101,7 +101,7 @@ class HTTPExtender:
             if name not in sent:
                 claim = f'claims a filtered node "{name}" which is not found in the input node list'
                 raise self._error(verb, f'extender "{self.settings.url_prefix}" {claim}')
-        return Filtered(passed, result.failed_nodes, result.failed_and_unresolvable_nodes)
+        return ExtenderFilterResponse(passed, result.failed_nodes, result.failed_and_unresolvable_nodes)
 
     def _passed(self, verb: str, result: wire.FilterResult) -> Sequence[str]:
         """The names of the nodes in an answer: those that the extender was to give, or else the nodes."""
@@ -119,7 +119,7 @@ class HTTPExtender:
         scores = await self._ask(verb, self._question(verb, pod, names), list[wire.HostPriority])
         return [(one.host, one.score) for one in scores]
 
-    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, Spared]:
+    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
         """Which of some candidates are left, and whom to evict there. Raises ExtenderError."""
         verb = self.settings.preempt_verb
         original = self._pod(verb, pod)
@@ -137,7 +137,7 @@ class HTTPExtender:
             question = wire.PreemptionArgs(pod=original, node_name_to_victims=in_full)
         result = await self._ask(verb, question, wire.PreemptionResult)
         return {
-            name: Spared([victim.uid for victim in victims.pods], victims.num_pdb_violations)
+            name: ExtenderVictims([victim.uid for victim in victims.pods], victims.num_pdb_violations)
             for name, victims in result.node_name_to_meta_victims.items()
         }
 

@@ -19,26 +19,22 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.index import PlacedPod, PodIndex
+from kubestow.cluster.nominations import Nominations
+from kubestow.cluster.placed_pods import CHANGED, PlacedPods
+from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.index_keys import Groups
 from kubestow.cluster.pods.pod_groups import PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
+from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.affinity import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PodCounter, Population
+from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod"]
 
 T = TypeVar("T", bound=Described)
-
-_POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
-_POD_DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
-_POD_CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
-_POD_STARTED = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_START_TIME).bits
-_NOMINATED = ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits
-_TERMS_CARRIED = ClusterEvent(EventResource.AFFINITY_TERM, Action.UPDATE).bits
-
 
 #: What a change of a kind is called among cluster events; the others are never waited for.
 _EVENT_RESOURCES = {
@@ -73,21 +69,23 @@ class Cluster:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         #: Grows with every change of the namespaces.
         self.namespaces_version = 0
-        #: The distinct affinity and anti-affinity terms of all placed pods.
-        self.carried_terms = CarriedTerms()
         self._catalogs: dict[type, Catalog[Any]] = {}
         #: Volumes in use on nodes, and volumes to be had.
         self.volumes = Volumes(self.nodes, self)
         #: Claims on devices, and who has them.
         self.claims = ClaimLedger(self.catalog(ResourceClaim))
-        self._placements: dict[str, PlacedPod] = {}
-        #: Which pods belong together, those without a node included.
-        self.pod_groups = PodGroups(self._placements.keys())
-        self._census = PodIndex()
-        #: Pods whose node is unknown (not seen yet, or gone before them), by its name.
-        self._strays: dict[str, dict[str, PodInfo]] = {}
-        self._nominated_to: dict[str, dict[str, PodInfo]] = {}
-        self._nominations: dict[str, str] = {}
+        self._undo_log = UndoLog()
+        self._nominations = Nominations(self.nodes, self.journal, self._undo_log)
+        self._placed_pods = PlacedPods(
+            self.nodes,
+            self.journal,
+            counters=self.counters,
+            volumes=self.volumes,
+            nominations=self._nominations,
+            undo_log=self._undo_log,
+        )
+        #: The members of pod groups, those without a node included.
+        self.pod_groups = PodGroups(self._placed_pods.by_uid.keys())
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -95,27 +93,32 @@ class Cluster:
         """Every node, as it is."""
         return Nodes(self.nodes, slice(0, len(self.nodes)))
 
+    @property
+    def carried_terms(self) -> CarriedTerms:
+        """The distinct affinity and anti-affinity terms of all placed pods."""
+        return self._placed_pods.carried_terms
+
     def placed_pod(self, uid: str) -> PlacedPod | None:
         """Where a pod is, None when it is on no node."""
-        return self._placements.get(uid)
+        return self._placed_pods.by_uid.get(uid)
 
     def has_placed(self, shape: Shape) -> bool:
         """Whether any pod of a shape is on a node."""
-        return shape in self._census
+        return shape in self._placed_pods.index
 
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod has been placed without the watch having said so yet."""
-        placed_pod = self._placements.get(uid)
+        placed_pod = self._placed_pods.by_uid.get(uid)
         return placed_pod is not None and placed_pod.assumed
 
     @property
     def pod_count(self) -> int:
         """How many pods are on nodes, assumed ones included."""
-        return len(self._placements)
+        return len(self._placed_pods.by_uid)
 
     def assumed(self) -> Iterator[PlacedPod]:
-        """The placements that the watch has not confirmed yet."""
-        return (placed_pod for placed_pod in self._placements.values() if placed_pod.assumed)
+        """The placed pods that the API server has not confirmed yet, in no particular order."""
+        return (placed_pod for placed_pod in self._placed_pods.by_uid.values() if placed_pod.assumed)
 
     def counter(
         self,
@@ -133,7 +136,7 @@ class Cluster:
 
     def _population(self, groups: Groups | None) -> Population:
         rows = self.nodes.rows
-        for shape, placements in self._census.of(groups):
+        for shape, placements in self._placed_pods.index.of(groups):
             yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
@@ -143,20 +146,28 @@ class Cluster:
             found = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
         return found
 
+    def simulate(self) -> Simulation:
+        """A context manager that undoes every change made in its block (see :mod:`kubestow.cluster.simulation`)."""
+        return Simulation(self._placed_pods, self.journal, self._undo_log)
+
+    def _require_no_simulation(self) -> None:
+        if self._undo_log.active:
+            raise KubestowError("an observed change was applied during a simulation, whose block must not be suspended")
+
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """A node appeared; pods that were waiting for it come with it. Raises InvalidQuantity."""
-        row = self.nodes.add(node)
+        """Add a node, with the pods that are on it already. Raises InvalidQuantity."""
+        self._require_no_simulation()
+        row, name = self.nodes.add(node), node.metadata.name
         self.volumes.node_came(row)
-        for info in self._strays.pop(node.metadata.name, {}).values():
-            self._put_on(row, info)
-        for info in self.nominated_to(node.metadata.name):
-            self.nodes.promise(row, info)
+        self._placed_pods.node_added(row, name)
+        self._nominations.node_added(row, name)
         self.journal.write(row, ClusterEvent(EventResource.NODE, Action.ADD).bits)
 
     def update_node(self, node: Node) -> Action:
-        """A known node changed; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        """Replace a known node; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        self._require_no_simulation()
         changed = self.nodes.update(node)
         if changed:
             row = self.nodes.rows[node.metadata.name]
@@ -164,138 +175,72 @@ class Cluster:
         return changed
 
     def remove_node(self, name: str) -> None:
-        """A node is gone. Its pods stay known until they go too."""
-        row = self.nodes.rows[name]
-        for info in list(self.nodes.pods[row].values()):
-            self._take_off(row, info)
-            self._strays.setdefault(name, {})[info.uid] = info
+        """Remove a node. Its pods stay placed until they are removed too."""
+        self._require_no_simulation()
+        self._placed_pods.node_removed(self.nodes.rows[name], name)
         self.nodes.remove(name)
         self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NODE, Action.DELETE).bits)
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def assume(self, info: PodInfo, node_name: str) -> None:
-        """Take a placement as done, ahead of the API server. Raises KubestowError when the pod is placed already."""
-        if info.uid in self._placements:
-            raise KubestowError(f"pod {info.key} ({info.uid}) is in the cache, so can't be assumed")
-        self._place(PlacedPod(info, node_name, assumed=True))
+        """Place a pod ahead of the API server. Raises KubestowError when the pod is placed already."""
+        self._placed_pods.place_new(PlacedPod(info, node_name, assumed=True))
 
     def forget(self, uid: str) -> None:
-        """Take an assumption back; one that was confirmed or removed meanwhile stays as it is."""
-        placed_pod = self._placements.get(uid)
+        """Remove an assumed pod; one that was confirmed or removed meanwhile stays as it is."""
+        placed_pod = self._placed_pods.by_uid.get(uid)
         if placed_pod is not None and placed_pod.assumed:
-            self._unplace(placed_pod)
+            self._placed_pods.remove(placed_pod)
 
     def put_pod(self, info: PodInfo) -> None:
-        """The API server says that a pod is on ``spec.nodeName``: new, changed, or confirming an assumption."""
-        placed_pod = self._placements.get(info.uid)
+        """Apply an observed pod that is on ``spec.nodeName``: new, changed, or confirming an assumption."""
+        self._require_no_simulation()
+        placed_pod = self._placed_pods.by_uid.get(info.uid)
+        observed = PlacedPod(info, info.spec.node_name, assumed=False)
         if placed_pod is None:
-            self._place(PlacedPod(info, info.spec.node_name, assumed=False))
-            return
-        if placed_pod.node_name != info.spec.node_name or not _alike(placed_pod.info, info):
-            self._unplace(placed_pod)
-            self._place(PlacedPod(info, info.spec.node_name, assumed=False), bits=_POD_CHANGED)
-            return
-        placed_pod.assumed = False
-        placed_pod.info = info
-        row = self.nodes.rows.get(placed_pod.node_name)
-        if row is None:
-            self._strays[placed_pod.node_name][info.uid] = info
-        elif self.nodes.replace_pod(row, info):
-            self.journal.write(row, _POD_STARTED)
+            self._placed_pods.place(observed)
+        elif placed_pod.node_name != info.spec.node_name or not _alike(placed_pod.info, info):
+            self._placed_pods.remove(placed_pod)
+            self._placed_pods.place(observed, bits=CHANGED)
+        else:
+            self._placed_pods.confirm(placed_pod, info)
 
     def remove_pod(self, uid: str) -> None:
-        """A pod is gone from its node, or was never on one."""
-        placed_pod = self._placements.get(uid)
+        """Remove a pod that is observed to be deleted or terminated, if it is placed at all."""
+        self._require_no_simulation()
+        placed_pod = self._placed_pods.by_uid.get(uid)
         if placed_pod is not None:
-            self._unplace(placed_pod)
-
-    def _place(self, placed_pod: PlacedPod, bits: int = _POD_ADDED) -> None:
-        info = placed_pod.info
-        self._placements[info.uid] = placed_pod
-        if self._census.add(info.uid, placed_pod) and info.shape.carried_terms:
-            self.carried_terms.add(info.shape.carried_terms)
-            self.journal.write(EVERY_ROW, _TERMS_CARRIED)
-        self.drop_nomination(info.uid)
-        row = self.nodes.rows.get(placed_pod.node_name)
-        if row is None:
-            self._strays.setdefault(placed_pod.node_name, {})[info.uid] = info
-            return
-        self._put_on(row, info)
-        self.journal.write(row, bits)
-
-    def _unplace(self, placed_pod: PlacedPod) -> None:
-        info = placed_pod.info
-        del self._placements[info.uid]
-        row = self.nodes.rows.get(placed_pod.node_name)
-        if row is None:
-            strays = self._strays[placed_pod.node_name]
-            del strays[info.uid]
-            if not strays:
-                del self._strays[placed_pod.node_name]
-        else:
-            self._take_off(row, info)
-            self.journal.write(row, _POD_DELETED)
-        if self._census.remove(info.uid, placed_pod):
-            if info.shape.carried_terms:
-                self.carried_terms.remove(info.shape.carried_terms)
-                self.journal.write(EVERY_ROW, _TERMS_CARRIED)
-            self.counters.forget(info.shape)
-
-    def _put_on(self, row: int, info: PodInfo) -> None:
-        self.nodes.add_pod(row, info)
-        self.counters.count(row, info, +1)
-        if info.spec.volumes:
-            self.volumes.pod_came(self.nodes.names[row], info)
-
-    def _take_off(self, row: int, info: PodInfo) -> None:
-        self.nodes.remove_pod(row, info)
-        self.counters.count(row, info, -1)
-        if info.spec.volumes:
-            self.volumes.pod_left(self.nodes.names[row], info)
+            self._placed_pods.remove(placed_pod)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 
     def nominate(self, info: PodInfo, node_name: str) -> None:
-        """A pending pod has been promised a node, in place of any earlier promise."""
-        self.drop_nomination(info.uid)
-        self._nominations[info.uid] = node_name
-        self._nominated_to.setdefault(node_name, {})[info.uid] = info
-        row = self.nodes.rows.get(node_name)
-        if row is not None:
-            self.nodes.promise(row, info)
-            self.journal.write(row, _NOMINATED)
+        """Nominate a pending pod for a node, in place of an earlier nomination."""
+        self._nominations.add(info, node_name)
 
     def drop_nomination(self, uid: str) -> None:
-        """A pod's promise is over, if it had one."""
-        node_name = self._nominations.pop(uid, None)
-        if node_name is not None:
-            promised = self._nominated_to[node_name]
-            del promised[uid]
-            if not promised:
-                del self._nominated_to[node_name]
-            row = self.nodes.rows.get(node_name)
-            if row is not None:
-                self.nodes.break_promise(row, uid)
-                self.journal.write(row, _NOMINATED)
+        """End a pod's nomination, if it has one."""
+        self._nominations.drop(uid)
 
     def nomination(self, uid: str) -> str | None:
-        """The node a pod has been promised."""
-        return self._nominations.get(uid)
+        """The node that a pod is nominated for."""
+        return self._nominations.node_name(uid)
 
     def nominated_to(self, node_name: str) -> Sequence[PodInfo]:
-        """The pods that have been promised a node."""
-        return list(self._nominated_to.get(node_name, {}).values())
+        """The pods nominated for a node, in the order of their nominations."""
+        return self._nominations.pods(node_name)
 
     @property
     def has_nominations(self) -> bool:
-        """Whether any node has been promised to anybody."""
-        return bool(self._nominations)
+        """Whether any pod is nominated."""
+        return len(self._nominations) > 0
 
     # -- everything else -----------------------------------------------------------------------------------------
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """A namespace is there, with these labels."""
+        self._require_no_simulation()
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.namespaces_version += 1
@@ -303,6 +248,7 @@ class Cluster:
 
     def remove_namespace(self, name: str) -> None:
         """A namespace is gone."""
+        self._require_no_simulation()
         if self.namespaces.pop(name, None) is not None:
             self.namespaces_version += 1
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.DELETE).bits)

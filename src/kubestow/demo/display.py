@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kubestow.demo.play import Outcome, Progress
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.workloads.report import PendingGroup, Summary, Utilisation
 from kubestow.workloads.workload import Workload
 

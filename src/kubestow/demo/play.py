@@ -17,9 +17,10 @@ from kubestow.client.transport import Transport
 from kubestow.demo.server import running_server
 from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload
@@ -101,10 +102,7 @@ async def play(workload: Workload, *, show: Callable[[Progress], None], limit: f
             scheduler = Scheduler(
                 config.default_configuration(),
                 registry=in_tree_registry(),
-                api=cluster,
-                clock=clock,
-                random=random,
-                observer=_Observer(progress),
+                environment=Environment(cluster, clock, random, _Observer(progress)),
             )
             async with _running(scheduler):
                 seconds, settled = await _run(scheduler, submission, progress, show, limit)

@@ -6,7 +6,7 @@ from random import Random
 
 from kubestow.api.extender import BindingArgs
 from kubestow.extending.mirror import Mirror
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 
@@ -17,7 +17,7 @@ class Binding:
     """Binds through a cluster API and takes the placement as done meanwhile."""
 
     def __init__(self, api: ClusterAPI, mirror: Mirror, *, clock: Clock, random: Random) -> None:
-        self._dispatcher = Dispatcher(api, clock=clock, random=random, known=mirror.known, observer=Observer())
+        self._dispatcher = Dispatcher(Environment(api, clock, random), known_pod=mirror.known)
         self._mirror = mirror
 
     async def bind(self, asked: BindingArgs) -> None:

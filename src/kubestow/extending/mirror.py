@@ -16,7 +16,8 @@ from kubestow.api.meta import decode
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
+from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Resource
 
@@ -31,28 +32,29 @@ class Mirror:
         self.synced = False
         #: Called when the whole cluster has been read.
         self.on_synced: Callable[[], None] = lambda: None
+        self._pods = PodStore()
         self._handlers = EventHandlers(
             self.cluster,
+            self._pods,
             _NoQueue(),
             scheduler_names=_Anybody(),
             watched=WATCHED,
-            on_pod_deleted=self.cluster.forget,
-            on_synced=self._complete,
-            on_news=lambda: None,
+            listener=_MirrorListener(self),
         )
 
     def expect(self, resources: Iterable[Resource]) -> None:
         """More will be watched than usual."""
         self._handlers.expect(resources)
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
+        """Every watched resource has been listed."""
         if not self.synced:
             self.synced = True
             self.on_synced()
 
     def known(self, uid: str) -> PodInfo | None:
         """The last state of a pod that the API server told."""
-        return self._handlers.known(uid)
+        return self._pods.get(uid)
 
     # -- following a watch -----------------------------------------------------------------------------------------
 
@@ -99,10 +101,24 @@ class _NoQueue:
     def delete(self, uid: str) -> None:
         pass
 
-    def move(
-        self, event: ClusterEvent, old: Any = None, new: Any = None, *, among: Callable[[PodInfo], bool] | None = None
-    ) -> None:
+    def move_all_to_active_or_backoff(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         pass
+
+    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+        return False
+
+
+class _MirrorListener(WatchListener):
+    """Drops assumptions of deleted pods, and reports that the cluster is complete."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        self._mirror.cluster.forget(uid)
+
+    def synced(self) -> None:
+        self._mirror.complete()
 
 
 class _Anybody(Container[str]):

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.filters import Filters, spread_out
 from kubestow.framework.interface import PreFilterResult
 from kubestow.framework.result_cache import Answers, Round
-from kubestow.framework.runtime import Asking
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
 __all__ = ["Evaluation", "Feasible"]
@@ -127,9 +128,9 @@ class Evaluation:
         filters: Sequence[Answers],
         scores: Sequence[tuple[Answers, int]],
         preparing: Sequence[Answers],
-        asking: Asking,
+        runtime: FrameworkRuntime,
     ) -> None:
-        self._asking = asking
+        self._runtime = runtime
         self._pre_filters = pre_filters
         self._filters = filters
         self._scores = scores
@@ -157,16 +158,20 @@ class Evaluation:
         for answers in self._forgetful:
             answers.begin()
         stale = _Stale(self._filter_round.news(cluster))
-        began = self._asking.now()
-        narrowing = self._pre_filter(cluster, pod, stale)
-        filters = Filters(cluster, pod, self._filters)
-        if narrowing.refused is not None:
-            self._asking.passed("PreFilter", narrowing.refused.code, began)
-            return _refused(len(cluster.nodes), filters, narrowing, within)
-        self._asking.passed("PreFilter", Code.SUCCESS, began)
-        began = self._asking.now()
-        found = self._narrowed(cluster, pod, filters, narrowing, stale, within)
-        self._asking.passed("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
+        began, extension_point = self._runtime.now(), "PreFilter"
+        try:
+            narrowing = self._pre_filter(cluster, pod, stale)
+            filters = Filters(cluster, pod, self._filters)
+            if narrowing.refused is not None:
+                self._runtime.extension_point_ended("PreFilter", narrowing.refused.code, began)
+                return _refused(len(cluster.nodes), filters, narrowing, within)
+            self._runtime.extension_point_ended("PreFilter", Code.SUCCESS, began)
+            began, extension_point = self._runtime.now(), "Filter"
+            found = self._narrowed(cluster, pod, filters, narrowing, stale, within)
+        except PluginError:
+            self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
+            raise
+        self._runtime.extension_point_ended("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
         return found
 
     def questions(self, cluster: Cluster, pod: PodInfo) -> tuple[Filters, Mask] | None:
@@ -206,7 +211,7 @@ class Evaluation:
         return found
 
     def _pre_filter(self, cluster: Cluster, pod: PodInfo, stale: _Stale) -> _Narrowing:
-        """Reference 4.3: a UAU ends it at once, a U is remembered while the others still run."""
+        """Semantics 4.3: a UAU ends it at once, a U is remembered while the others still run."""
         refused: Status | None = None
         names: frozenset[str] | None = None
         by: tuple[str, ...] = ()
@@ -263,7 +268,7 @@ class Evaluation:
         self, answers: Answers, cluster: Cluster, pod: PodInfo, alive: Mask, stale: _Stale
     ) -> tuple[Verdict | None, Mask | None]:
         """A filter's verdict over all rows, from memory as far as that goes."""
-        plugin = answers.bound_plugin.filter
+        plugin = answers.bound_plugin.filter_plugin
         assert plugin is not None
         if not plugin.uncached:
             stale.filter(answers, cluster, pod)
@@ -294,8 +299,17 @@ class Evaluation:
 
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all scores per feasible row, int64."""
-        began = self._asking.now()
-        nodes = Nodes(cluster.nodes, rows)
+        began = self._runtime.now()
+        try:
+            total = self._weighted_sum(cluster, pod, Nodes(cluster.nodes, rows))
+        except PluginError as error:
+            extension_point = "PreScore" if error.extension_point == "PreScore" else "Score"
+            self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
+            raise
+        self._runtime.extension_point_ended("Score", Code.SUCCESS, began)
+        return total
+
+    def _weighted_sum(self, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         self._prepare(pod, nodes)
         constant = 0
         varying: list[NDArray[np.int64]] = []
@@ -312,7 +326,6 @@ class Evaluation:
         total = varying[0] + constant if varying else np.full(len(nodes), constant, np.int64)
         for scores in varying[1:]:
             total += scores
-        self._asking.passed("Score", Code.SUCCESS, began)
         return total
 
     def _prepare(self, pod: PodInfo, nodes: Nodes) -> None:
@@ -324,7 +337,7 @@ class Evaluation:
         self, answers: Answers, cluster: Cluster, pod: PodInfo, nodes: Nodes, news: int
     ) -> NDArray[np.int64] | None:
         """A plugin's normalised scores, int64: one per node, or a single one that holds for all; None if it skips."""
-        plugin = answers.bound_plugin.score
+        plugin = answers.bound_plugin.score_plugin
         assert plugin is not None
         if plugin.scores_feasible_set:
             raw = answers.score_feasible(pod, nodes)

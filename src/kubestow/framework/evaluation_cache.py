@@ -8,39 +8,24 @@ InterPodAffinity speak of those others, a service makes PodTopologySpread speak 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.evaluation import Evaluation
-from kubestow.framework.interface import (
-    MAX_SCORE,
-    FilterPlugin,
-    Plugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.result_cache import Answers, BoundPlugin, Round
-from kubestow.framework.runtime import Asking
+from kubestow.framework.runtime import FrameworkRuntime
 
-__all__ = ["Evaluations", "Weighted"]
+__all__ = ["Evaluations"]
 
 #: Remembered evaluations may fill about this many bytes …
 _BUDGET = 64 * 2**20
 #: … of which one that shares nothing takes about this many per node.
 _BYTES_PER_NODE = 120
 _FEWEST = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Weighted:
-    """A score plugin and its weight."""
-
-    plugin: ScorePlugin
-    weight: int
 
 
 @dataclass(slots=True)
@@ -55,25 +40,19 @@ class _Known:
 class Evaluations:
     """The evaluations of a profile by shape, the least recently used forgotten first."""
 
-    def __init__(
-        self,
-        *,
-        pre_filters: Sequence[PreFilterPlugin],
-        filters: Sequence[FilterPlugin],
-        pre_scores: Sequence[PreScorePlugin],
-        scores: Sequence[Weighted],
-        asking: Asking,
-    ) -> None:
-        self._asking = asking
-        self._pre_filters = pre_filters
-        self._filters = filters
-        self._scores = scores
-        scoring: set[Plugin] = {weighted.plugin for weighted in scores}
-        self._preparing = [plugin for plugin in pre_scores if plugin not in scoring]
-        everyone: set[Plugin] = {*pre_filters, *filters, *pre_scores, *scoring}
+    def __init__(self, runtime: FrameworkRuntime) -> None:
+        self._runtime = runtime
+        plugins = runtime.plugins
+        self._pre_filters, self._filters, self._scores = plugins.pre_filter, plugins.filter, plugins.score
+        scoring: set[Plugin] = {plugin for plugin, _ in self._scores}
+        self._preparing = [plugin for plugin in plugins.pre_score if plugin not in scoring]
+        everyone: set[Plugin] = {*self._pre_filters, *self._filters, *plugins.pre_score, *scoring}
         self._bound_plugins = {
             plugin: BoundPlugin(
-                plugin, asking, runs_pre_filter=plugin in pre_filters, runs_pre_score=plugin in pre_scores
+                plugin,
+                runtime,
+                runs_pre_filter=plugin in self._pre_filters,
+                runs_pre_score=plugin in plugins.pre_score,
             )
             for plugin in everyone
         }
@@ -91,7 +70,7 @@ class Evaluations:
     @property
     def highest_total(self) -> int:
         """The most that all scores of a node can add up to."""
-        return sum(weighted.weight for weighted in self._scores) * MAX_SCORE
+        return sum(weight for _, weight in self._scores) * MAX_SCORE
 
     @property
     def filters_anything(self) -> bool:
@@ -116,7 +95,7 @@ class Evaluations:
 
     def _concerned(self, pod: PodInfo) -> frozenset[Plugin]:
         """Those of the choosing plugins that have something to say of a pod."""
-        return frozenset(plugin for plugin in self._choosing if self._asking.applies_to(plugin, pod))
+        return frozenset(plugin for plugin in self._choosing if self._runtime.plugin_applies_to(plugin, pod))
 
     def _looked_at_again(self, known: _Known, pod: PodInfo) -> _Known:
         concerned = self._concerned(pod)
@@ -139,22 +118,22 @@ class Evaluations:
                 own[plugin] = self._shared_answers(plugin, pod)
             return own[plugin]
 
-        scores = [s for s in self._scores if s.plugin not in silent or self._cannot_skip(s.plugin)]
+        scores = [(p, weight) for p, weight in self._scores if p not in silent or self._cannot_skip(p)]
         evaluation = Evaluation(
             [answers(plugin) for plugin in self._pre_filters if plugin not in silent],
             [answers(plugin) for plugin in self._filters if plugin not in silent],
-            [(answers(scorer.plugin), scorer.weight) for scorer in scores],
+            [(answers(plugin), weight) for plugin, weight in scores],
             [answers(plugin) for plugin in self._preparing if plugin not in silent],
-            self._asking,
+            self._runtime,
         )
         return _Known(evaluation, concerned, self._epoch)
 
     def _cannot_skip(self, plugin: ScorePlugin) -> bool:
         """It is PreScore that skips scoring, so a plugin whose PreScore is disabled scores every pod."""
-        return isinstance(plugin, PreScorePlugin) and self._bound_plugins[plugin].pre_score is None
+        return isinstance(plugin, PreScorePlugin) and self._bound_plugins[plugin].pre_score_plugin is None
 
     def _shared_answers(self, plugin: Plugin, pod: PodInfo) -> Answers:
-        signature = self._asking.signature(plugin, pod)
+        signature = self._runtime.plugin_signature(plugin, pod)
         if signature is None:
             return Answers(self._bound_plugins[plugin], remembered=False)
         shared = self._answers.get((plugin, signature))

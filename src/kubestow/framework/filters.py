@@ -124,7 +124,7 @@ class Filters:
         """
         table = self._cluster.nodes
         rows = np.flatnonzero(table.nominated_count.values)
-        pods = table.promised
+        pods = table.nominated
         slots, offsets = pods.on(rows.tolist())
         counts = pods.priority[slots] >= self._pod.priority
         own = pods.slot(self._pod.uid)
@@ -154,7 +154,7 @@ def _refusing(
     for answers in filters:
         if not len(nodes):
             return
-        plugin = answers.bound_plugin.filter
+        plugin = answers.bound_plugin.filter_plugin
         assert plugin is not None
         verdict = answers.ask_filter(pod, nodes)
         if verdict is None or not verdict.keys.any():

@@ -1,7 +1,7 @@
-"""The port through which the plugins of a profile are watched at work.
+"""The port through which calls of a profile's plugins are observed.
 
-The runtime tells what it asked of whom, what came back and how long that took. It does so for counting and for looking,
-never for deciding: whether anybody watches changes no answer.
+The runtime reports which plugin it called at which extension point, the result, and the time it took. Observers count
+and measure; they never influence a decision.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ __all__ = ["PluginObserver"]
 
 
 class PluginObserver:
-    """Does nothing; derive from it to watch one profile. No method may block or raise: most are called for every pod.
+    """Does nothing; subclass it to observe one profile. No method may block or raise: most are called for every pod.
 
-    Extension points are spelled as in the reference (``PreFilter``); seconds are those of the scheduler's clock.
+    Extension points are spelled as in kube-scheduler (``PreFilter``); seconds are those of the injected clock.
     """
 
-    def asked(self, plugin: str, extension_point: str, answer: Any, seconds: float) -> None:
-        """A plugin was asked once, about any number of nodes. ``answer`` is what it said, or the PluginError.
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        """A plugin was called once, for any number of nodes. ``result`` is what it returned, or the PluginError.
 
-        An awaitable is told of twice: when it was given, and with what came of it.
+        A call that returns an awaitable is reported twice: with the awaitable, and with the status it ends with.
         """
 
-    def passed(self, extension_point: str, code: Code, seconds: float) -> None:
-        """All plugins of an extension point have been asked, or as many as it took to decide."""
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        """All plugins of an extension point have been called, or as many as it took to decide."""
 
-    def attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
-        """An attempt to schedule a whole gang has ended, in the words of :class:`kubestow.framework.gang.GangOutcome`.
+    def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+        """An attempt to schedule a gang has ended; ``outcome`` is a :class:`kubestow.framework.gang.GangOutcome`.
 
-        So many of the seconds as ``deciding`` says went into deciding; None when it was clear without trying.
+        ``deciding`` is the part of the seconds that went into placement; None when the gang was rejected without it.
         """
+
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin's queueing hint returned ``Queue`` or ``QueueSkip`` for the event of this label, or ``Error``."""

@@ -6,7 +6,7 @@ several points; which of them it is asked at is the configuration's choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -21,7 +21,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation_cache import Evaluations, Weighted
+from kubestow.framework.evaluation_cache import Evaluations
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import GangPlugin, GangPreemptionPlugin, GangSource
 from kubestow.framework.interface import (
@@ -40,9 +40,11 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.placement import PlacementGeneratePlugin, PlacementPlugins, PlacementScorePlugin
+from kubestow.framework.observer import PluginObserver
+from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.plugin_arguments import arguments
-from kubestow.framework.runtime import Asking
+from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["EXTENSION_POINTS", "Profile", "Registry", "build_profile", "implements"]
@@ -83,30 +85,55 @@ def implements(registry: Registry) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """One way of scheduling. The sequences are in the order in which plugins are called."""
+    """One way of scheduling: plugins, the runtime that calls them, and the cache of their results."""
 
     scheduler_name: str
     #: Percent of the nodes to find before scoring, 0 for all.
     percentage_of_nodes_to_score: int
-    queue_sort: QueueSortPlugin
-    pre_enqueue: Sequence[PreEnqueuePlugin]
-    post_filter: Sequence[PostFilterPlugin]
-    reserve: Sequence[ReservePlugin]
-    permit: Sequence[PermitPlugin]
-    pre_bind: Sequence[PreBindPlugin]
-    bind: Sequence[BindPlugin]
-    post_bind: Sequence[PostBindPlugin]
-    evaluations: Evaluations
-    #: How its plugins are asked.
-    asking: Asking
     #: All plugins, each once.
     plugins: Sequence[Plugin]
-    #: Which part of the cluster a gang gets.
-    placements: PlacementPlugins
-    #: Says which pods are a gang; without it every pod is scheduled by itself.
-    gangs: GangSource | None = None
-    #: Says whom one may evict for a gang as a whole.
-    gang_preemption: GangPreemptionPlugin | None = None
+    runtime: FrameworkRuntime
+    evaluations: Evaluations
+
+    @property
+    def pre_enqueue(self) -> Sequence[PreEnqueuePlugin]:
+        """The PreEnqueue plugins."""
+        return self.runtime.plugins.pre_enqueue
+
+    @property
+    def post_filter(self) -> Sequence[PostFilterPlugin]:
+        """The PostFilter plugins."""
+        return self.runtime.plugins.post_filter
+
+    @property
+    def reserve(self) -> Sequence[ReservePlugin]:
+        """The Reserve plugins."""
+        return self.runtime.plugins.reserve
+
+    @property
+    def permit(self) -> Sequence[PermitPlugin]:
+        """The Permit plugins."""
+        return self.runtime.plugins.permit
+
+    @property
+    def pre_bind(self) -> Sequence[PreBindPlugin]:
+        """The PreBind plugins."""
+        return self.runtime.plugins.pre_bind
+
+    @property
+    def gangs(self) -> GangSource | None:
+        """The plugin that defines which pods are a gang; without one every pod is scheduled by itself."""
+        return self.runtime.plugins.gang_source
+
+    @property
+    def gang_preemption(self) -> GangPreemptionPlugin | None:
+        """The plugin that lists the pods which may be evicted for a gang as a whole."""
+        return self.runtime.plugins.gang_preemption
+
+    @property
+    def placement_generator(self) -> PlacementGeneratePlugin | None:
+        """The plugin that lists the placements of a gang."""
+        return self.runtime.plugins.placement_generate
 
 
 def build_profile(
@@ -115,67 +142,79 @@ def build_profile(
     handle: Handle,
     *,
     percentage_of_nodes_to_score: int = 0,
-    asking: Asking | None = None,
+    monotonic: Callable[[], float] | None = None,
+    observer: PluginObserver | None = None,
 ) -> Profile:
-    """Make the plugins of a profile; ``asking`` is how they will be asked.
+    """Make the plugins of a profile. ``monotonic`` measures their calls, in seconds, which ``observer`` is told of.
 
     Raises ConfigurationError when the profile cannot be built from the registry or the args of a plugin are not what it
     declares, PluginError when a plugin cannot be made.
     """
-    asking = asking or Asking()
-    enabled = config.expand(configured, implements(registry))
-    made: dict[str, Plugin] = {}
+    instances = _Instances(configured, registry, handle)
+    runtime = FrameworkRuntime(_by_extension_point(instances), monotonic=monotonic, observer=observer)
+    percentage = configured.percentage_of_nodes_to_score
+    return Profile(
+        configured.scheduler_name,
+        percentage_of_nodes_to_score if percentage is None else percentage,
+        tuple(instances.made.values()),
+        runtime,
+        Evaluations(runtime),
+    )
 
-    def at(point: ExtensionPoint, base: type[P]) -> list[P]:
+
+class _Instances:
+    """The plugin objects of a profile, by name; each is made when an extension point first lists it."""
+
+    def __init__(self, configured: config.Profile, registry: Registry, handle: Handle) -> None:
+        self.made: dict[str, Plugin] = {}
+        self._configured, self._registry, self._handle = configured, registry, handle
+        self._enabled = config.expand(configured, implements(registry))
+
+    def at(self, point: ExtensionPoint, base: type[P]) -> list[P]:
+        """The plugins of an extension point in order."""
+        return [plugin for plugin, _ in self.weighted(point, base)]
+
+    def weighted(self, point: ExtensionPoint, base: type[P]) -> list[tuple[P, int]]:
+        """The same with their weights."""
         found = []
-        for name, _ in enabled[point]:
-            if name not in made:
-                made[name] = _make(registry[name], configured, handle)
-            plugin = made[name]
+        for name, weight in self._enabled[point]:
+            if name not in self.made:
+                self.made[name] = _make(self._registry[name], self._configured, self._handle)
+            plugin = self.made[name]
             assert isinstance(plugin, base)
-            found.append(plugin)
+            found.append((plugin, weight))
         return found
 
-    pre_filters = at(ExtensionPoint.PRE_FILTER, PreFilterPlugin)
-    pre_scores = at(ExtensionPoint.PRE_SCORE, PreScorePlugin)
-    filters = [_prepared_filter(plugin, pre_filters) for plugin in at(ExtensionPoint.FILTER, FilterPlugin)]
-    scores = [_prepared_score(plugin, pre_scores) for plugin in at(ExtensionPoint.SCORE, ScorePlugin)]
-    weights = [weight for _, weight in enabled[ExtensionPoint.SCORE]]
-    post_filters = at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
-    percentage = configured.percentage_of_nodes_to_score
-    placement_weights = [weight for _, weight in enabled[ExtensionPoint.PLACEMENT_SCORE]]
-    generators = at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
-    return Profile(
-        scheduler_name=configured.scheduler_name,
-        percentage_of_nodes_to_score=percentage_of_nodes_to_score if percentage is None else percentage,
-        queue_sort=at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0],
-        pre_enqueue=at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin),
+
+def _by_extension_point(instances: _Instances) -> ProfilePlugins:
+    pre_filters = instances.at(ExtensionPoint.PRE_FILTER, PreFilterPlugin)
+    pre_scores = instances.at(ExtensionPoint.PRE_SCORE, PreScorePlugin)
+    filters = [_prepared_filter(p, pre_filters) for p in instances.at(ExtensionPoint.FILTER, FilterPlugin)]
+    scores = [(_prepared_score(p, pre_scores), w) for p, w in instances.weighted(ExtensionPoint.SCORE, ScorePlugin)]
+    post_filters = instances.at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
+    generators = instances.at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
+    return ProfilePlugins(
+        queue_sort=instances.at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0],
+        pre_enqueue=instances.at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin),
+        pre_filter=pre_filters,
+        filter=filters,
         post_filter=post_filters,
-        reserve=at(ExtensionPoint.RESERVE, ReservePlugin),
-        permit=at(ExtensionPoint.PERMIT, PermitPlugin),
-        pre_bind=at(ExtensionPoint.PRE_BIND, PreBindPlugin),
-        bind=at(ExtensionPoint.BIND, BindPlugin),
-        post_bind=at(ExtensionPoint.POST_BIND, PostBindPlugin),
-        evaluations=Evaluations(
-            pre_filters=pre_filters,
-            filters=filters,
-            pre_scores=pre_scores,
-            scores=[Weighted(plugin, weight) for plugin, weight in zip(scores, weights, strict=True)],
-            asking=asking,
-        ),
-        asking=asking,
-        placements=PlacementPlugins(
-            generator=next(iter(generators), None),
-            scores=list(zip(at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin), placement_weights, strict=True)),
-            asking=asking,
-        ),
-        plugins=tuple(made.values()),
-        gangs=_source_of_gangs(made.values()),
+        pre_score=pre_scores,
+        score=scores,
+        reserve=instances.at(ExtensionPoint.RESERVE, ReservePlugin),
+        permit=instances.at(ExtensionPoint.PERMIT, PermitPlugin),
+        pre_bind=instances.at(ExtensionPoint.PRE_BIND, PreBindPlugin),
+        bind=instances.at(ExtensionPoint.BIND, BindPlugin),
+        post_bind=instances.at(ExtensionPoint.POST_BIND, PostBindPlugin),
+        placement_generate=next(iter(generators), None),
+        placement_score=instances.weighted(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
+        gang_source=_gang_source(instances.made.values()),
         gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
 
 
-def _source_of_gangs(plugins: Iterable[Plugin]) -> GangSource | None:
+def _gang_source(plugins: Iterable[Plugin]) -> GangSource | None:
+    """The first plugin that also keeps gangs out of the queue, or else the first that defines them."""
     sources = [plugin for plugin in plugins if isinstance(plugin, GangSource)]
     return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -29,8 +29,9 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.runtime import Asking, in_range
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.framework.validation import in_range
 
 __all__ = ["Answers", "BoundPlugin", "Memory", "Round", "Staleness"]
 
@@ -93,20 +94,32 @@ class Staleness:
 class BoundPlugin:
     """A plugin in its profile: what it is asked at, and what of its answers an event spoils.
 
-    ``pre_filter``, ``filter``, ``pre_score`` and ``score`` are the plugin where it is asked at those points; ``asking``
-    is how.
+    ``filter_plugin`` and the like are the plugin where it is called at that extension point, otherwise None.
     """
 
-    __slots__ = ("asking", "filter", "normalizes", "plugin", "pre_filter", "pre_score", "score", "staleness")
+    __slots__ = (
+        "filter_plugin",
+        "normalizes",
+        "plugin",
+        "pre_filter_plugin",
+        "pre_score_plugin",
+        "runtime",
+        "score_plugin",
+        "staleness",
+    )
 
-    def __init__(self, plugin: Plugin, asking: Asking, *, runs_pre_filter: bool, runs_pre_score: bool) -> None:
+    def __init__(
+        self, plugin: Plugin, runtime: FrameworkRuntime, *, runs_pre_filter: bool, runs_pre_score: bool
+    ) -> None:
         self.plugin = plugin
-        self.asking = asking
-        self.filter = plugin if isinstance(plugin, FilterPlugin) else None
-        self.score = plugin if isinstance(plugin, ScorePlugin) else None
-        self.normalizes = self.score is not None and type(self.score).normalize is not ScorePlugin.normalize
-        self.pre_filter = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
-        self.pre_score = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
+        self.runtime = runtime
+        self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
+        self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        self.normalizes = (
+            self.score_plugin is not None and type(self.score_plugin).normalize is not ScorePlugin.normalize
+        )
+        self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
         self.staleness = Staleness.of(plugin)
 
 
@@ -208,7 +221,9 @@ class Answers:
         self.bound_plugin = bound_plugin
         self.remembered = remembered
         self.minds = (
-            bound_plugin.staleness.row_bits | bound_plugin.staleness.all_bits | _UNTOLD if remembered else _EVERYTHING
+            bound_plugin.staleness.row_bits | bound_plugin.staleness.all_bits | ROLLED_BACK | _UNTOLD
+            if remembered
+            else _EVERYTHING
         )
         self._filter_memory = Memory()
         self._score_memory = Memory()
@@ -216,7 +231,7 @@ class Answers:
     @property
     def staleness(self) -> Staleness | None:
         """What spoils these answers; None when they are never remembered."""
-        uncached = self.bound_plugin.filter is not None and self.bound_plugin.filter.uncached
+        uncached = self.bound_plugin.filter_plugin is not None and self.bound_plugin.filter_plugin.uncached
         return None if uncached or not self.remembered else self.bound_plugin.staleness
 
     def begin(self) -> None:
@@ -235,9 +250,11 @@ class Answers:
         stale = self._filter_memory.stale_rows(cluster, self.bound_plugin.staleness)
         if stale is None:
             state = CycleState()
-            plugin = self.bound_plugin.pre_filter
+            plugin = self.bound_plugin.pre_filter_plugin
             if plugin is not None:
-                self.outcome = outcome = self.bound_plugin.asking.pre_filter(plugin, state, pod, cluster.all_nodes())
+                self.outcome = outcome = self.bound_plugin.runtime.run_pre_filter_plugin(
+                    plugin, state, pod, cluster.all_nodes()
+                )
                 self.skips_filter = isinstance(outcome, Status) and outcome.code is Code.SKIP
             self._start_afresh(state)
         return stale
@@ -253,9 +270,9 @@ class Answers:
 
     def ask_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """The filter's verdict on some nodes, real or hypothetical, never from memory; None when all pass."""
-        plugin = self.bound_plugin.filter
+        plugin = self.bound_plugin.filter_plugin
         assert plugin is not None
-        return self.bound_plugin.asking.filter(plugin, self.state, pod, nodes)
+        return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
 
     def _ask_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _rows(cluster, rows)
@@ -305,21 +322,23 @@ class Answers:
 
     def normalized(self, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """The feasible nodes' raw scores brought to 0 .. MAX_SCORE. Raises PluginError when they are not."""
-        plugin = self.bound_plugin.score
+        plugin = self.bound_plugin.score_plugin
         if not self.bound_plugin.normalizes:
             return scores  # their range was checked when they were given
         assert plugin is not None
-        return self.bound_plugin.asking.normalize(plugin, self.state, pod, scores, nodes)
+        return self.bound_plugin.runtime.run_normalize_score_plugin(plugin, self.state, pod, scores, nodes)
 
     def _scored(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        plugin = self.bound_plugin.score
+        plugin = self.bound_plugin.score_plugin
         assert plugin is not None
-        scores = self.bound_plugin.asking.score(plugin, self.state, pod, nodes)
+        scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
 
     def _skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
-        plugin = self.bound_plugin.pre_score
-        return plugin is not None and not self.bound_plugin.asking.pre_score(plugin, self.state, pod, nodes).ok
+        plugin = self.bound_plugin.pre_score_plugin
+        return (
+            plugin is not None and not self.bound_plugin.runtime.run_pre_score_plugin(plugin, self.state, pod, nodes).ok
+        )
 
 
 def _rows(cluster: Cluster, rows: list[int]) -> Nodes:

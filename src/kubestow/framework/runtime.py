@@ -1,257 +1,567 @@
-"""Asking a plugin: its method is called, its answer is checked, and what goes wrong names plugin and extension point.
+"""The framework runtime: the only code that calls plugins.
 
-Everything the scheduler wants of a plugin goes through here. An exception, an answer of the wrong type or shape, a
-score out of range: all become a :class:`~kubestow.errors.PluginError`, which costs one pod one attempt. A plugin that
-answers slowly cannot be interrupted, since the scheduling cycle is ordinary synchronous code; it is told of instead.
-Whether an answer is *right* is not asked here: see :mod:`kubestow.testing.contract`.
+There is one :class:`FrameworkRuntime` per profile. It calls the plugins of an extension point in order, validates what
+they return (:mod:`.validation`), measures each call and reports it to the :class:`PluginObserver`. An exception, or a
+result that breaks the contract, becomes a :class:`~kubestow.errors.PluginError`; where the extension point returns a
+status, the error is logged and becomes an ERROR status. Either way it costs one pod one attempt.
+
+Up to Permit the runtime is synchronous, so a slow plugin cannot be interrupted, only logged. PreBind, Bind and PostBind
+plugins may be coroutines, which are cancelled after their time limit. What follows from a result (assuming a pod,
+requeueing it, evicting others) is decided by the scheduler. The results of PreFilter, Filter and Score are cached, so
+those plugins are called one at a time by :mod:`.evaluation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Set
-from typing import TYPE_CHECKING, Any, TypeVar
+import asyncio
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
+from operator import index
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import EventRegistration
+from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import (
-    MAX_SCORE,
     FilterPlugin,
+    Permission,
     Plugin,
-    PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
+    Queued,
     ScorePlugin,
 )
 from kubestow.framework.observer import PluginObserver
-from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
+from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
+from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.framework.validation import (
+    as_permission,
+    as_placement,
+    as_post_filter_result,
+    as_scores,
+    as_status,
+    as_verdict,
+    in_range,
+    unexpected,
+)
 
 if TYPE_CHECKING:
     from kubestow.framework.diagnosis import Diagnosis
     from kubestow.framework.filters import Filters
 
-__all__ = ["SCORES", "SLOW", "Asking", "as_status", "checked_array", "in_range"]
+__all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SLOW = 1.0
-"""One ask that takes longer than this many seconds is told of."""
+#: A synchronous call that takes longer than this, in seconds, is logged.
+_SLOW_CALL = 1.0
+#: How long cancelled PreBind plugins may take to end, in seconds.
+_CANCELLATION_GRACE = 1.0
+_NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
 
-_KEYS = np.dtype(np.int32)
-SCORES = np.dtype(np.int64)
-"""Of the arrays that scores come in."""
+Scores = NDArray[np.int64]
+
+
+class PermitResult(NamedTuple):
+    """The result of Permit. With a SUCCESS, ``timeouts`` names the plugins that delay the pod, with their seconds."""
+
+    status: Status
+    timeouts: dict[str, float]
+
+
+class PreFlight(NamedTuple):
+    """The result of PreBindPreFlight: the PreBind plugins that have work to do; the status is SKIP without any."""
+
+    status: Status
+    plugins: Sequence[PreBindPlugin]
 
 
 def _no_clock() -> float:
     return 0.0
 
 
-def _nobody(plugin: Plugin, extension_point: str, seconds: float) -> None:
-    pass
+class FrameworkRuntime:
+    """Calls the plugins of one profile.
 
-
-class Asking:
-    """Asks plugins. Every method raises PluginError when the plugin breaks its contract.
-
-    ``monotonic`` tells the time in seconds; ``on_slow`` is called with plugin, extension point and seconds after an ask
-    that took longer than SLOW. Without a clock no ask is slow. ``observer`` is told of everything, if there is one.
+    ``monotonic`` is the clock, in seconds; without one all calls take no time. ``observer`` is told of every call.
     """
-
-    __slots__ = ("_monotonic", "_observer", "_on_slow")
 
     def __init__(
         self,
-        monotonic: Callable[[], float] = _no_clock,
-        on_slow: Callable[[Plugin, str, float], None] = _nobody,
+        plugins: ProfilePlugins,
+        *,
+        monotonic: Callable[[], float] | None = None,
         observer: PluginObserver | None = None,
     ) -> None:
-        self._monotonic = monotonic
-        self._on_slow = on_slow
+        self.plugins = plugins
+        self._monotonic = monotonic or _no_clock
         self._observer = observer
 
-    def __call__(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
-        """Call a method of a plugin; its answer is not checked."""
+    # -- one call --------------------------------------------------------------------------------------------------
+
+    def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+        """Call a method of a plugin without validating the result. Raises PluginError for whatever it raises."""
         began = self._monotonic()
         try:
-            answer = method(*arguments)
+            result = method(*arguments)
         except Exception as error:
             if not isinstance(error, PluginError):
-                broken = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
-                self.answered(plugin, extension_point, broken, began)
-                raise broken from error
-            self.answered(plugin, extension_point, error, began)
+                wrapped = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+                self._report(plugin, extension_point, wrapped, began)
+                raise wrapped from error
+            self._report(plugin, extension_point, error, began)
             raise
         seconds = self._monotonic() - began
-        if seconds > SLOW:
-            self._on_slow(plugin, extension_point, seconds)
+        if seconds > _SLOW_CALL:
+            _log.warning(
+                "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
+                plugin.name,
+                seconds,
+                extension_point,
+            )
         if self._observer is not None:
-            self._observer.asked(plugin.name, extension_point, answer, seconds)
-        return answer
+            self._observer.plugin_called(plugin.name, extension_point, result, seconds)
+        return result
 
-    # -- for whoever watches -------------------------------------------------------------------------------------
+    def _report(self, plugin: Plugin, extension_point: str, result: Any, began: float) -> None:
+        if self._observer is not None:
+            self._observer.plugin_called(plugin.name, extension_point, result, self._monotonic() - began)
+
+    def _call_for_status(
+        self, plugin: Plugin, extension_point: str, method: Callable[..., Status | None], *arguments: Any
+    ) -> Status:
+        """Call a method that returns a status; an ERROR when the plugin breaks its contract."""
+        try:
+            return as_status(plugin, extension_point, self.call(plugin, extension_point, method, *arguments))
+        except PluginError as error:
+            return _logged_error(error)
+
+    # -- extension points as a whole -------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """When something begins that is told of by :meth:`answered` or :meth:`passed`."""
+        """The time of the clock in seconds."""
         return self._monotonic()
 
-    def answered(self, plugin: Plugin, extension_point: str, answer: Any, began: float) -> None:
-        """A plugin has answered what it was asked at some time."""
+    def extension_point_ended(self, extension_point: str, code: Code, began: float) -> None:
+        """Report the end of an extension point whose plugins are called one at a time."""
         if self._observer is not None:
-            self._observer.asked(plugin.name, extension_point, answer, self._monotonic() - began)
+            self._observer.extension_point_ended(extension_point, code, self._monotonic() - began)
 
-    def passed(self, extension_point: str, code: Code, began: float) -> None:
-        """An extension point is over that began at some time."""
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    def run_pre_enqueue_plugins(self, pod: PodInfo) -> Status:
+        """SUCCESS if the pod may enter the active queue, else the first failure; ``plugin`` names its plugin."""
+        with _ExtensionPointTimer(self, "PreEnqueue") as timer:
+            for plugin in self.plugins.pre_enqueue:
+                status = self._call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+                if not status.ok:
+                    return timer.ended_with(status.by(plugin.name))
+            return SUCCESS
+
+    def sort_key(self, queued: Queued) -> Any:
+        """What the active queue compares: the QueueSort plugin's key. Pods without a key sort last, oldest first."""
+        plugin = self.plugins.queue_sort
+        try:
+            return 0, plugin.sort_key(queued)
+        except Exception:
+            _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key)
+            return 1, queued.timestamp
+
+    def run_queueing_hint(
+        self, plugin: str, registration: EventRegistration, pod: PodInfo, old: Any, new: Any, *, event: ClusterEvent
+    ) -> bool:
+        """Whether an event is worth another attempt at a pod that the named plugin rejected; True if the hint fails."""
+        if registration.hint is None:
+            return True
+        began = self._monotonic()
+        try:
+            queues = registration.hint(pod, old, new)
+            hint = "Queue" if queues else "QueueSkip"
+        except Exception:  # a broken hint must not leave a pod in the queue for ever
+            _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
+            queues, hint = True, "Error"
         if self._observer is not None:
-            self._observer.passed(extension_point, code, self._monotonic() - began)
+            self._observer.queueing_hint_called(plugin, event.label, hint, self._monotonic() - began)
+        return queues
 
-    def attempt_ended(self, outcome: str, began: float, *, decided: float | None) -> None:
-        """An attempt to schedule a gang has ended that began at some time, and was ``decided`` at another if at all."""
-        if self._observer is not None:
-            deciding = None if decided is None else decided - began
-            self._observer.attempt_ended(outcome, self._monotonic() - began, deciding=deciding)
+    def run_event_filter(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> bool:
+        """Whether an event can help any pod that the named plugin rejected; True if the filter fails."""
+        if registration.event_filter is None:
+            return True
+        try:
+            return registration.event_filter(old, new)
+        except Exception:  # as with hints
+            label = registration.event.label
+            _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, label)
+            return True
 
-    # -- once per shape of pod -----------------------------------------------------------------------------------
+    # -- once per shape of pod -------------------------------------------------------------------------------------
 
-    def applies_to(self, plugin: Plugin, pod: PodInfo) -> bool:
-        """Whether the plugin has anything to say of the pod."""
-        return bool(self(plugin, "applies_to", plugin.applies_to, pod))
+    def plugin_applies_to(self, plugin: Plugin, pod: PodInfo) -> bool:
+        """Whether the plugin filters or scores pods of this shape. Raises PluginError."""
+        return bool(self.call(plugin, "applies_to", plugin.applies_to, pod))
 
-    def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
-        """What of the pod the plugin's answers depend on, None when they must not be remembered."""
-        return self(plugin, "signature", _hashable_signature, plugin, pod)
+    def plugin_signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """What of the pod the plugin's results depend on; None when they must not be cached. Raises PluginError."""
+        return self.call(plugin, "signature", _hashable_signature, plugin, pod)
 
-    # -- filtering -----------------------------------------------------------------------------------------------
+    # -- filtering and scoring, one plugin at a time ---------------------------------------------------------------
 
-    def pre_filter(
+    def run_pre_filter_plugin(
         self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Status | PreFilterResult:
-        """What PreFilter says of the pod, all nodes given."""
-        answer = self(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
-        if isinstance(answer, PreFilterResult):
-            if not isinstance(answer.node_names, Set):
-                raise _unexpected(plugin, "PreFilter", answer.node_names, expected="a frozenset of node names")
-            return answer
-        return as_status(plugin, "PreFilter", answer, expected="a Status, a PreFilterResult or None")
+        """A status, or the nodes that are left; ``nodes`` are all nodes. Raises PluginError."""
+        result = self.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
+        if isinstance(result, PreFilterResult):
+            if not isinstance(result.node_names, Set):
+                raise unexpected(plugin, "PreFilter", result.node_names, expected="a frozenset of node names")
+            return result
+        return as_status(plugin, "PreFilter", result, expected="a Status, a PreFilterResult or None")
 
-    def filter(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """A verdict with a key per node, None when all pass; nobody else holds its array."""
-        verdict = self(plugin, "Filter", plugin.filter, state, pod, nodes)
-        if verdict is None:
-            return None
-        if not isinstance(verdict, Verdict):
-            raise _unexpected(plugin, "Filter", verdict, expected="a Verdict or None")
-        keys = checked_array(plugin, "Filter", verdict.keys, _KEYS, len(nodes), name="keys of ")
-        owned = keys if keys.flags.owndata else keys.copy()  # remembering writes to it
-        return Verdict(owned, _CheckedLegend(plugin, verdict.legend), has_errors=verdict.has_errors)
+    def run_filter_plugin(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """A verdict with a key per node, None when all pass; the caller may write to its array. Raises PluginError."""
+        return as_verdict(plugin, self.call(plugin, "Filter", plugin.filter, state, pod, nodes), len(nodes))
 
-    def post_filter(
-        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
-    ) -> PostFilterResult:
-        """What PostFilter made of the pod that fits nowhere."""
-        answer = self(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
-        if not isinstance(answer, PostFilterResult):
-            raise _unexpected(plugin, "PostFilter", answer, expected="a PostFilterResult")
-        if not _are_pods(answer.victims) or not _are_pods(answer.lower_priority_nominated):
-            raise PluginError(
-                plugin.name, "PostFilter", "victims and lower_priority_nominated must be tuples of PodInfo"
-            )
-        return answer
-
-    # -- scoring -------------------------------------------------------------------------------------------------
-
-    def pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
-        """Whether to score: a success or a skip."""
-        answer = self(plugin, "PreScore", plugin.pre_score, state, pod, nodes)
-        status = as_status(plugin, "PreScore", answer)
+    def run_pre_score_plugin(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
+        """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
+        status = as_status(plugin, "PreScore", self.call(plugin, "PreScore", plugin.pre_score, state, pod, nodes))
         if not status.ok and status.code is not Code.SKIP:
             raise PluginError(plugin.name, "PreScore", status.message)
         return status
 
-    def score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """Raw scores, int64, one per node; nobody else holds the array."""
-        scores = self(plugin, "Score", plugin.score, state, pod, nodes)
-        checked = checked_array(plugin, "Score", scores, SCORES, len(nodes))
-        return checked if checked.flags.owndata else checked.copy()
+    def run_score_plugin(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        """Raw scores (int64, one per node); the caller may write to the array. Raises PluginError."""
+        scores = as_scores(plugin, "Score", self.call(plugin, "Score", plugin.score, state, pod, nodes), len(nodes))
+        return scores if scores.flags.owndata else scores.copy()
 
-    def normalize(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes
-    ) -> NDArray[np.int64]:
-        """The scores of the feasible nodes brought to 0 .. MAX_SCORE. The plugin gets a view it cannot write to."""
+    def run_normalize_score_plugin(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes
+    ) -> Scores:
+        """The raw scores of the feasible nodes normalized to 0 .. MAX_SCORE. Raises PluginError."""
         given = scores.view()
         given.flags.writeable = False
-        normalized = self(plugin, "NormalizeScore", plugin.normalize, state, pod, given, nodes)
-        checked = checked_array(plugin, "NormalizeScore", normalized, SCORES, len(nodes))
-        return in_range(plugin, "NormalizeScore", checked)
+        normalized = self.call(plugin, "NormalizeScore", plugin.normalize, state, pod, given, nodes)
+        return in_range(plugin, "NormalizeScore", as_scores(plugin, "NormalizeScore", normalized, len(nodes)))
 
+    # -- PostFilter ------------------------------------------------------------------------------------------------
 
-class _CheckedLegend:
-    """A verdict's legend, whose mistakes are the plugin's. It is asked late: when somebody wants to know why."""
+    def run_post_filter_plugins(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
+    ) -> Generator[PostFilterResult, None, None]:
+        """Call one PostFilter plugin per step of the iteration, so that the caller decides when to stop.
 
-    __slots__ = ("_legend", "_plugin")
+        The extension point ends, with the code of the last result, when the generator does: close it after stopping
+        early. Raises PluginError.
+        """
+        if not self.plugins.post_filter:
+            return
+        with _ExtensionPointTimer(self, "PostFilter") as timer:
+            for plugin in self.plugins.post_filter:
+                result = self.call(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
+                timer.ended_with(as_post_filter_result(plugin, result).status)
+                yield result
 
-    def __init__(self, plugin: Plugin, legend: Legend) -> None:
-        self._plugin = plugin
-        self._legend = legend
+    # -- Reserve and Permit ----------------------------------------------------------------------------------------
 
-    def __call__(self, key: int) -> Status:
+    def run_reserve_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """SUCCESS, or the first failure, after which no further plugin is called."""
+        with _ExtensionPointTimer(self, "Reserve") as timer:
+            for plugin in self.plugins.reserve:
+                status = self._call_for_status(plugin, "Reserve", plugin.reserve, state, pod, node_name)
+                if not status.ok:
+                    return timer.ended_with(_failure(plugin, "Reserve", status))
+            return SUCCESS
+
+    def run_unreserve_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Call Unreserve of all Reserve plugins in reverse order, also of those whose Reserve never ran."""
+        with _ExtensionPointTimer(self, "Unreserve"):
+            for plugin in reversed(self.plugins.reserve):
+                self._call_for_status(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
+
+    def run_permit_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        """SUCCESS with the plugins that delay the pod, or the first failure."""
+        timeouts: dict[str, float] = {}
+        with _ExtensionPointTimer(self, "Permit") as timer:
+            for plugin in self.plugins.permit:
+                try:
+                    result = self.call(plugin, "Permit", plugin.permit, state, pod, node_name)
+                    permission = as_permission(plugin, result)
+                except PluginError as error:
+                    permission = Permission(_logged_error(error))
+                if permission.status.code is Code.WAIT:
+                    timeouts[plugin.name] = permission.timeout
+                elif not permission.status.ok:
+                    return PermitResult(timer.ended_with(_failure(plugin, "Permit", permission.status)), {})
+            timer.ended_with(Status(Code.WAIT) if timeouts else SUCCESS)
+            return PermitResult(SUCCESS, timeouts)
+
+    # -- the binding cycle -----------------------------------------------------------------------------------------
+
+    def run_pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> PreFlight:
+        """Find the PreBind plugins that have work to do for a pod."""
+        working: list[PreBindPlugin] = []
+        point = "PreBindPreFlight"
+        with _ExtensionPointTimer(self, point) as timer:
+            for plugin in self.plugins.pre_bind:
+                status = self._call_for_status(plugin, point, plugin.pre_bind_pre_flight, state, pod, node_name)
+                if status.ok:
+                    working.append(plugin)
+                elif status.code is not Code.SKIP:
+                    return PreFlight(timer.ended_with(_failure(plugin, point, status)), ())
+            return PreFlight(timer.ended_with(SUCCESS if working else Status.skip()), working)
+
+    async def run_pre_bind_plugins(
+        self,
+        plugins: Sequence[PreBindPlugin],
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+        cancellation: asyncio.Future[str],
+    ) -> Status:
+        """Call PreBind of some plugins in order; neighbours that are ``parallel`` run at the same time.
+
+        The first failure cancels the plugins that are still running. So does the ``cancellation``: its result becomes
+        the message of an ERROR.
+        """
+        serial = itertools.count()
+        with _ExtensionPointTimer(self, "PreBind") as timer:
+            for _, group in itertools.groupby(plugins, lambda plugin: -1 if plugin.parallel else next(serial)):
+                status = await self._run_in_parallel(list(group), state, pod, node_name, cancellation)
+                if not status.ok:
+                    return timer.ended_with(status)
+            return SUCCESS
+
+    async def _run_in_parallel(
+        self,
+        plugins: Sequence[PreBindPlugin],
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+        cancellation: asyncio.Future[str],
+    ) -> Status:
+        calls = (self._call_async(plugin, "PreBind", plugin.pre_bind, state, pod, node_name) for plugin in plugins)
+        running = {asyncio.create_task(call): plugin for call, plugin in zip(calls, plugins, strict=True)}
         try:
-            status = self._legend(key)
-        except Exception as error:
-            raise PluginError(
-                self._plugin.name,
-                "Filter",
-                f"answered with key {key}, which its legend does not know ({type(error).__name__}: {error})",
-            ) from error
-        if not isinstance(status, Status):
-            raise _unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
+            while running:
+                pending: list[asyncio.Future[Any]] = [*running, cancellation]
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                if cancellation.done():
+                    return _failure(next(iter(running.values())), "PreBind", Status.error(cancellation.result()))
+                for task in [task for task in running if task.done()]:
+                    plugin = running.pop(task)
+                    status = Status.error("cancelled") if task.cancelled() else task.result()
+                    if not status.ok:
+                        return _failure(plugin, "PreBind", status)
+        finally:
+            for task in running:
+                task.cancel()
+            if running:
+                await asyncio.wait(running, timeout=_CANCELLATION_GRACE)
+        return SUCCESS
+
+    async def run_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Call the Bind plugins in order until one does not skip the pod; its status."""
+        with _ExtensionPointTimer(self, "Bind") as timer:
+            for plugin in self.plugins.bind:
+                status = await self._call_async(plugin, "Bind", plugin.bind, state, pod, node_name)
+                if status.code is not Code.SKIP:
+                    return timer.ended_with(status if status.ok else _failure(plugin, "Bind", status))
+            return timer.ended_with(Status.error("every Bind plugin skipped the pod"))
+
+    async def run_post_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Call the PostBind plugins; a failure is only logged, since the pod is bound."""
+        with _ExtensionPointTimer(self, "PostBind"):
+            for plugin in self.plugins.post_bind:
+                status = await self._call_async(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
+                if not status.ok and not status.plugin:  # a broken contract has been logged with its plugin
+                    _log.error("pod %s: %s", pod.key, status.message)
+
+    async def _call_async(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., Any],
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+    ) -> Status:
+        """Call a method that returns a status or an awaitable of one; an ERROR when the plugin breaks its contract."""
+        began = self._monotonic()
+        try:
+            result = self.call(plugin, extension_point, method, state, pod, node_name)
+            if not inspect.isawaitable(result):
+                return as_status(plugin, extension_point, result)
+        except PluginError as error:
+            return _logged_error(error)
+        try:
+            status = as_status(plugin, extension_point, await _within_time_limit(plugin, extension_point, result))
+        except PluginError as error:
+            status = _logged_error(error)
+        self._report(plugin, extension_point, status, began)
         return status
 
+    # -- gangs -----------------------------------------------------------------------------------------------------
 
-def _are_pods(answer: Any) -> bool:
-    return isinstance(answer, tuple) and all(isinstance(pod, PodInfo) for pod in answer)
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """The gang of a pod, None for a pod that is scheduled by itself. Raises PluginError."""
+        plugin = self.plugins.gang_source
+        if plugin is None:
+            return None
+        gang = self.call(plugin, "GangOf", plugin.gang_of, pod)
+        if not isinstance(gang, Gang | None):
+            raise unexpected(plugin, "GangOf", gang, expected="a Gang or None")
+        return gang
+
+    def gang_admission(self, pod: PodInfo) -> Status:
+        """What PreEnqueue of the gang plugin returns for a pod now; SUCCESS in a profile without one."""
+        plugin = self.plugins.gang_source
+        if not isinstance(plugin, GangPlugin):
+            return SUCCESS
+        return self._call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod).by(plugin.name)
+
+    def gang_attempt_ended(
+        self, gang: Gang, outcome: GangOutcome, message: str, *, began: float, decided: float | None
+    ) -> None:
+        """Report the end of an attempt at a gang to the observer and to the plugin that defines the gang.
+
+        ``began`` and ``decided`` are times of the clock; ``decided`` is None when no placement has been tried.
+        """
+        if self._observer is not None:
+            deciding = None if decided is None else decided - began
+            self._observer.gang_attempt_ended(outcome.value, self._monotonic() - began, deciding=deciding)
+        plugin = self.plugins.gang_source
+        if plugin is not None:
+            self._call_for_status(plugin, "Concluded", plugin.attempt_ended, gang, outcome, message)
+
+    def preempts_as_a_whole(self, gang: Gang) -> bool:
+        """Whether pods are evicted for the gang as a whole; False without a plugin for that, or when it fails."""
+        plugin = self.plugins.gang_preemption
+        if plugin is None:
+            return False
+        try:
+            return bool(self.call(plugin, "PreemptsFor", plugin.preempts_as_a_whole, gang))
+        except PluginError as error:
+            _logged_error(error)
+            return False
+
+    def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
+        """The pods that may be evicted for a gang as a whole, or the reason why none. Raises PluginError.
+
+        ``pods`` are the members without a node. Only for gangs that :meth:`preempts_as_a_whole` is true of.
+        """
+        plugin = self.plugins.gang_preemption
+        assert plugin is not None
+        units = self.call(plugin, "PodGroupPostFilter", plugin.evictable_units, gang, pods)
+        if not isinstance(units, Evictable | Status):
+            raise unexpected(plugin, "PodGroupPostFilter", units, expected="Evictable or a Status")
+        return units
+
+    # -- placements of a gang --------------------------------------------------------------------------------------
+
+    def generate_placements(
+        self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes
+    ) -> Sequence[Placement] | Status | None:
+        """The placements to try, at least one; a status when there are none, None when the gang may use all nodes.
+
+        Raises PluginError.
+        """
+        plugin = self.plugins.placement_generate
+        if plugin is None:
+            return None
+        found = self.call(plugin, "PlacementGenerate", _listed_placements, plugin, gang, pods, nodes)
+        if found is None:
+            return None
+        if isinstance(found, Status):
+            return None if found.ok else found.by(plugin.name)
+        placements = [placement for placement in found if len(as_placement(plugin, placement).nodes)]
+        return placements or _NO_PLACEMENTS.by(plugin.name)
+
+    def best_placement(self, gang: Gang, proposals: Sequence[Proposal], random: Random) -> int:
+        """The position of the proposal with the highest score, a random one of several. Raises PluginError."""
+        totals = np.zeros(len(proposals), np.int64)
+        for plugin, weight in self.plugins.placement_score:
+            totals += self._score_placements(plugin, gang, proposals) * weight
+        best = np.flatnonzero(totals == totals.max())
+        return int(best[0]) if len(best) == 1 else int(best[random.randrange(len(best))])
+
+    def _score_placements(self, plugin: PlacementScorePlugin, gang: Gang, proposals: Sequence[Proposal]) -> Scores:
+        raw = np.zeros(len(proposals), np.int64)
+        for position, proposal in enumerate(proposals):
+            raw[position] = self.call(plugin, "PlacementScore", _whole_score, plugin, gang, proposal)
+        raw.flags.writeable = False
+        point = "NormalizePlacementScore"
+        normalized = self.call(plugin, point, plugin.normalize_placements, gang, raw)
+        return in_range(plugin, point, as_scores(plugin, point, normalized, len(proposals)))
 
 
-def as_status(plugin: Plugin, extension_point: str, answer: Any, *, expected: str = "a Status or None") -> Status:
-    """A plugin's answer if it is a status; None is success. Raises PluginError otherwise."""
-    if answer is None:
-        return SUCCESS
-    if not isinstance(answer, Status):
-        raise _unexpected(plugin, extension_point, answer, expected=expected)
-    return answer
+class _ExtensionPointTimer:
+    """Reports how long an extension point takes and its code: SUCCESS unless set, ERROR after a PluginError."""
+
+    __slots__ = ("_began", "_code", "_extension_point", "_runtime")
+
+    def __init__(self, runtime: FrameworkRuntime, extension_point: str) -> None:
+        self._runtime, self._extension_point = runtime, extension_point
+        self._began, self._code = runtime.now(), Code.SUCCESS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def ended_with(self, status: Status) -> Status:
+        """Report this status, which is returned."""
+        self._code = status.code
+        return status
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        code = Code.ERROR if kind is PluginError else self._code
+        self._runtime.extension_point_ended(self._extension_point, code, self._began)
 
 
-def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Normalised scores, if they are 0 to 100. Raises PluginError in the reference's words otherwise."""
-    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
-    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
-        culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
-        raise PluginError(
-            plugin.name,
-            extension_point,
-            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
-            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
-        )
-    return scores
+async def _within_time_limit(plugin: Plugin, extension_point: str, result: Awaitable[Any]) -> Any:
+    """Await a plugin's result within its time limit. Raises PluginError, also when its own work is cancelled."""
+    try:
+        async with asyncio.timeout(plugin.time_limit) as limit:
+            return await result
+    except TimeoutError as error:
+        if not limit.expired():
+            raise PluginError(plugin.name, extension_point, f"TimeoutError: {error}") from error
+        problem = f"cancelled after {plugin.time_limit:g} s without an answer"
+        raise PluginError(plugin.name, extension_point, problem) from None
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise PluginError(plugin.name, extension_point, "what it waited for was cancelled") from error
+    except Exception as error:
+        raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 
 
-def checked_array(
-    plugin: Plugin, extension_point: str, answer: Any, dtype: np.dtype[Any], count: int, *, name: str = ""
-) -> NDArray[Any]:
-    """A plugin's answer if it is an array with an entry for each of so many. Raises PluginError otherwise."""
-    if isinstance(answer, np.ndarray):
-        if answer.dtype == dtype and answer.shape == (count,):
-            return answer
-        found = f"{answer.dtype} and shape {answer.shape}"
-    else:
-        found = type(answer).__name__
-    wanted = f"{dtype.name} and shape ({count},)"
-    raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
+def _logged_error(error: PluginError) -> Status:
+    """The ERROR status for a broken contract, which the log has in full."""
+    _log.error("%s", error, exc_info=error.__cause__)
+    return Status(Code.ERROR, (error.problem,), error.plugin)
+
+
+def _failure(plugin: Plugin, extension_point: str, status: Status) -> Status:
+    """A failure with its plugin; the message of an error also names the extension point (semantics 4.6, 4.7)."""
+    if status.code.is_rejection:
+        return status.by(plugin.name)
+    return Status(Code.ERROR, (f'running {extension_point} plugin "{plugin.name}": {status.message}',), plugin.name)
 
 
 def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
@@ -260,5 +570,13 @@ def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
     return signature
 
 
-def _unexpected(plugin: Plugin, extension_point: str, answer: object, *, expected: str) -> PluginError:
-    return PluginError(plugin.name, extension_point, f"answered with {type(answer).__name__}, expected {expected}")
+def _listed_placements(
+    plugin: PlacementGeneratePlugin, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes
+) -> list[Placement] | Status | None:
+    """The placements of a generator, which may be lazy."""
+    placements = plugin.placements(gang, pods, nodes)
+    return placements if placements is None or isinstance(placements, Status) else list(placements)
+
+
+def _whole_score(plugin: PlacementScorePlugin, gang: Gang, proposal: Proposal) -> int:
+    return index(plugin.score_placement(gang, proposal))

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Attempt", "Attempts"]
 

@@ -10,9 +10,9 @@ import logging
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.logs import V, fields
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Narrator"]
 
@@ -24,7 +24,8 @@ class Narrator(Observer):
 
     def attempted(self, decision: Decision, seconds: float) -> None:
         if _log.isEnabledFor(V(3)):
-            facts = fields(pod=decision.pod.key, node=decision.node_name or "", feasible_nodes=decision.feasible_count)
+            count = decision.candidate_count if isinstance(decision, Scheduled) else 0
+            facts = fields(pod=decision.pod.key, node=decision.node_name or "", feasible_nodes=count)
             _log.log(V(3), "Decided about pod", extra=facts)
 
     def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:

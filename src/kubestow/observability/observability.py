@@ -74,7 +74,7 @@ class Observability:
 
     def _pod_resources(self) -> Iterator[Metric]:
         if self.scheduler is not None and self._leads():  # or else several replicas would tell the same
-            yield from self._resources.collect(self.scheduler.handlers.pods())
+            yield from self._resources.collect(self.scheduler.pods.pods())
 
 
 class _Once:

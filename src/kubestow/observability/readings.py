@@ -14,7 +14,7 @@ from kubestow.config import FEATURES, FeatureGates
 from kubestow.observability.instruments import Gauge, Stability
 from kubestow.observability.metrics import Metrics
 from kubestow.scheduling.observer import Call
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 
@@ -115,23 +115,23 @@ def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _refused(scheduler: Scheduler) -> Reading:
     counts: Counter[tuple[str, ...]] = Counter()
-    for queued in scheduler.queue.waiting():
+    for queued in scheduler.queue.pending():
         for plugin in queued.rejectors | queued.pending:
             counts[plugin, queued.info.spec.scheduler_name] += 1
     return counts.items()
 
 
 def _in_flight(scheduler: Scheduler) -> Reading:
-    return [((event,), count) for event, count in scheduler.queue.unfinished_events().items()]
+    return [((event,), count) for event, count in scheduler.queue.in_flight_events().items()]
 
 
 def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
-    yield ("binding",), scheduler.bindings_under_way
+    yield ("binding",), scheduler.binding_cycle_count
     yield ("prioritizing_extender",), scheduler.extenders_prioritizing
 
 
 def _writes(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
-    pending = scheduler.dispatcher.pending()
+    pending = scheduler.dispatcher.pending_calls()
     for call in Call:
         yield (call.value,), pending[call]
 

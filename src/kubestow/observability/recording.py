@@ -15,9 +15,9 @@ from kubestow.framework.observer import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.observability.instruments import CounterCell, HistogramCell
 from kubestow.observability.metrics import Metrics
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["Recorder"]
 
@@ -93,9 +93,6 @@ class Recorder(Observer):
     def enqueued(self, place: str, event: str) -> None:
         self.metrics.incoming_pods.at(place, event).value += 1
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        self.metrics.hint_duration.at(plugin, event, hint).observe(seconds)
-
     def handled(self, event: str, seconds: float) -> None:
         self.metrics.event_duration.at(event).observe(seconds)
 
@@ -128,16 +125,16 @@ class _ProfileRecorder(PluginObserver):
         #: Seconds spent in PreScore of the cycle under way: the runtime asks for it and for Score alternately.
         self._preparing = 0.0
 
-    def asked(self, plugin: str, extension_point: str, answer: Any, seconds: float) -> None:
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         key = (plugin, extension_point)
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _Asked(self._metrics, plugin, extension_point, self._profile)
         asked.evaluations.value += 1
         if asked.is_special:
-            self._count(asked, answer, seconds)
+            self._count(asked, result, seconds)
         if self._recorder.sampling:
-            self._measure(asked, key, answer, seconds)
+            self._measure(asked, key, result, seconds)
 
     def _count(self, asked: _Asked, answer: Any, seconds: float) -> None:
         if asked.prepares_scoring:
@@ -156,7 +153,7 @@ class _ProfileRecorder(PluginObserver):
             cell = asked.durations[code] = self._metrics.plugin_duration.at(*key, code)
         cell.observe(seconds)
 
-    def passed(self, extension_point: str, code: Code, seconds: float) -> None:
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
         if extension_point == "Score":
             self._point("PreScore", _SUCCESS).observe(self._preparing)
             seconds = max(0.0, seconds - self._preparing)
@@ -166,11 +163,14 @@ class _ProfileRecorder(PluginObserver):
             cell = self._point(extension_point, code._value_)
         cell.observe(seconds)
 
-    def attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+    def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
         self._metrics.gang_attempts.at(outcome, self._profile).value += 1
         self._metrics.gang_attempt_duration.at(outcome, self._profile).observe(seconds)
         if deciding is not None:
             self._metrics.gang_algorithm_duration.at().observe(deciding)
+
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        self._metrics.hint_duration.at(plugin, event, hint).observe(seconds)
 
     def _point(self, extension_point: str, status: str) -> HistogramCell:
         key = (extension_point, status)

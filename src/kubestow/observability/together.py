@@ -25,7 +25,6 @@ _TOLD = (
     "claim_created",
     "device_wait_ended",
     "enqueued",
-    "hinted",
     "handled",
 )
 

@@ -1,28 +1,37 @@
-"""Pods that get no node now: given back to the queue with what may change that, and told why (semantics 5.9)."""
+"""Failure handling: what happens to a pod whose attempt ended without a binding (semantics 5.9).
+
+The pod returns to the queue with the plugins that rejected it, keeps, gets or loses its nomination, and its condition
+and an event say why.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.decision.pipeline import Decision
-from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.decision.result import Failed, Unschedulable
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.leadership import Leadership
-from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queue.queued_pod import QueuedPod
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
-from kubestow.scheduling.writes.pod_reports import Reports, reason_of
+from kubestow.scheduling.observer import Result
+from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.writes.pod_reports import PodReports, condition_reason
 
-__all__ = ["Unscheduled", "UnscheduledPods"]
+__all__ = ["FailureHandler", "SchedulingFailure"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unscheduled:
-    """Why a pod gets no node now, and what may change that. ``nomination`` None leaves the pod's nomination alone."""
+class SchedulingFailure:
+    """Why a pod was not scheduled, and which plugins' events requeue it.
+
+    ``reason`` is that of the PodScheduled condition. ``nomination`` None leaves the pod's nomination alone, "" clears
+    it.
+    """
 
     reason: str
     message: str
@@ -31,78 +40,107 @@ class Unscheduled:
     nomination: str | None = None
 
     @classmethod
-    def by_decision(cls, decision: Decision) -> Unscheduled:
-        """The decision about the pod found no node."""
-        nomination = None
-        if decision.status.code is Code.ERROR:
-            nomination = ""
-        elif decision.nomination is not None:
-            nomination = decision.nomination.nominated_node_name
-        return cls(
-            reason_of(decision.status), decision.message, decision.rejectors, decision.pending, nomination=nomination
-        )
+    def of_decision(cls, decision: Unschedulable | Failed) -> SchedulingFailure:
+        """The decision found no node."""
+        reason = condition_reason(decision.status)
+        if isinstance(decision, Failed):
+            return cls(reason, decision.message, nomination="")
+        nominated = decision.post_filter.nomination
+        nomination = None if nominated is None else nominated.nominated_node_name
+        return cls(reason, decision.message, decision.rejectors, decision.pending, nomination)
 
     @classmethod
-    def by_status(cls, status: Status, *, nomination: str | None = None) -> Unscheduled:
-        """A placement failed at Reserve, Permit or in the binding cycle.
+    def of_status(cls, status: Status, *, nomination: str | None = None) -> SchedulingFailure:
+        """A placed pod failed at Reserve, Permit or in the binding cycle.
 
-        A refusal reads like a filter's on the one node there was (semantics 4.6). One that no plugin could take back is
-        tried again after a backoff, as an error is (4.7).
+        A rejection reads like that of a filter on the only node (semantics 4.6). Without a plugin that could requeue
+        the pod it is retried after a backoff, as after an error (4.7).
         """
-        refused_by = frozenset({status.plugin}) if status.code.is_rejection and status.plugin else frozenset()
+        rejectors = frozenset({status.plugin}) if status.code.is_rejection and status.plugin else frozenset()
         is_pending = status.code is Code.PENDING
         return cls(
-            reason_of(status),
-            fit_error(1, [(status, 1)]) if refused_by else status.message,
-            rejectors=frozenset() if is_pending else refused_by,
-            pending=refused_by if is_pending else frozenset(),
+            condition_reason(status),
+            fit_error(1, [(status, 1)]) if rejectors else status.message,
+            rejectors=frozenset() if is_pending else rejectors,
+            pending=rejectors if is_pending else frozenset(),
             nomination=nomination,
         )
 
 
-class UnscheduledPods:
-    """Where pods go that get no node."""
+class FailureHandler:
+    """Requeues pods, maintains their nominations, and reports the failure on them."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        queue: SchedulingQueue,
-        handlers: EventHandlers,
+        state: SchedulerState,
         *,
+        evictions: Evictions,
+        reports: PodReports,
         leadership: Leadership,
-        reports: Reports,
-        clock: Clock,
-        observer: Observer,
+        environment: Environment,
     ) -> None:
-        self._cluster, self._queue, self._handlers, self._reports = cluster, queue, handlers, reports
-        self._leadership, self._clock, self._observer = leadership, clock, observer
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._evictions, self._reports, self._leadership = evictions, reports, leadership
+        self._clock, self._observer = environment.clock, environment.observer
 
-    def give_back(self, queued: QueuedPod, why: Unscheduled) -> None:
-        """End a pod's attempt: put it where it waits for what could help, and tell it why."""
-        result = Result.UNSCHEDULABLE if why.reason == "Unschedulable" else Result.ERROR
-        self._observer.ended(queued, result, why.message, self._clock.monotonic() - queued.attempt_began)
-        current = self._handlers.known(queued.info.uid)
+    def handle_decision(self, queued: QueuedPod, decision: Unschedulable | Failed) -> None:
+        """No node was found: start the preemption that PostFilter decided on, and requeue the pod."""
+        if isinstance(decision, Unschedulable):
+            # First, so that the pod is gated at PreEnqueue should an event requeue it at once.
+            self._evictions.carry_out(queued.info, decision.post_filter)
+        self.handle(queued, SchedulingFailure.of_decision(decision))
+
+    def handle_binding(self, context: BindingContext, status: Status) -> None:
+        """A placed pod was rejected or failed: undo the placement, requeue the pod and those that its node may fit.
+
+        After an error the others come first, after a rejection the pod itself (semantics 4.7).
+        """
+        context.unreserve_and_forget(self._cluster)
+        removed = context.info.on(context.node_name)
+        is_rejection = status.code.is_rejection
+        if not is_rejection:
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, removed, None)
+        # Bound members of a gang may be useless without this one, so its node stays reserved for it.
+        keeps_node = context.barrier is not None and context.barrier.may_bind_part
+        nomination = context.node_name if keeps_node else ""
+        self.handle(context.queued, SchedulingFailure.of_status(status, nomination=nomination))
+        if is_rejection:
+            self._queue.move_all_to_active_or_backoff(
+                ASSIGNED_POD_DELETE, removed, None, among=lambda other: other.uid != removed.uid
+            )
+
+    def handle(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
+        """End a pod's attempt: requeue it, update its nomination, report the failure."""
+        result = Result.UNSCHEDULABLE if failure.reason == "Unschedulable" else Result.ERROR
+        self._observer.ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
+        current = self._pods.get(queued.info.uid)
         if current is None or current.spec.node_name:
             self._queue.done(queued.info.uid)
             return
         queued.info = current
-        self._queue.put_back(queued, rejectors=why.rejectors, pending=why.pending)
-        if why.nomination:
-            self._cluster.nominate(current, why.nomination)
-        elif why.nomination == "":
-            self._break_promise(current)
-        self._reports.failed(current, why.message)
-        self._reports.pending(current, why.reason, why.message, why.nomination)
+        self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending)
+        if failure.nomination:
+            self._cluster.nominate(current, failure.nomination)
+        elif failure.nomination == "":
+            self._clear_nomination(current)
+        self._reports.failed(current, failure.message)
+        self._reports.pending(current, failure.reason, failure.message, failure.nomination)
 
-    def tell(self, info: PodInfo, message: str) -> None:
-        """Tell a pod why it has to stay where it is, promised nothing; a standby keeps it to itself."""
+    def report_gated(self, pod: PodInfo, message: str) -> None:
+        """Report on a gated pod why it is gated, and clear its nomination. A standby scheduler reports nothing."""
         if self._leadership.is_leader:
-            self._break_promise(info)
-            self._reports.failed(info, message)
-            self._reports.pending(info, "Unschedulable", message, "")
+            self._clear_nomination(pod)
+            self._reports.failed(pod, message)
+            self._reports.pending(pod, "Unschedulable", message, "")
 
-    def _break_promise(self, info: PodInfo) -> None:
-        """Keep no node's room for a pod any longer."""
-        promised = self._cluster.nomination(info.uid)
-        self._cluster.drop_nomination(info.uid)
-        self._handlers.release_nomination(info, promised)
+    def pod_gated(self, pod: PodInfo, status: Status) -> None:
+        """Report a PreEnqueue plugin's error on the pod; pods that are merely gated get no report."""
+        if status.code is Code.ERROR and self._leadership.is_leader:
+            message = f'running PreEnqueue plugin "{status.plugin}": {status.message}'
+            self._reports.failed(pod, message)
+            self._reports.pending(pod, "SchedulerError", message, None)
+
+    def _clear_nomination(self, pod: PodInfo) -> None:
+        nominated = self._cluster.nomination(pod.uid)
+        self._cluster.drop_nomination(pod.uid)
+        self._queue.release_nomination(pod, nominated)

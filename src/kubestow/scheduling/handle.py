@@ -1,7 +1,6 @@
-"""What plugins see of the scheduler: the cluster, and what they may ask of the world.
+"""The handle: what plugins of a running scheduler can use (:class:`~kubestow.framework.interface.Handle`).
 
-This is the :class:`~kubestow.framework.interface.Handle` that every plugin of a living scheduler is made with. Work that a
-plugin sends off runs in the background; what goes wrong with it is logged and costs nobody else anything.
+It is built before the plugins, and they before the queue; :meth:`Handle.attach` adds what exists only afterwards.
 """
 
 from __future__ import annotations
@@ -10,25 +9,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from random import Random
 from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import Described
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Waiting
+from kubestow.scheduling.background_tasks import BackgroundTasks
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.resources import resource_of
-from kubestow.scheduling.observer import Call, Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference, reference
+from kubestow.scheduling.observer import Call
+from kubestow.scheduling.ports import ObjectReference, reference
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.scheduling.writes.claims import DispatchedClaims
 from kubestow.scheduling.writes.dispatcher import Dispatcher
-from kubestow.scheduling.writes.pod_reports import event_of
+from kubestow.scheduling.writes.pod_reports import pod_event
 
 __all__ = ["Handle"]
 
@@ -38,51 +37,46 @@ T = TypeVar("T")
 
 
 class Handle:
-    """What plugins see of the scheduler."""
+    """What plugins can use of the scheduler."""
 
     def __init__(
         self,
         cluster: Cluster,
         gates: config.FeatureGates,
-        api: ClusterAPI,
+        environment: Environment,
         *,
         dispatcher: Dispatcher,
-        clock: Clock,
-        random: Random,
-        evictions: Evictions,
-        waiting: WaitingPods,
-        news: ChangeNotifier,
-        queue: Callable[[], SchedulingQueue],
-        observer: Observer,
+        waiting_pods: WaitingPods,
+        notifier: ChangeNotifier,
     ) -> None:
         self.cluster = cluster
-        self._queue = queue
-        self._waiting = waiting
-        self.random = random
-        self.resource_claims = DispatchedClaims(api.resource_claims, dispatcher, observer)
-        self.background: set[asyncio.Task[Any]] = set()
-        self._clock = clock
-        self._news = news
-        self._gates = gates
-        self._api = api
-        self._observer = observer
-        self._dispatcher = dispatcher
-        self._evictions = evictions
+        self.random = environment.random
+        self.resource_claims = DispatchedClaims(environment.api.resource_claims, dispatcher, environment.observer)
+        self.background = BackgroundTasks()
+        self._gates, self._environment = gates, environment
+        self._dispatcher, self._waiting_pods, self._notifier = dispatcher, waiting_pods, notifier
+        self._queue: SchedulingQueue | None = None
+        self._evictions: Evictions | None = None
+
+    def attach(self, queue: SchedulingQueue, evictions: Evictions) -> None:
+        """Connect the queue and the evictions, which are built after the plugins."""
+        self._queue, self._evictions = queue, evictions
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        return self._evictions.is_preempting(uid)
+        return self._evictions is not None and self._evictions.is_preempting(uid)
 
     def waiting_pods(self) -> Sequence[Waiting]:
-        return self._waiting.all()
+        return self._waiting_pods.all()
 
     def pending_pods(self) -> Sequence[PodInfo]:
-        return [queued.info for queued in self._queue().waiting()]
+        return [] if self._queue is None else [queued.info for queued in self._queue.pending()]
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        self._queue().activate([pod.uid for pod in pods])
+        if self._queue is not None:
+            self._queue.activate([pod.uid for pod in pods])
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._dispatcher.bind(reference(pod), node_name)
@@ -100,50 +94,37 @@ class Handle:
         return await self._dispatcher.write(
             subject.uid,
             Call.OBJECT_WRITE,
-            lambda: self._api.patch(resource, subject, changes, subresource=subresource),
+            lambda: self._environment.api.patch(resource, subject, changes, subresource=subresource),
         )
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        return await self._news.wait_for(answer, seconds)
+        return await self._notifier.wait_for(answer, seconds)
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         return await self._dispatcher.retry_until_answered(subject, read)
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.create_task(work)
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
+        task = self.background.start(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_drop)
+            task.add_done_callback(_log_failure)
             raise
 
     def now(self) -> datetime:
-        return self._clock.now()
+        return self._environment.clock.now()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(_logged(work))
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
+        self.background.spawn(work)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        self._api.record(event_of(pod, reason, action, note))
+        self._environment.api.record(pod_event(pod, reason, action, note))
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        self._observer.device_wait_ended(pod, driver, outcome, seconds)
+        self._environment.observer.device_wait_ended(pod, driver, outcome, seconds)
 
 
-def _drop(task: asyncio.Task[Any]) -> None:
-    """Nobody waits any more for how a task ends."""
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    """Log the failure of a task whose result nothing awaits any more."""
     if not task.cancelled() and task.exception() is not None:
         _log.info("%s", task.exception())
-
-
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except (APIError, Unreachable) as error:
-        _log.warning("%s", error)
-    except Exception:
-        _log.exception("work of a plugin failed")

@@ -1,8 +1,8 @@
-"""Who may schedule: of several schedulers only the one that leads (semantics 1.3).
+"""Leadership: of several schedulers only the leader schedules (semantics 1.3).
 
-A standby has everything but the lead: it watches, its caches are warm and its queue is full, and it changes nothing.
-From the moment it leads it schedules, and when it does not lead any more it stops at once, whatever it was doing: what
-was under way may be done by its successor already. How leaders are elected is not said here.
+A standby watches, so its caches are warm and its queue is full, and it writes nothing. A leader that loses the lead
+stops at once, because its successor may already be doing the same work. How a leader is elected is up to the
+implementation (:mod:`kubestow.client.lease`).
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ __all__ = ["Leadership", "NoLeaderElection"]
 
 
 class Leadership(Protocol):
-    """A candidacy. Its life is: acquire, hold beside the work, release; it is used once."""
+    """A candidate for leadership, used once: acquire, hold while scheduling, release."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether we lead, as far as we know."""
+        """Whether this scheduler leads, as far as it knows."""
 
     @property
     def overdue(self) -> float:
-        """Seconds since our lead ran out without being renewed; zero or less while all is well."""
+        """Seconds since the lease expired without being renewed; zero or less while it is valid."""
 
     async def acquire(self) -> None:
-        """Return once we lead."""
+        """Return once this scheduler leads."""
 
     async def hold(self) -> None:
-        """Go on leading. Returns or raises when that is over."""
+        """Keep the lead. Returns or raises when it is lost."""
 
     async def release(self) -> None:
-        """Let another lead without delay. Failures are only logged."""
+        """Give up the lead, so that another candidate can acquire it at once. Failures are only logged."""
 
 
 class NoLeaderElection:
-    """The lead of a scheduler that nobody competes with."""
+    """A scheduler without leader election always leads."""
 
     is_leader = True
     overdue = 0.0
 
     async def acquire(self) -> None:
-        """We lead already."""
+        """Return at once."""
 
     async def hold(self) -> None:
-        """For ever."""
+        """Block until cancelled."""
         await asyncio.get_running_loop().create_future()
 
     async def release(self) -> None:
-        """Nobody waits for it."""
+        """Nothing to give up."""

@@ -1,8 +1,8 @@
-"""What the scheduler needs of the world it runs in: three ports, a cluster API, a clock and a random source.
+"""The scheduler's ports to its environment: a cluster API and a clock (the third is a seeded random source).
 
-The live client, the simulator and the tests' in-memory server all plug in here; the scheduler cannot tell them apart.
-Objects come in through a :class:`Subscriber`; what goes out is small: binds, status patches, deletions, events. Decoded
-objects hold only what scheduling reads, so none is ever written back whole.
+The client of a real API server, the in-memory cluster of tests and offline simulation implement them. Objects arrive at
+a :class:`Subscriber`. Writes are small: bindings, status patches, deletions, events. Decoded objects hold only the
+fields that scheduling reads, so no object is ever written back as a whole.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A collection of the API and the struct its objects are read into.
+    """A resource of the API and the struct that its objects are decoded into.
 
-    ``prefix`` is ``/api/v1`` or ``/apis/<group>/<version>``; ``field_selector`` keeps out what scheduling never needs.
+    ``prefix`` is ``/api/v1`` or ``/apis/<group>/<version>``; ``field_selector`` excludes objects that scheduling never
+    needs.
     """
 
     prefix: str
@@ -41,20 +42,20 @@ class Resource:
     type: type[Any]
     namespaced: bool = True
     field_selector: str = ""
-    #: An API server that does not serve the resource is treated as having no such objects.
+    #: Whether an API server that does not serve the resource is treated as one without such objects.
     optional: bool = False
-    #: How often to look for it where it is not served, in seconds.
+    #: How often discovery is repeated while it is not served, in seconds.
     absent_seconds: float = 600.0
 
     @property
     def api_version(self) -> str:
-        """Group and version, as objects spell them."""
+        """Group and version, as in the ``apiVersion`` of its objects."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """Names one object: enough to address a write, and to describe an event's subject."""
+    """Identifies one object: enough to address a write, and as the subject of an event."""
 
     kind: str
     namespace: str
@@ -65,13 +66,13 @@ class ObjectReference:
 
 
 def reference(info: PodInfo) -> ObjectReference:
-    """Names a pod that is held."""
+    """The reference to a pod."""
     return ObjectReference("Pod", info.namespace, info.name, info.uid, resource_version=info.metadata.resource_version)
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatusPatch:
-    """A change to a pod's status: conditions, at most one of a type, each as a whole; others stay as they are.
+    """A change to a pod's status: whole conditions, at most one of each type; other conditions stay as they are.
 
     ``nominated_node_name`` None leaves the field alone, ``""`` clears it.
     """
@@ -82,7 +83,7 @@ class PodStatusPatch:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """A Kubernetes event (events.k8s.io/v1) to be written: Normal or Warning, said of ``regarding``."""
+    """A Kubernetes event (events.k8s.io/v1) to be written: Normal or Warning, about ``regarding``."""
 
     regarding: ObjectReference
     reason: str
@@ -94,7 +95,7 @@ class EventRecord:
 
 
 class Subscriber(Protocol):
-    """Receives what list+watch brings, in order, on the event loop's thread. None of its methods may block."""
+    """Receives list and watch results in order, on the event loop. No method may block."""
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         """The complete collection: the first list, or a new one after the watch could not be resumed."""
@@ -103,54 +104,54 @@ class Subscriber(Protocol):
         """One watch event: ``ADDED``, ``MODIFIED`` or ``DELETED`` (with the object's last state)."""
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object (``namespace/name`` as far as known) that does not decode; the others go on."""
+        """An object (``namespace/name`` as far as known) that does not decode; others are not affected."""
 
 
 class ClusterAPI(Protocol):
-    """A cluster to schedule on: each call of a write is one request. Failures are raised as APIError or Unreachable.
+    """An API server: each write is one request. Failures are raised as APIError or Unreachable.
 
-    When writes go out, in which order and how often, is the :class:`~kubestow.scheduling.writes.dispatcher.Dispatcher`'s.
+    The :class:`~kubestow.scheduling.writes.dispatcher.Dispatcher` decides when, in which order and how often to write.
     """
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
-        """Keep the subscriber in step with the collections until cancelled, through every outage."""
+        """List and watch resources for a subscriber until cancelled, and re-establish watches after every failure."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """POST the pod's binding, with its uid as precondition. A lost answer leaves open whether the pod is bound."""
+        """POST the pod's binding, with its uid as precondition. After a lost response the pod may be bound."""
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
-        """GET the pod as it is now, not as a cache has it; None when it is gone or another one has its name."""
+        """GET the pod from the server, not from a cache; None if it is deleted or another pod has its name."""
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Strategic-merge PATCH of ``pods/status``, once, with the pod's uid; it does no harm when it is repeated."""
+        """Strategic-merge PATCH of ``pods/status``, once, with the pod's uid; repeating it is harmless."""
 
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
         """Merge-PATCH an object (or its ``status``), once, with its uid and resourceVersion as preconditions.
 
-        The resourceVersion it has then is returned.
+        Returns the new resourceVersion.
         """
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        """DELETE a pod with its default grace period, if it has that uid; one that is gone already is no error."""
+        """DELETE a pod with its default grace period, with its uid as precondition; a pod already deleted is no error."""
 
     @property
     def resource_claims(self) -> ResourceClaimWriter:
-        """Writes to claims on devices."""
+        """Writes to ResourceClaims."""
 
     def record(self, event: EventRecord) -> None:
-        """Write an event some time soon. Never blocks; may drop events when too many are waiting."""
+        """Write an event in the background. Never blocks; drops events when too many are queued."""
 
 
 class Clock(Protocol):
-    """The source of time. Tests and the simulator run on virtual ones."""
+    """The source of time. Tests and simulations use virtual ones."""
 
     def now(self) -> datetime:
-        """The present moment, in UTC: for timestamps that others read."""
+        """The current time in UTC, for timestamps in objects."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start that never go back: for backoff and durations."""
+        """Seconds since an arbitrary start, never decreasing: for backoff and durations."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return once that many seconds have passed on this clock."""
+        """Return after so many seconds of this clock."""

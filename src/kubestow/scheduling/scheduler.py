@@ -1,65 +1,64 @@
-"""The scheduler: queue, scheduling cycle, binding cycle, tied together on one event loop.
+"""The scheduler: the composition of its parts, and the loop that pops one pod after the other.
 
-The scheduling cycle is an ordinary function, one pod at a time; between two awaits the world does not move, so it needs
-no locks. Only where extenders have a say does it wait on the way, and even then for one pod at a time. A placed pod
-goes on in a task of its own. Nothing is remembered that the API server does not hold: a scheduler that is killed and
-started again carries on from the watch.
+    event handlers ─► cluster cache, queue ─► scheduling cycle ─► binding cycle ─► dispatcher ─► API server
+
+Everything runs on one event loop. The scheduling cycle is synchronous, so it needs no locks; only where extenders take
+part does it await, and even then one cycle ends before the next begins. Each assumed pod continues in a task of its
+own. The scheduler keeps no state that the API server does not hold: after a restart it continues from the watch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import Any
 
 from kubestow import config
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import ExtenderError, PluginError
-from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.gang import Gang, GangPlugin
-from kubestow.framework.interface import Plugin, PostFilterResult, Victims
-from kubestow.framework.pods_to_activate import PodsToActivate
+from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
-from kubestow.framework.runtime import Asking
-from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.binding_cycle import BindingContext, ask, permit, reserve, unreserve
-from kubestow.scheduling.bindings import Bindings
-from kubestow.scheduling.decision.pipeline import Decider, Decision, RandomTie
-from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.binding_cycle import BindingCycles
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.ties import RandomTie
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.events.handlers import EventHandlers
+from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
+from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
-from kubestow.scheduling.extenders.port import EXTENDER, Extender, Extenders
-from kubestow.scheduling.extenders.stages import ExtendedDecider
-from kubestow.scheduling.failure_handler import Unscheduled, UnscheduledPods
-from kubestow.scheduling.gangs.barrier import GangBarrier
-from kubestow.scheduling.gangs.cycle import Gangs
+from kubestow.scheduling.extenders.port import Extender
+from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
+from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.gang_barrier import GangBarriers
+from kubestow.scheduling.gangs.incomplete import IncompleteGangs
+from kubestow.scheduling.gangs.placer import GangPlacer
+from kubestow.scheduling.gangs.preemption import GangPreemption
+from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.backoff import BackoffPolicy
 from kubestow.scheduling.queue.hints import QueueingHints
-from kubestow.scheduling.queue.queued_pod import QueuedPod
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.scheduling.writes.dispatcher import Dispatcher
-from kubestow.scheduling.writes.pod_reports import Reports
+from kubestow.scheduling.writes.pod_reports import PodReports
 
 __all__ = ["Scheduler"]
 
 _log = logging.getLogger(__name__)
 
-#: Longest stretch of scheduling cycles before other tasks get their turn, in seconds.
-_TURN = 0.004
-#: How long binding cycles and other work may go on when the scheduler shuts down, in seconds.
-_LAST_WORK = 10.0
-#: How long work that was cancelled may take to end, in seconds.
-_LAST_WORDS = 1.0
+#: Longest stretch of scheduling cycles before other tasks run, in seconds.
+_MAX_STRETCH = 0.004
+#: How long binding cycles and other work may continue at shutdown, in seconds.
+_DRAIN_TIMEOUT = 10.0
+#: How long cancelled tasks may take to end, in seconds.
+_CANCEL_TIMEOUT = 1.0
 
 
 class Scheduler:
@@ -70,148 +69,145 @@ class Scheduler:
         configuration: config.SchedulerConfiguration,
         *,
         registry: Registry,
-        api: ClusterAPI,
-        clock: Clock,
-        random: Random,
+        environment: Environment,
         gates: config.FeatureGates | None = None,
-        observer: Observer | None = None,
         extenders: Sequence[Extender] = (),
         pod_max_in_unschedulable_pods: float = 300.0,
         leadership: Leadership | None = None,
     ) -> None:
         gates = gates or config.FeatureGates()
-        self._observer = observer = observer or Observer()
         configuration = config.apply_ignored_resources(configuration)
+        self.environment = environment
+        self._clock = environment.clock
+        #: Set when a pod may be ready to be scheduled.
+        self._wake = asyncio.Event()
+        self._acquires_lead_first = configuration.delay_cache_until_active
+        self.leadership = leadership or NoLeaderElection()
+        #: Set when every watched resource has been listed, and when this scheduler leads.
+        self.synced, self.leading = asyncio.Event(), asyncio.Event()
+
+        # State: what the API server says, what was decided since, and which assumed pods can still be stopped.
+        self.pods = PodStore()
         self.cluster = Cluster()
-        self.waiting = WaitingPods()
-        self.dispatcher = dispatcher = Dispatcher(
-            api, clock=clock, random=random, known=lambda uid: self.handlers.known(uid), observer=observer
-        )
-        self._reports = Reports(api, dispatcher, clock)
-        self._evictions = Evictions(
-            api,
-            dispatcher=dispatcher,
-            cancel_binding=lambda uid: self._bindings.cancel_binding(uid),
-            clock=clock,
-            known=lambda uid: self.handlers.known(uid),
-            placed_pod=lambda uid: self.cluster.placed_pod(uid),
-            activate=lambda uid: self.queue.activate([uid]),
-            observer=observer,
-        )
-        news = ChangeNotifier()
-        self._handle = handle = Handle(
+        self.waiting_pods = WaitingPods()
+        self._barriers = GangBarriers()
+
+        # Plugins.
+        self.dispatcher = Dispatcher(environment, known_pod=self.pods.get)
+        notifier = ChangeNotifier()
+        self._handle = Handle(
             self.cluster,
             gates,
-            api,
-            dispatcher=dispatcher,
-            clock=clock,
-            random=random,
-            evictions=self._evictions,
-            waiting=self.waiting,
-            news=news,
-            queue=lambda: self.queue,
-            observer=observer,
+            environment,
+            dispatcher=self.dispatcher,
+            waiting_pods=self.waiting_pods,
+            notifier=notifier,
         )
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
                 profile,
                 registry,
-                handle,
+                self._handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
-                asking=Asking(clock.monotonic, _tell_slow, observer.of_profile(profile.scheduler_name)),
+                monotonic=environment.clock.monotonic,
+                observer=environment.observer.of_profile(profile.scheduler_name),
             )
             for profile in configuration.profiles
         }
-        self._api = api
-        self._clock = clock
-        self._wake = asyncio.Event()
-        self.leadership = leadership or NoLeaderElection()
-        #: Set when the caches are full, and when we lead.
-        self.synced, self.leading = asyncio.Event(), asyncio.Event()
-        self._leads_before_it_watches = configuration.delay_cache_until_active
-        self.queue = SchedulingQueue(
-            sort=next(iter(self.profiles.values())).queue_sort,
-            hints=QueueingHints(
-                self.profiles.values(),
-                hear_everything=(EXTENDER,) if extenders else (),
-                clock=clock,
-                observer=observer,
-            ),
-            gate=self._gate,
-            clock=clock,
-            initial_backoff=configuration.pod_initial_backoff_seconds,
-            max_backoff=configuration.pod_max_backoff_seconds,
-            max_unschedulable=pod_max_in_unschedulable_pods,
-            observer=observer,
-            on_change=self._wake.set,
-        )
         plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
         self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
+
+        # The queue, and what happens to pods that are not bound.
+        self.queue = SchedulingQueue(
+            self.profiles,
+            QueueingHints(self.profiles, unregistered=(EXTENDER,) if extenders else ()),
+            environment,
+            backoff=BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds),
+            max_unschedulable_seconds=pod_max_in_unschedulable_pods,
+            on_change=self._wake.set,
+        )
+        state = SchedulerState(self.cluster, self.pods, self.queue)
+        self._evictions = Evictions(state, self.dispatcher, self.waiting_pods, environment)
+        self._handle.attach(self.queue, self._evictions)
+        self._reports = PodReports(environment, self.dispatcher, gates)
+        self._failure_handler = FailureHandler(
+            state,
+            evictions=self._evictions,
+            reports=self._reports,
+            leadership=self.leadership,
+            environment=environment,
+        )
+        self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler)
+        self.queue.add_gating_listener(self._failure_handler)
+        self.queue.add_gating_listener(self._incomplete_gangs)
+
+        # The cycles.
+        self._extenders = Extenders(self.cluster, extenders)
+        self._binding_cycles = BindingCycles(
+            self.queue,
+            self.waiting_pods,
+            extenders=self._extenders,
+            dispatcher=self.dispatcher,
+            reports=self._reports,
+            failure_handler=self._failure_handler,
+            environment=environment,
+        )
+        self._scheduling_cycle = SchedulingCycle(
+            state,
+            pipeline=DecisionPipeline(
+                self.cluster, self.profiles, RandomTie(environment.random), self._extenders if extenders else None
+            ),
+            binding_cycles=self._binding_cycles,
+            failure_handler=self._failure_handler,
+            environment=environment,
+        )
+        placer = GangPlacer(state, self._scheduling_cycle, self._extenders, environment.random)
+        self._gang_cycle = GangSchedulingCycle(
+            state,
+            placer=placer,
+            preemption=GangPreemption(
+                state,
+                placer,
+                extenders=self._extenders,
+                failure_handler=self._failure_handler,
+                evictions=self._evictions,
+            ),
+            cycle=self._scheduling_cycle,
+            binding_cycles=self._binding_cycles,
+            barriers=self._barriers,
+            failure_handler=self._failure_handler,
+        )
+
         self.handlers = EventHandlers(
             self.cluster,
+            self.pods,
             self.queue,
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
-            on_pod_deleted=self._assumed_pod_deleted,
-            on_pod_settled=dispatcher.settled,
-            on_synced=self.synced.set,
-            on_news=news.happened,
-            monotonic=clock.monotonic,
-            on_handled=observer.handled,
-        )
-        self._decider = Decider(self.cluster, self.profiles, RandomTie(random))
-        self._extenders = Extenders(self.cluster, extenders)
-        self._extended_decider = ExtendedDecider(self._decider, self._extenders)
-        self._unscheduled = UnscheduledPods(
-            self.cluster,
-            self.queue,
-            self.handlers,
-            leadership=self.leadership,
-            reports=self._reports,
-            clock=clock,
-            observer=observer,
-        )
-        self._gangs = Gangs(
-            self.cluster,
-            self.queue,
-            unscheduled=self._unscheduled,
-            evictions=self._evictions,
-            steps=self,
-            random=random,
-        )
-        self._bindings = Bindings(
-            queue=self.queue,
-            waiting=self.waiting,
-            extenders=self._extenders,
-            dispatcher=dispatcher,
-            reports=self._reports,
-            clock=clock,
-            observer=observer,
-            nominates=gates.enabled("NominatedNodeNameForExpectation"),
-            on_failed=self._binding_failed,
-            on_bound=self._activate_named,
+            listener=_SchedulerWatchListener(self, notifier, self._barriers),
+            clock=environment.clock,
         )
 
     @property
-    def bindings_under_way(self) -> int:
-        """How many placed pods are on their way to be bound."""
-        return len(self._bindings.tasks)
+    def binding_cycle_count(self) -> int:
+        """How many binding cycles are running."""
+        return len(self._binding_cycles.tasks)
 
     @property
     def extenders_prioritizing(self) -> int:
-        """How many extenders are being asked for scores."""
+        """How many prioritize calls of extenders are in progress."""
         return self._extenders.prioritizing
 
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch, and schedule while leading, until cancelled; work under way then gets a while to finish.
+        """Watch, and schedule while leading, until cancelled; work in progress is then given time to end.
 
-        Raises what ends the watch, and what ends the lead; without the lead nothing that is under way is waited for.
+        Raises what ends the watch or the leadership. When the leadership is lost, no work is waited for.
         """
         watching = asyncio.create_task(self._watch(), name="watch")
         leading = asyncio.create_task(self._lead(), name="lead")
-        scheduling = asyncio.create_task(self._schedule_forever(), name="schedule")
+        scheduling = asyncio.create_task(self._schedule_pods(), name="schedule")
         try:
             await asyncio.wait((watching, leading, scheduling), return_when=asyncio.FIRST_COMPLETED)
             for task in (leading, watching, scheduling):
@@ -219,65 +215,52 @@ class Scheduler:
                     task.result()
         finally:
             scheduling.cancel()
-            self._gangs.close()
+            self._incomplete_gangs.close()
+            self._barriers.fail_all("the scheduler is shutting down")
             draining = asyncio.create_task(self._drain(), name="drain")
             try:
                 await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.dispatcher.close()
-                await _end([scheduling, draining, leading, watching, *self._under_way()])
+                await _cancel([scheduling, draining, leading, watching, *self._work_in_progress()])
             await self.leadership.release()
 
-    async def begun(self) -> None:
-        """Return when scheduling begins: the caches are full, and we lead."""
+    async def started(self) -> None:
+        """Return when scheduling begins: everything has been listed, and this scheduler leads."""
         await self.synced.wait()
         await self.leading.wait()
 
     async def _watch(self) -> None:
-        if self._leads_before_it_watches:
+        if self._acquires_lead_first:
             await self.leading.wait()
-        await self._api.subscribe(self._watched, self.handlers)
+        await self.environment.api.subscribe(self._watched, self.handlers)
 
     async def _lead(self) -> None:
-        if not self._leads_before_it_watches:
+        if not self._acquires_lead_first:
             await self.synced.wait()
         await self.leadership.acquire()
         self.leading.set()
         await self.leadership.hold()
 
-    async def _drain(self) -> None:
-        """Let what is under way come to an end by itself, but not for ever."""
-        for waiting in self.waiting.all():
-            waiting.reject("", "the scheduler is shutting down")
-        try:
-            async with asyncio.timeout(_LAST_WORK):
-                while work := self._under_way():
-                    await asyncio.wait(work)
-        except TimeoutError:
-            _log.warning("shutting down before %d tasks have come to an end", len(self._under_way()))
-
-    def _under_way(self) -> list[asyncio.Task[None]]:
-        """What outlives a scheduling cycle."""
-        return [*self._bindings.tasks, *self._handle.background, *self._evictions.tasks, *self.dispatcher.tasks]
-
-    async def _schedule_forever(self) -> None:
-        await self.begun()
-        self._gangs.incomplete.begin(self.profiles)
+    async def _schedule_pods(self) -> None:
+        """The scheduling loop."""
+        await self.started()
+        self._incomplete_gangs.start()
         while True:
             self._wake.clear()
             self.queue.flush()
             began = self._clock.monotonic()
             while (queued := self.queue.pop()) is not None:
-                await self.schedule_one(queued)
-                if self._clock.monotonic() - began > _TURN:
+                await self._schedule_one(queued)
+                if self._clock.monotonic() - began > _MAX_STRETCH:
                     break
             if self.queue.ready:
                 await asyncio.sleep(0)
             else:
-                await self._wait_for_work()
+                await self._wait_for_pods()
 
-    async def _wait_for_work(self) -> None:
-        """Sleep until a pod is ready or a backoff ends."""
+    async def _wait_for_pods(self) -> None:
+        """Sleep until a pod is ready or the queue has to be flushed."""
         seconds = max(0.0, self.queue.next_flush() - self._clock.monotonic())
         timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
         try:
@@ -285,238 +268,89 @@ class Scheduler:
         finally:
             timer.cancel()
 
-    def _gate(self, info: PodInfo) -> tuple[str, Status] | None:
-        """The first PreEnqueue plugin that keeps a pod out of the active queue; an error is told of on the pod."""
-        profile = self.profiles[info.spec.scheduler_name]
-        began = profile.asking.now()
-        refused = self._gated_by(profile, info)
-        profile.asking.passed("PreEnqueue", Code.SUCCESS if refused is None else refused[1].code, began)
-        return refused
-
-    def _gated_by(self, profile: Profile, info: PodInfo) -> tuple[str, Status] | None:
-        for plugin in profile.pre_enqueue:
-            status = ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info)
-            if status.code is Code.ERROR and self.leadership.is_leader:
-                message = f'running PreEnqueue plugin "{plugin.name}": {status.message}'
-                self._reports.failed(info, message)
-                self._reports.pending(info, "SchedulerError", message, None)
-            if not status.ok:
-                if isinstance(plugin, GangPlugin):
-                    self._gangs.incomplete.kept_out(info, plugin)
-                return plugin.name, status
-        return None
-
-    # -- the scheduling cycle --------------------------------------------------------------------------------------
-
-    async def schedule_one(self, queued: QueuedPod) -> None:
-        """One scheduling cycle (semantics 5.1), of a single pod or of the gang that it belongs to (4.10).
-
-        It runs through without a pause unless it has to wait for extenders.
-        """
-        if self._is_pointless(queued.info):
-            self.queue.done(queued.info.uid)
-            return
-        profile = self.profiles[queued.info.spec.scheduler_name]
-        try:
-            gang = self._gang_of(queued.info, profile)
-        except PluginError as error:
-            self._give_back(queued, Status.error(str(error)))
-            return
-        if gang is not None:
-            await self._gangs.schedule(gang, queued, profile)
-        elif (status := self._kept_out(queued.info, profile)).ok:
-            await self.schedule_alone(queued)
-        else:
-            self._give_back(queued, status)
-
-    def _gang_of(self, info: PodInfo, profile: Profile) -> Gang | None:
-        plugin = profile.gangs
-        gang = None if plugin is None else profile.asking(plugin, "GangOf", plugin.gang_of, info)
-        if plugin is not None and not isinstance(gang, Gang | None):
-            raise PluginError(plugin.name, "GangOf", f"answered with {type(gang).__name__}, expected a Gang or None")
-        return gang
-
-    @staticmethod
-    def _kept_out(info: PodInfo, profile: Profile) -> Status:
-        """What is said of a pod without a gang: since it came in, the group that it names may have gone."""
-        plugin = profile.gangs
-        if not isinstance(plugin, GangPlugin):
-            return SUCCESS
-        return ask(profile, plugin, "PreEnqueue", plugin.pre_enqueue, info).by(plugin.name)
-
-    async def schedule_alone(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
-        """Decide about a single pod, and take the placement as done."""
-        decision = await self.decide(queued.info)
-        if self.is_wanted(queued.info):
-            self._act(queued, decision, barrier)
-        else:
-            self.queue.done(queued.info.uid)
-
-    def is_wanted(self, info: PodInfo) -> bool:
-        """Whether a pod still wants a node; while extenders are waited for it may have changed its mind."""
-        known = self.handlers.known(info.uid)
-        return known is not None and not known.spec.node_name and not known.terminating
-
-    def _act(self, queued: QueuedPod, decision: Decision, barrier: GangBarrier | None) -> None:
-        """Do what was decided."""
+    async def _schedule_one(self, queued: QueuedPod) -> None:
+        """One scheduling cycle, of a single pod or of its gang (semantics 5.1, 4.10)."""
         info = queued.info
-        if decision.node_name is None:
-            self._failed(queued, decision)
-            return
-        promised = self.cluster.nomination(info.uid)
-        self.cluster.assume(info, decision.node_name)
-        if promised != decision.node_name:
-            self.handlers.release_nomination(info, promised)
-        profile = self.profiles[info.spec.scheduler_name]
-        status = reserve(profile, decision.state, info, decision.node_name)
-        waits: dict[str, float] = {}
-        if status.ok:
-            status, waits = permit(profile, decision.state, info, decision.node_name)
-        reserved = BindingContext(queued, info, decision.node_name, decision.state, profile, waits, barrier)
-        if status.ok:
-            self.begin(reserved)
-        else:
-            self.undo(reserved)
-            self._give_back(queued, status)
-
-    def begin(self, reserved: BindingContext) -> None:
-        """Send a placed pod on its way to be bound."""
-        if reserved.promised != reserved.node_name:
-            self.handlers.release_nomination(reserved.info, reserved.promised)
-        if reserved.waits:
-            self.waiting.add(reserved.info, reserved.waits)
-        self._bindings.start(reserved)
-        self._activate_named(reserved)
-
-    def _activate_named(self, reserved: BindingContext) -> None:
-        """Bring back the pods that plugins have named in this cycle (semantics 4.8)."""
-        named = reserved.state.own(PodsToActivate)
-        if named is not None:
-            self._handle.activate(named.take())
-
-    async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """What is to become of a pod. Whatever goes wrong costs it this attempt, and the log says where."""
-        began = self._clock.monotonic()
-        decision = await self.suppose(info, scope)
-        self._observer.attempted(decision, self._clock.monotonic() - began)
-        return decision
-
-    async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """What would become of a pod if the cluster were as it is made to look now; nobody is told."""
-        try:
-            if scope.asks_extenders and self._extenders and self._extenders.take_part(info):
-                return _logged_decision(await self._extended_decider.decide(info, scope))
-            return _logged_decision(self._decider.decide(info, scope))
-        except Exception as error:
-            return _broken_decision(info, error)
-
-    async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
-        """Whether extenders let a pod preempt as it was found out without asking them."""
-        node_name = room.nominated_node_name or ""
-        if not self._extenders or not self._extenders.take_part_in_preemption(info):
-            return True
-        try:
-            left = await self._extenders.preempt(info, {node_name: Victims(room.victims, room.violations)})
-        except ExtenderError as error:
-            _log.warning("extenders cannot be asked about preemption for pod %s: %s", info.key, error.problem)
-            return False
-        agreed = {victim.uid for victim in left[node_name].pods} if node_name in left else set()
-        return agreed == {victim.uid for victim in room.victims}
-
-    def _is_pointless(self, info: PodInfo) -> bool:
         if info.terminating:
             self._reports.failed(info, f"skip schedule deleting pod: {info.key}")
-            return True
-        return self.cluster.placed_pod(info.uid) is not None
-
-    def _failed(self, queued: QueuedPod, decision: Decision) -> None:
-        """No node: say why, and wait for what could help (semantics 5.9)."""
-        for action in decision.actions:
-            self._handle.spawn(_carried_out(action))
-        self._make_room(queued.info, decision)  # first, so that the pod is gated if it comes back at once
-        self._unscheduled.give_back(queued, Unscheduled.by_decision(decision))
-
-    def _make_room(self, info: PodInfo, decision: Decision) -> None:
-        """Carry out what PostFilter decided."""
-        result = decision.nomination
-        if result is None or not result.status.ok or not result.nominated_node_name:
+            self.queue.done(info.uid)
             return
-        for lower_priority_nominated in result.lower_priority_nominated:
-            self.cluster.drop_nomination(lower_priority_nominated.uid)
-        self._evictions.start(
-            info,
-            result.nominated_node_name,
-            victims=result.victims,
-            lower_priority_nominated=result.lower_priority_nominated,
-        )
+        if self.cluster.placed_pod(info.uid) is not None:
+            self.queue.done(info.uid)
+            return
+        profile = self.profiles[info.spec.scheduler_name]
+        try:
+            gang = profile.runtime.gang_of(info)
+        except PluginError as error:
+            gang, admission = None, Status.error(str(error))
+        else:
+            # A pod without a gang may name a group that was deleted after the pod had passed PreEnqueue.
+            admission = profile.runtime.gang_admission(info) if gang is None else SUCCESS
+        if gang is not None:
+            await self._gang_cycle.schedule(gang, queued, profile)
+        elif admission.ok:
+            await self._scheduling_cycle.schedule(queued)
+        else:
+            self._failure_handler.handle(queued, SchedulingFailure.of_status(admission, nomination=""))
 
-    def _give_back(self, queued: QueuedPod, status: Status, *, nomination: str = "") -> None:
-        self._unscheduled.give_back(queued, Unscheduled.by_status(status, nomination=nomination))
+    # -- shutdown ------------------------------------------------------------------------------------------------
 
-    # -- placements that come to nothing ---------------------------------------------------------------------------
+    async def _drain(self) -> None:
+        """Wait for work in progress, but no longer than the drain timeout."""
+        for waiting in self.waiting_pods.all():
+            waiting.reject("", "the scheduler is shutting down")
+        try:
+            async with asyncio.timeout(_DRAIN_TIMEOUT):
+                while work := self._work_in_progress():
+                    await asyncio.wait(work)
+        except TimeoutError:
+            _log.warning("shutting down with %d tasks in progress", len(self._work_in_progress()))
 
-    def _binding_failed(self, reserved: BindingContext, status: Status) -> None:
-        """Undo, and tell the queue that the node has room again: before or after the pod itself (semantics 4.7)."""
-        self.undo(reserved)
-        left = reserved.info.on(reserved.node_name)
-        refused = status.code.is_rejection
-        if not refused:
-            self.queue.move(ASSIGNED_POD_DELETE, left, None)
-        # Siblings that are bound already may be lost without this one, so nobody else gets its room.
-        keeps_room = reserved.barrier is not None and reserved.barrier.may_leave_a_part
-        self._give_back(reserved.queued, status, nomination=reserved.node_name if keeps_room else "")
-        if refused:
-            self.queue.move(ASSIGNED_POD_DELETE, left, None, among=lambda info: info.uid != left.uid)
+    def _work_in_progress(self) -> list[asyncio.Task[Any]]:
+        """The tasks that outlive a scheduling cycle."""
+        background = (self._binding_cycles.tasks, self._handle.background, self._evictions.tasks)
+        return [*(task for tasks in background for task in tasks), *self.dispatcher.tasks]
 
-    def undo(self, reserved: BindingContext) -> None:
-        """Take a placement back."""
-        self.waiting.remove(reserved.info.uid)
-        unreserve(reserved.profile, reserved.state, reserved.info, reserved.node_name)
-        self.cluster.forget(reserved.info.uid)
 
-    def _assumed_pod_deleted(self, uid: str) -> None:
-        """A pod on its way to be bound is being deleted."""
-        waiting = self.waiting.get(uid)
+class _SchedulerWatchListener(WatchListener):
+    """What the watch means beside cache and queue: bindings that are pointless, and conditions that may hold now."""
+
+    def __init__(self, scheduler: Scheduler, notifier: ChangeNotifier, barriers: GangBarriers) -> None:
+        self._cluster, self._queue = scheduler.cluster, scheduler.queue
+        self._waiting_pods, self._barriers = scheduler.waiting_pods, barriers
+        self._dispatcher, self._notifier, self._synced = scheduler.dispatcher, notifier, scheduler.synced
+        self._observer = scheduler.environment.observer
+
+    def pod_settled(self, uid: str) -> None:
+        self._dispatcher.pod_settled(uid)
+
+    def synced(self) -> None:
+        self._synced.set()
+
+    def changed(self) -> None:
+        self._notifier.changed()
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        self._observer.handled(event, seconds)
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""
+        waiting = self._waiting_pods.get(uid)
         if waiting is not None:
             waiting.reject("", "removed")
             return
-        self._gangs.leave(uid, "removed")
-        placed_pod = self.cluster.placed_pod(uid)
-        if placed_pod is not None:
-            self.cluster.forget(uid)
-            self.queue.move(ASSIGNED_POD_DELETE, placed_pod.info.on(placed_pod.node_name), None)
+        self._barriers.leave(uid, "removed")
+        placed = self._cluster.placed_pod(uid)
+        if placed is not None:
+            self._cluster.forget(uid)
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, placed.info.on(placed.node_name), None)
 
 
-def _logged_decision(decision: Decision) -> Decision:
-    """The same, after the log has been told what a plugin did wrong."""
-    if decision.error is not None:
-        _log.error("pod %s: %s", decision.pod.key, decision.error, exc_info=decision.error.__cause__)
-    return decision
-
-
-def _broken_decision(info: PodInfo, error: Exception) -> Decision:
-    """The decision about a pod when deciding itself went wrong."""
-    _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
-    message = f"{type(error).__name__}: {error}"
-    return Decision(info, CycleState(), status=Status.error(message), message=message)
-
-
-async def _carried_out(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """What a plugin wants done, called where it can fail without doing harm."""
-    await action()
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks and let go of how they end; those that do not mind are left behind after a moment."""
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and ignore their results; those that do not end in time are left behind."""
     for task in tasks:
         task.cancel()
-    ended, _ = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+    ended, _ = await asyncio.wait(tasks, timeout=_CANCEL_TIMEOUT)
     for task in ended:
         if not task.cancelled():
             task.exception()
-
-
-def _tell_slow(plugin: Plugin, extension_point: str, seconds: float) -> None:
-    _log.warning(
-        "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile", plugin.name, seconds, extension_point
-    )

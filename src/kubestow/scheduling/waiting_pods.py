@@ -1,4 +1,8 @@
-"""Waiting pods: placed, but held back by Permit plugins until these allow them (semantics 4.6)."""
+"""Waiting pods: assumed pods that can still be stopped, on Permit or in PreBind (semantics 4.6, 9.6).
+
+A pod waits on Permit until every plugin that asked for it has allowed it; the first rejection ends the wait. In PreBind
+a pod can only be cancelled, which preemption does to a victim that is not bound yet.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,17 @@ from collections.abc import Mapping
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import SUCCESS, Code, Status
 
-__all__ = ["LONGEST_WAIT", "WaitingPod", "WaitingPods", "go_duration"]
+__all__ = ["MAX_PERMIT_WAIT", "WaitingPod", "WaitingPods", "go_duration"]
 
-LONGEST_WAIT = 15 * 60.0
-"""No plugin may hold a pod longer than this, in seconds."""
+MAX_PERMIT_WAIT = 15 * 60.0
+"""No plugin may delay a pod longer than this, in seconds."""
+
+#: The plugin on whose behalf victims are stopped.
+_PREEMPTION = "DefaultPreemption"
 
 
 class WaitingPod:
-    """One pod and the plugins that still hold it; the first refusal, or the last permission, decides."""
+    """One pod that waits on Permit, and the plugins that have not allowed it yet."""
 
     def __init__(self, info: PodInfo, timeouts: Mapping[str, float]) -> None:
         self.info = info
@@ -30,12 +37,12 @@ class WaitingPod:
         """The plugins that have not allowed the pod yet."""
         return list(self._timers)
 
-    async def decided(self) -> Status:
-        """SUCCESS once all plugins allow the pod, otherwise the first refusal."""
+    async def result(self) -> Status:
+        """SUCCESS once all plugins have allowed the pod, otherwise the first rejection."""
         return await self._result
 
     def allow(self, plugin: str) -> None:
-        """One plugin lets go."""
+        """Allow the pod on behalf of a plugin."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -43,12 +50,17 @@ class WaitingPod:
             self._decide(SUCCESS)
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Refuse the pod; False when it was decided already."""
+        """Reject the pod on behalf of a plugin; False when its wait has ended already."""
         return self._decide(Status(Code.UNSCHEDULABLE, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; False when it was decided already."""
+        """End the wait with an error, so that the pod is retried; False when its wait has ended already."""
         return self._decide(Status(Code.ERROR, (message,), plugin))
+
+    def stop_timers(self) -> None:
+        """Let no timeout reject the pod any more."""
+        for timer in self._timers.values():
+            timer.cancel()
 
     def _time_out(self, plugin: str, seconds: float) -> None:
         self.reject(plugin, f"rejected due to timeout after waiting {go_duration(seconds)} at plugin {plugin}")
@@ -56,41 +68,59 @@ class WaitingPod:
     def _decide(self, status: Status) -> bool:
         if self._result.done():
             return False
-        self.stop()
+        self.stop_timers()
         self._result.set_result(status)
         return True
 
-    def stop(self) -> None:
-        """Nobody's time runs out any more."""
-        for timer in self._timers.values():
-            timer.cancel()
-
 
 class WaitingPods:
-    """All waiting pods by uid."""
+    """The pods that wait on Permit and those in PreBind, by uid."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, WaitingPod] = {}
+        self._waiting: dict[str, WaitingPod] = {}
+        #: For pods in PreBind: completing the future cancels the plugins, with its result as the message.
+        self._in_pre_bind: dict[str, asyncio.Future[str]] = {}
 
     def add(self, info: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:
-        """A pod begins to wait for plugins, each at most so many seconds (and LONGEST_WAIT)."""
-        waiting = WaitingPod(info, {plugin: min(seconds, LONGEST_WAIT) for plugin, seconds in timeouts.items()})
-        self._pods[info.uid] = waiting
+        """Have a pod wait for plugins, each at most so many seconds (and MAX_PERMIT_WAIT)."""
+        waiting = WaitingPod(info, {plugin: min(seconds, MAX_PERMIT_WAIT) for plugin, seconds in timeouts.items()})
+        self._waiting[info.uid] = waiting
         return waiting
 
     def remove(self, uid: str) -> None:
-        """A pod waits no longer, decided or not."""
-        waiting = self._pods.pop(uid, None)
+        """End a pod's wait on Permit, decided or not."""
+        waiting = self._waiting.pop(uid, None)
         if waiting is not None:
-            waiting.stop()
+            waiting.stop_timers()
 
     def get(self, uid: str) -> WaitingPod | None:
-        """A waiting pod, None when it does not wait."""
-        return self._pods.get(uid)
+        """A pod that waits on Permit; None when it does not."""
+        return self._waiting.get(uid)
 
     def all(self) -> list[WaitingPod]:
-        """Every waiting pod."""
-        return list(self._pods.values())
+        """Every pod that waits on Permit."""
+        return list(self._waiting.values())
+
+    def enter_pre_bind(self, uid: str) -> asyncio.Future[str]:
+        """A pod's PreBind plugins begin to run. The returned future cancels them when it completes."""
+        cancellation: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._in_pre_bind[uid] = cancellation
+        return cancellation
+
+    def leave_pre_bind(self, uid: str) -> None:
+        """A pod's PreBind plugins have ended."""
+        del self._in_pre_bind[uid]
+
+    def preempt(self, uid: str) -> bool:
+        """Stop a pod that is a victim of preemption, so that it is retried; False when it can no longer be stopped."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None and waiting.preempt(_PREEMPTION, "preempted"):
+            return True
+        cancellation = self._in_pre_bind.get(uid)
+        if cancellation is None or cancellation.done():
+            return False
+        cancellation.set_result(f"preempted by {_PREEMPTION}")
+        return True
 
 
 def go_duration(seconds: float) -> str:

@@ -25,7 +25,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.observability.attempts import Attempt, Attempts
 from kubestow.scheduling.ports import Clock
-from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.messages import Answer, Failure, Request
 
@@ -60,7 +60,7 @@ class Why:
 
     def pod(self, namespace: str, name: str, request: Request) -> Answer:
         """Where one pod stands. Raises Failure (404) for one that is not known."""
-        info = self._scheduler.handlers.pod(namespace, name)
+        info = self._scheduler.pods.named(namespace, name)
         key = f"{namespace}/{name}"
         if info is None:
             raise Failure.not_found(f"pod {key} is not known here: it does not exist, or it has ended")
@@ -88,7 +88,7 @@ class Why:
             return f"its schedulerName is {info.spec.scheduler_name}, which is another scheduler's (here: {ours})"
         placed_pod = self._scheduler.cluster.placed_pod(info.uid)
         if placed_pod is not None:
-            held = self._scheduler.waiting.get(info.uid)
+            held = self._scheduler.waiting_pods.get(info.uid)
             if held is not None:
                 return f"it has been given node {placed_pod.node_name}, and is held back by {', '.join(held.pending_plugins)}"
             return f"it has been given node {placed_pod.node_name} and is being bound"
@@ -161,7 +161,7 @@ class Why:
         if asked is not None and asked not in _PLACES:
             raise Failure(400, "BadRequest", f"place: expected one of {', '.join(_PLACES)}")
         queue = self._scheduler.queue
-        chosen = [queued for queued in queue.waiting() if asked is None or queued.place is _PLACES[asked]]
+        chosen = [queued for queued in queue.pending() if asked is None or queued.place is _PLACES[asked]]
         chosen.sort(key=lambda queued: queued.timestamp)
         counts = {place.value: count for place, count in queue.counts().items()}
         limit = _number(request, "limit", _LIMIT)

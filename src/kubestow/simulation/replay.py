@@ -7,7 +7,8 @@ is a :class:`Difference`; a case agrees when there is none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -26,9 +27,13 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.errors import ConfigurationError, PluginError
+from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.decision.pipeline import Decider, Decision, FirstByName
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
+from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.simulation.recording import Case, Object
 from kubestow.simulation.refusals import names_same_fields
@@ -54,10 +59,6 @@ class Difference:
     figure: str
     expected: Any
     got: Any
-
-
-class _NobodyAnswers(Exception):
-    """Something was waited for that never happens in a replay."""
 
 
 class _Handle:
@@ -89,9 +90,6 @@ class _Handle:
 
     def now(self) -> datetime:
         return _NOW
-
-    async def sleep(self, seconds: float) -> None:
-        raise _NobodyAnswers
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         finished_at_once(work)
@@ -173,7 +171,7 @@ class _World:
             profile.scheduler_name: build_profile(_thorough(profile), registry, handle)
             for profile in configuration.profiles
         }
-        self._decider = Decider(self.cluster, self._profiles, FirstByName())
+        self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())
         self._bound = 0
         for node in case.cluster.get("nodes", ()):
             self.cluster.add_node(convert(Node, node))
@@ -209,28 +207,27 @@ class _World:
             return {"result": "error", "message": f'profile not found for scheduler name "{info.spec.scheduler_name}"'}
         if info.terminating:
             return {"result": "error", "message": f"skip schedule deleting pod: {info.key}"}
-        for plugin in profile.pre_enqueue:
-            status = plugin.pre_enqueue(info)
-            if not status.ok:
-                return {"result": "gated", "preenqueue": _status(status.by(plugin.name))}
+        admission = profile.runtime.run_pre_enqueue_plugins(info)
+        if not admission.ok:
+            return {"result": "gated", "preenqueue": _status(admission)}
         if info.status.nominated_node_name:
             self.cluster.nominate(info, info.status.nominated_node_name)
-        decision = self._decider.decide(info)
+        decision = self._pipeline.decide(info)
         figures = _figures(self.cluster, decision)
-        for action in decision.actions:
-            finished_at_once(action())
-        if decision.node_name is not None:
+        if isinstance(decision, Scheduled):
             status = self._prepare(profile, decision, decision.node_name)
             if not status.ok:
                 return {"result": "error", "message": status.message}
             self._bind(pod, decision.node_name)
-        else:
-            self._leave_pending(decision)
+        elif isinstance(decision, Unschedulable):
+            self._apply_post_filter(decision)
         return figures
 
-    def _leave_pending(self, decision: Decision) -> None:
-        """Do what PostFilter achieved: the victims are gone at once, the pod stays pending with its nomination."""
-        pod, result = decision.pod, decision.nomination
+    def _apply_post_filter(self, decision: Unschedulable) -> None:
+        """Apply what PostFilter achieved: victims are deleted at once, the pod stays pending with its nomination."""
+        for action in decision.post_filter.actions:
+            finished_at_once(action())
+        pod, result = decision.pod, decision.post_filter.nomination
         if result is None or result.nominated_node_name is None:
             return
         for other in (*result.victims, *result.lower_priority_nominated):
@@ -243,27 +240,19 @@ class _World:
 
     def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
         """What a scheduler does between choosing a node and binding: reserve, and the work before binding."""
-        pod, state = decision.pod, decision.state
-        status = SUCCESS
-        try:
-            for reserving in profile.reserve:
-                status = reserving.reserve(state, pod, node_name) or SUCCESS
-                if not status.ok:
-                    break
-            bind_promised_volumes(self.cluster)
-            for binding in profile.pre_bind if status.ok else ():
-                if binding.name == _VOLUMES:
-                    continue  # just done, as a controller does it
-                if binding.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP:
-                    status = _finished(binding.pre_bind(state, pod, node_name))
-                if not status.ok:
-                    break
-        except _NobodyAnswers:
-            status = Status.error("waited for what nobody does in a replay")
-        if not status.ok:
-            for reserving in reversed(profile.reserve):
-                reserving.unreserve(state, pod, node_name)
-        return status
+        pod, state, runtime = decision.pod, decision.state, profile.runtime
+        status = runtime.run_reserve_plugins(state, pod, node_name)
+        bind_promised_volumes(self.cluster)
+        if status.ok:
+            status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
+            # What VolumeBinding would wait for has just been done in a controller's place.
+            plugins = [plugin for plugin in plugins if plugin.name != _VOLUMES]
+            if plugins:
+                status = asyncio.run(_pre_bind(runtime, plugins, decision, node_name))
+        if not status.ok and status.code is not Code.SKIP:
+            runtime.run_unreserve_plugins(state, pod, node_name)
+            return status
+        return SUCCESS
 
     def _bind(self, pod: Object, node_name: str) -> None:
         started = _FIRST_START + timedelta(seconds=self._bound)
@@ -272,29 +261,29 @@ class _World:
         self.cluster.put_pod(self._info(pod | {"spec": pod["spec"] | {"nodeName": node_name}, "status": status}))
 
 
-def _finished(answer: Status | Awaitable[Status | None] | None) -> Status:
-    """A plugin's answer, whether or not it came as a coroutine."""
-    status = finished_at_once(answer) if isinstance(answer, Coroutine) else answer
-    assert status is None or isinstance(status, Status)
-    return status or SUCCESS
+async def _pre_bind(
+    runtime: FrameworkRuntime, plugins: Sequence[PreBindPlugin], decision: Decision, node_name: str
+) -> Status:
+    never = asyncio.get_running_loop().create_future()
+    return await runtime.run_pre_bind_plugins(plugins, decision.state, decision.pod, node_name, never)
 
 
 # -- what came out, in the recording's terms -----------------------------------------------------------------------
 
 
 def _figures(cluster: Cluster, decision: Decision) -> Object:
-    if decision.node_name is None:
-        failed = decision.status.code is Code.ERROR
-        ended: Object = {"result": "error" if failed else "unschedulable", "message": decision.message}
-        return ended if failed else ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
-    nodes = Nodes(cluster.nodes, decision.feasible)
+    if isinstance(decision, Failed):
+        return {"result": "error", "message": decision.message}
+    if isinstance(decision, Unschedulable):
+        ended: Object = {"result": "unschedulable", "message": decision.message}
+        return ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
+    nodes = Nodes(cluster.nodes, decision.candidates)
     feasible = nodes.names
     figures: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
     figures |= _refusals(cluster, decision)
     if len(feasible) == 1:
         return figures | {"best": feasible}
-    assert decision.evaluation is not None
-    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.feasible))
+    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.candidates))
     total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
     best = total.max()
     return figures | {
@@ -304,8 +293,8 @@ def _figures(cluster: Cluster, decision: Decision) -> Object:
     }
 
 
-def _preemption(decision: Decision) -> Object:
-    result = decision.nomination
+def _preemption(decision: Unschedulable) -> Object:
+    result = decision.post_filter.nomination
     if result is None or not result.nominated_node_name:
         return {}
     victims = sorted(info.key for info in result.victims)
@@ -313,9 +302,9 @@ def _preemption(decision: Decision) -> Object:
 
 
 def _refusals(cluster: Cluster, decision: Decision) -> Object:
-    if decision.found is None:
+    if decision.feasibility is None:
         return {"filter": {}}
-    diagnosis = decision.found.diagnose()
+    diagnosis = decision.feasibility.diagnose()
     if diagnosis.pre_filter is not None:
         return {"prefilter": _status(diagnosis.pre_filter), "filter": {}}
     names = cluster.nodes.names

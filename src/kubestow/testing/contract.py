@@ -32,7 +32,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
 from kubestow.testing.complaints import complaints
 from kubestow.testing.happenings import Happenings, crowd
-from kubestow.testing.questions import Questions, Watching, told
+from kubestow.testing.questions import Questions, ReadOnlyRuntime, told
 from kubestow.testing.world import World
 
 __all__ = ["check_plugin"]
@@ -110,7 +110,6 @@ class _Contract:
         for number, guest in enumerate([*self._pending, *self._bound] * 2):
             node_name = self._nodes[number % len(self._nodes)].metadata.name
             self._cluster.put_pod(self._info(self._life.guest(guest, node_name)))
-        self._watching = Watching(self._cluster)
 
     def pods(self) -> list[PodInfo]:
         """The pods that the plugin is asked about."""
@@ -140,8 +139,9 @@ class _Contract:
         return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": args}
 
     def _questions(self, info: PodInfo) -> Questions:
-        plugin = next(plugin for plugin in self._profile().plugins if plugin.name == self._kind.name)
-        return Questions(plugin, self._watching, self._cluster, info)
+        profile = self._profile()
+        plugin = next(plugin for plugin in profile.plugins if plugin.name == self._kind.name)
+        return Questions(plugin, ReadOnlyRuntime(profile.runtime.plugins, self._cluster), self._cluster, info)
 
     def _broken(self, point: str, info: PodInfo, problem: str) -> AssertionError:
         return AssertionError(f"plugin {self._kind.name!r} at {point}: asked about pod {info.key}, {problem}")

@@ -21,6 +21,7 @@ from kubestow import config
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.port import Extender
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
@@ -75,12 +76,9 @@ async def living(
     scheduler = Scheduler(
         config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
         registry=registry,
-        api=cluster,
-        clock=VirtualClock(asyncio.get_running_loop()),
-        random=Random(1),
+        environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1), observer or Observer()),
         extenders=extenders,
         gates=feature_gates,
-        observer=observer,
     )
     running = asyncio.create_task(scheduler.run())
     world = Living(cluster, scheduler)

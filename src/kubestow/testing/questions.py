@@ -1,4 +1,4 @@
-"""The questions that the contract checker puts to a plugin, and an asking that watches what else it does."""
+"""The calls that the contract checker makes to a plugin, and a runtime that notices what else they do."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from kubestow.framework.interface import (
     ScorePlugin,
 )
 from kubestow.framework.profile import Profile
-from kubestow.framework.runtime import Asking, in_range
+from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.framework.validation import in_range
 
-__all__ = ["Questions", "Watching", "told"]
+__all__ = ["Questions", "ReadOnlyRuntime", "told"]
 
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Watching(Asking):
-    """Asks like the scheduler does, and holds the cluster and the pod against what they were before."""
+class ReadOnlyRuntime(FrameworkRuntime):
+    """Calls plugins as the scheduler does, and fails when a call changes the cluster or the pod."""
 
-    __slots__ = ("_cluster",)
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__()
+    def __init__(self, plugins: ProfilePlugins, cluster: Cluster) -> None:
+        super().__init__(plugins)
         self._cluster = cluster
 
-    def __call__(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
-        """Call a plugin. Raises PluginError when it leaves traces."""
+    def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+        """Call a method of a plugin. Raises PluginError when the cluster or the pod is not what it was before."""
         before = self._picture(arguments)
-        answer = super().__call__(plugin, extension_point, method, *arguments)
+        result = super().call(plugin, extension_point, method, *arguments)
         for part, now in self._picture(arguments).items():
             if before[part] != now:
                 raise PluginError(plugin.name, extension_point, f"changed {part}, which it may only read")
-        return answer
+        return result
 
     def _picture(self, arguments: tuple[Any, ...]) -> dict[str, object]:
         cluster = self._cluster
@@ -65,13 +65,13 @@ class Watching(Asking):
 class Questions:
     """One plugin, to be asked about one pod: PreFilter has been, the rest is asked when wanted."""
 
-    def __init__(self, plugin: Plugin, asking: Asking, cluster: Cluster, info: PodInfo) -> None:
+    def __init__(self, plugin: Plugin, runtime: FrameworkRuntime, cluster: Cluster, info: PodInfo) -> None:
         self.plugin: Any = plugin
-        self._asking = asking
+        self._runtime = runtime
         self._info = info
         self._state = CycleState()
-        self.concerned: bool = asking.applies_to(plugin, info)
-        self.signature: Hashable | None = asking.signature(plugin, info)
+        self.concerned: bool = runtime.plugin_applies_to(plugin, info)
+        self.signature: Hashable | None = runtime.plugin_signature(plugin, info)
         outcome = self._pre_filter(cluster)
         #: Whether the plugin's filter has a say about this pod.
         self.filters = isinstance(plugin, FilterPlugin) and self.concerned and outcome.ok
@@ -81,7 +81,7 @@ class Questions:
     def _pre_filter(self, cluster: Cluster) -> Status:
         if not (isinstance(self.plugin, PreFilterPlugin) and self.concerned):
             return SUCCESS
-        outcome = self._asking.pre_filter(self.plugin, self._state, self._info, cluster.all_nodes())
+        outcome = self._runtime.run_pre_filter_plugin(self.plugin, self._state, self._info, cluster.all_nodes())
         if isinstance(outcome, PreFilterResult):
             return SUCCESS
         if not (outcome.ok or outcome.code is Code.SKIP or outcome.code.is_rejection):
@@ -90,7 +90,7 @@ class Questions:
 
     def statuses(self, nodes: Nodes) -> list[str]:
         """What the filter says of some nodes, in words."""
-        verdict = self._asking.filter(self.plugin, self._state, self._info, nodes)
+        verdict = self._runtime.run_filter_plugin(self.plugin, self._state, self._info, nodes)
         found = [SUCCESS] * len(nodes) if verdict is None else [verdict.status(i) for i in range(len(nodes))]
         for status in found:
             if not (status.ok or status.code.is_rejection):
@@ -100,20 +100,20 @@ class Questions:
     def raw_scores(self, nodes: Nodes) -> NDArray[np.int64] | None:
         """Prepare scoring for these nodes and score them; None when the plugin skips that."""
         if isinstance(self.plugin, PreScorePlugin):
-            status = self._asking.pre_score(self.plugin, self._state, self._info, nodes)
+            status = self._runtime.run_pre_score_plugin(self.plugin, self._state, self._info, nodes)
             if not status.ok:
                 return None
         return self.scores_of(nodes)
 
     def scores_of(self, nodes: Nodes) -> NDArray[np.int64]:
         """Score some nodes, prepared for those of the last :meth:`raw_scores`."""
-        return self._asking.score(self.plugin, self._state, self._info, nodes)
+        return self._runtime.run_score_plugin(self.plugin, self._state, self._info, nodes)
 
     def normalized(self, raw: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """Raw scores brought to 0 .. 100."""
         if type(self.plugin).normalize is ScorePlugin.normalize:
             return in_range(self.plugin, "Score", raw)
-        return self._asking.normalize(self.plugin, self._state, self._info, raw, nodes)
+        return self._runtime.run_normalize_score_plugin(self.plugin, self._state, self._info, raw, nodes)
 
     def _failed(self, point: str, status: Status) -> PluginError:
         return PluginError(self.plugin.name, point, f"answered with {status.code.value}: {status.message}")

@@ -19,7 +19,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.scheduling.decision.pipeline import Decider, Decision, FirstByName
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Decision, Scheduled
+from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
 
 __all__ = ["World"]
@@ -66,7 +68,7 @@ class World:
         }
         configuration = config.load(document, subject="profile", gates=self._gates)
         self.profiles = {p.scheduler_name: build_profile(p, registry, self) for p in configuration.profiles}
-        self.decider = Decider(self.cluster, self.profiles, FirstByName())
+        self.pipeline = DecisionPipeline(self.cluster, self.profiles, FirstByName())
         for node in nodes:
             self.cluster.add_node(node)
         for pod in pods:
@@ -137,7 +139,7 @@ class World:
 
     def decide(self, pod: Pod) -> Decision:
         """What would become of a pod; nothing changes."""
-        return self.decider.decide(self.info(pod))
+        return self.pipeline.decide(self.info(pod))
 
     def schedule(self, pod: Pod) -> Decision:
         """Decide about a pod, and put it where it goes."""
@@ -149,11 +151,13 @@ class World:
     def feasible(self, pod: Pod) -> set[str]:
         """The names of the nodes that can take a pod."""
         decision = self.decide(pod)
-        return set() if decision.node_name is None else set(Nodes(self.cluster.nodes, decision.feasible).names)
+        if not isinstance(decision, Scheduled):
+            return set()
+        return set(Nodes(self.cluster.nodes, decision.candidates).names)
 
     def refusals(self, pod: Pod) -> dict[str, tuple[str, tuple[str, ...]]]:
         """For each node that refuses a pod, the plugin that does and its reasons."""
-        found = self.decide(pod).found
+        found = self.decide(pod).feasibility
         if found is None:
             return {}
         diagnosis = found.diagnose()
@@ -163,8 +167,9 @@ class World:
     def scores(self, pod: Pod, plugin: str) -> dict[str, int]:
         """A plugin's weighted scores of the feasible nodes; empty when it skips the pod."""
         decision = self.decide(pod)
-        assert decision.evaluation is not None
-        names = Nodes(self.cluster.nodes, decision.feasible).names
-        weighted = dict(decision.evaluation.scores(self.cluster, decision.pod, decision.feasible))
+        if not isinstance(decision, Scheduled):
+            return {}
+        names = Nodes(self.cluster.nodes, decision.candidates).names
+        weighted = dict(decision.evaluation.scores(self.cluster, decision.pod, decision.candidates))
         scores = weighted.get(plugin)
         return {} if scores is None else dict(zip(names, scores.tolist(), strict=True))

@@ -1,7 +1,7 @@
 """What a pod demands of the pods around it, and they of it: topology spread and inter-pod (anti-)affinity.
 
 Each demand becomes a rule that says, for a node, what stands in the way, or "". Only hard demands count here; soft ones
-never keep a pod from a node. Reference 8.14 and 8.15, in plain loops over all bound pods.
+never keep a pod from a node. Semantics 8.14 and 8.15, in plain loops over all bound pods.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
-from kubestow.framework.runtime import Asking
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import World, node, pod
 
@@ -83,13 +82,11 @@ def columns(nodes: Nodes, row: int) -> dict[str, Any]:
 def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     """What each filter that PreFilter did not leave out says of a row of a view, asked by itself."""
     decision = world.decide(probe)
-    assert decision.found is not None
+    assert decision.feasibility is not None
     statuses = {}
-    for answers in decision.found.filters.active:
-        plugin = answers.bound_plugin.filter
-        assert plugin is not None
-        verdict = Asking().filter(plugin, answers.state, decision.pod, nodes)
-        statuses[plugin.name] = SUCCESS if verdict is None else verdict.status(row)
+    for answers in decision.feasibility.filters.active:
+        verdict = answers.ask_filter(decision.pod, nodes)
+        statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 
 

@@ -17,6 +17,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, NodeFilterPlugin, PostFilterResult
 from kubestow.framework.status import Status, Verdict
 from kubestow.testing import World, node, nodes, pod
+from tests.decisions import preemption_of
 
 HIGH, MIDDLE, LOW = 100, 50, 0
 
@@ -44,8 +45,9 @@ def preempt(world: World, urgent: Pod | None = None) -> PostFilterResult:
     """What preemption achieves."""
     decision = world.decide(urgent or preemptor())
     assert decision.node_name is None
-    assert decision.nomination is not None
-    return decision.nomination
+    result = preemption_of(decision)
+    assert result is not None
+    return result
 
 
 def victims(result: PostFilterResult) -> list[str]:
@@ -73,7 +75,7 @@ def test_a_pod_that_never_preempts_is_not_eligible() -> None:
 
 def test_an_ineligible_pod_keeps_its_nomination() -> None:
     world = World([node("n")], [running("low", "n")])
-    assert world.decide(preemptor(spec={"preemptionPolicy": "Never"})).nomination is None
+    assert preemption_of(world.decide(preemptor(spec={"preemptionPolicy": "Never"}))) is None
 
 
 def leaving(reason: str = "PreemptionByScheduler") -> Pod:
@@ -294,7 +296,7 @@ def test_a_filter_that_fails_in_the_dry_run_is_told_of() -> None:
     world = World([node("n")], [running("low", "n", cpu="1")], plugins=[Brittle], profile=profile)
     decision = world.decide(preemptor(cpu="1"))
     assert decision.message.endswith('preemption: running "Brittle" filter plugin: divided by no pods')
-    assert decision.nomination is None
+    assert preemption_of(decision) is None
 
 
 class Moody(FilterPlugin):

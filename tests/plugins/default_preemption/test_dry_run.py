@@ -16,6 +16,7 @@ from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubestow.plugins.default_preemption.dry_run import dry_run
 from kubestow.testing import World, node, pod
+from tests.decisions import preemption_of
 
 NODES = ["n0", "n1", "n2", "n3"]
 ANTI_AFFINE = {
@@ -88,11 +89,11 @@ class Found(NamedTuple):
 def lock_step(world: World, urgent: Pod) -> dict[str, Found]:
     """All potential nodes by the code under test."""
     decision = world.decide(urgent)
-    assert decision.found is not None
+    assert decision.feasibility is not None
     table = world.cluster.nodes
-    rows = np.flatnonzero(decision.found.diagnose().with_code(Code.UNSCHEDULABLE))
+    rows = np.flatnonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE))
     run = dry_run(
-        decision.found.filters,
+        decision.feasibility.filters,
         table,
         rows,
         priority=decision.pod.priority,
@@ -186,7 +187,7 @@ def apply(world: World, change: tuple[str, Any]) -> None:
 def preempted(world: World, urgent: Pod) -> tuple[str, str | None, list[str]]:
     """All that preemption says."""
     decision = world.decide(urgent)
-    result = decision.nomination
+    result = preemption_of(decision)
     if result is None:
         return decision.message, decision.node_name, []
     return decision.message, result.nominated_node_name, [info.name for info in result.victims]

@@ -10,7 +10,7 @@ from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.plugin import DynamicResources
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.simulation.resource_claims import finished_at_once
 from kubestow.testing import World, node, pod
 

@@ -14,6 +14,7 @@ from kubestow.errors import APIError
 from kubestow.framework.status import Status
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import node, pod
+from tests.decisions import post_filter_actions
 from tests.plugins.dynamic_resources.devices import DeviceWorld, claim, device_class, exactly, pod_with, slice_of
 
 GPU = "example.com/gpu"
@@ -103,7 +104,7 @@ def test_a_claim_left_over_from_an_earlier_attempt_is_deleted() -> None:
     cluster = world(stale)
     decision = cluster.decide(wanting(1))
     assert "1 cannot schedule extended resource claim. deletion of ResourceClaim completed" in decision.message
-    (action,) = decision.actions
+    (action,) = post_filter_actions(decision)
     cluster.spawn(action())
     assert len(cluster.cluster.catalog(ResourceClaim)) == 0
     assert cluster.decide(wanting(1)).node_name == "n"

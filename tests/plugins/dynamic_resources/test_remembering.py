@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.plugins.dynamic_resources.pod_claims import PodClaims
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import nodes
 from tests.plugins.dynamic_resources.devices import (
     DRIVER,

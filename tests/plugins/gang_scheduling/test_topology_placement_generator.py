@@ -11,7 +11,8 @@ from kubestow.api.core import Pod
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.framework.gang import Gang
-from kubestow.framework.placement import Placement, PlacementPlugins, Proposal
+from kubestow.framework.placement import Placement, Proposal
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
 from kubestow.testing import World, node, pod
@@ -41,11 +42,11 @@ class Groups(World):
         self.gang = Gang(name, "uid-train", 2, 300.0, self.cluster.pod_groups.members(name))
 
     @property
-    def plugins(self) -> PlacementPlugins:
-        return self.profiles["default-scheduler"].placements
+    def runtime(self) -> FrameworkRuntime:
+        return self.profiles["default-scheduler"].runtime
 
     def generated(self) -> dict[str, list[str]] | Status | None:
-        found = self.plugins.generate(self.gang, [], self.cluster.all_nodes())
+        found = self.runtime.generate_placements(self.gang, [], self.cluster.all_nodes())
         return {p.name: p.nodes.names for p in found} if isinstance(found, Sequence) else found
 
     def proposal(self, name: str, *pods: Pod) -> Proposal:
@@ -93,19 +94,27 @@ def test_a_group_that_is_in_no_one_place_is_an_error(nodes: list[str], problem: 
 def test_a_placement_that_takes_more_pods_is_better() -> None:
     world = Groups()
     one, two = members(2, "train", cpu="1m")
-    assert world.plugins.best(world.gang, [world.proposal("a", one), world.proposal("b", one, two)], world.random) == 1
+    assert (
+        world.runtime.best_placement(
+            world.gang, [world.proposal("a", one), world.proposal("b", one, two)], world.random
+        )
+        == 1
+    )
 
 
 def test_of_placements_that_take_as_many_the_fuller_one_is_better() -> None:
     world = Groups()
     pair = members(2, "train", cpu="1")
-    assert world.plugins.best(world.gang, [world.proposal("a", *pair), world.proposal("b", *pair)], world.random) == 1
+    assert (
+        world.runtime.best_placement(world.gang, [world.proposal("a", *pair), world.proposal("b", *pair)], world.random)
+        == 1
+    )
 
 
 def test_equals_are_chosen_among_at_random() -> None:
     world = Groups()
     same = [world.proposal("b", *members(1, "train"))] * 3
-    assert {world.plugins.best(world.gang, same, world.random) for _ in range(60)} == {0, 1, 2}
+    assert {world.runtime.best_placement(world.gang, same, world.random) for _ in range(60)} == {0, 1, 2}
 
 
 def test_a_new_node_and_a_sibling_that_leaves_wake_the_group() -> None:

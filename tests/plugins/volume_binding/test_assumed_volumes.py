@@ -12,7 +12,7 @@ from kubestow.api.storage import BIND_COMPLETED, SELECTED_NODE, PersistentVolume
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.volume_binding.assumed_volumes import Promises
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, storage_class, volume
 from tests.plugins.volumes import put, world

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
     DRIVER,
@@ -24,6 +24,7 @@ from kubestow.testing.storage import (
     storage_class,
     volume,
 )
+from tests.decisions import rejectors_of
 from tests.plugins.volumes import put, world
 
 NODES = st.sampled_from(["n0", "n1", "n2", "n3"])
@@ -55,13 +56,13 @@ CLASSES = (storage_class(), storage_class("fast", provisioner=DRIVER, zones=["a"
 def told(decision: Decision, there: World) -> object:
     """Everything a decision says, node by node in the order of their names."""
     if decision.node_name is None:
-        return decision.message, sorted(decision.rejectors)
-    return sorted(Nodes(there.cluster.nodes, decision.feasible).names)
+        return decision.message, sorted(rejectors_of(decision))
+    return sorted(Nodes(there.cluster.nodes, decision.candidates).names)
 
 
 def refusals(decision: Decision, nodes: Nodes, row: int) -> list[Any]:
-    assert decision.found is not None
-    found = decision.found.filters.refusals(nodes)
+    assert decision.feasibility is not None
+    found = decision.feasibility.filters.refusals(nodes)
     return [(refusal.plugin, refusal.verdict.status(row)) for refusal in found if refusal.where[row]]
 
 
@@ -187,13 +188,13 @@ class VolumesMachine(RuleBasedStateMachine):
 
 
 def _pre_filter_refused(decision: Decision) -> bool:
-    assert decision.found is not None
-    return decision.found.error is not None or decision.found.diagnose().pre_filter is not None
+    assert decision.feasibility is not None
+    return decision.feasibility.error is not None or decision.feasibility.diagnose().pre_filter is not None
 
 
 def _claims_are_taken(decision: Decision) -> bool:
     """Whether claims in use anywhere were counted, which nothing that is imagined of one row undoes."""
-    return "VolumeRestrictions" in decision.rejectors
+    return "VolumeRestrictions" in rejectors_of(decision)
 
 
 VolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
+from kubestow.scheduling.decision.result import Scheduled
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.testing import World, node, pod
+from tests.decisions import preemption_of, rejectors_of
 
 
 @st.composite
@@ -52,36 +54,38 @@ def test_a_decision_about_some_nodes_is_that_of_a_cluster_of_them(
     small = World(
         [each for each in nodes if each.metadata.name in names], [each for each in pods if each.spec.node_name in names]
     )
-    restricted = whole.decider.decide(whole.info(pending), Scope(names))
+    restricted = whole.pipeline.decide(whole.info(pending), Scope(names))
     alone = small.decide(pending)
     assert (restricted.node_name, restricted.message) == (alone.node_name, alone.message)
-    assert restricted.rejectors == alone.rejectors
-    assert restricted.feasible_count == alone.feasible_count
+    assert rejectors_of(restricted) == rejectors_of(alone)
+    assert isinstance(restricted, Scheduled) is isinstance(alone, Scheduled)
+    if isinstance(restricted, Scheduled) and isinstance(alone, Scheduled):
+        assert restricted.candidate_count == alone.candidate_count
 
 
 def test_a_pod_does_not_go_to_a_node_that_it_was_promised_elsewhere() -> None:
     world = World([node("a"), node("b")])
-    assert world.decider.decide(world.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
+    assert world.pipeline.decide(world.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
 
 
 def test_nodes_that_are_barred_are_not_in_question() -> None:
     world = World([node("a"), node("b")])
-    assert world.decider.decide(world.info(pod("p")), Scope(barred=["a"])).node_name == "b"
+    assert world.pipeline.decide(world.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
 
 
 def test_who_may_not_make_room_evicts_nobody() -> None:
     world = World([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
     high = world.info(pod("high", cpu="1", priority=100))
-    assert world.decider.decide(high).nomination is not None
-    assert world.decider.decide(high, Scope(makes_room=False)).nomination is None
+    assert preemption_of(world.pipeline.decide(high)) is not None
+    assert preemption_of(world.pipeline.decide(high, Scope(preempts=False))) is None
 
 
 def test_a_scope_outlives_the_rows_of_its_nodes() -> None:
     world = World([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
-    assert world.decider.decide(world.info(pod("p")), scope).node_name == "c"
+    assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
     world.cluster.remove_node("a")  # its row is that of c now
-    assert world.decider.decide(world.info(pod("p")), scope).node_name == "c"
+    assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
 
 
 def test_affinities_hold_beyond_the_nodes_in_question() -> None:
@@ -94,4 +98,4 @@ def test_affinities_hold_beyond_the_nodes_in_question() -> None:
     }
     world = World([node("a", zone="z"), node("b", zone="z")], [pod("there", labels={"app": "x"}, node="a")])
     lonely = world.info(pod("p", affinity=apart))
-    assert world.decider.decide(lonely, Scope(["b"])).node_name is None
+    assert world.pipeline.decide(lonely, Scope(["b"])).node_name is None

@@ -27,7 +27,7 @@ def test_many_events_are_one_piece_of_news() -> None:
         await asyncio.sleep(0)
         for _ in range(2):
             for _ in range(5):
-                news.happened()
+                news.changed()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return await waiting
@@ -52,7 +52,7 @@ def test_what_the_question_raises_reaches_whoever_asked() -> None:
         waiting = asyncio.create_task(news.wait_for(answer, 10))
         await asyncio.sleep(0)
         state["broken"] = True
-        news.happened()
+        news.changed()
         await waiting
 
     with pytest.raises(ValueError, match="broken"):

@@ -11,7 +11,7 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import Filtered, Spared
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims
 
 VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "bindVerb": "bind"}
 
@@ -26,7 +26,7 @@ class ScriptedExtender:
         failed: Mapping[str, str] | None = None,
         unresolvable: Mapping[str, str] | None = None,
         scores: Mapping[str, int] | None = None,
-        spared: Mapping[str, Spared] | None = None,
+        spared: Mapping[str, ExtenderVictims] | None = None,
         fails: str = "",
         meanwhile: Callable[[str], Awaitable[None]] | None = None,
         **settings: Any,
@@ -47,20 +47,23 @@ class ScriptedExtender:
         if self.fails:
             raise ExtenderError(self.settings.url_prefix, verb, self.fails)
 
-    async def filter(self, pod: PodInfo, names: Sequence[str]) -> Filtered:
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResponse:
         await self._called("filter", pod, names)
         passed = [name for name in names if self.passes is None or name in self.passes]
-        return Filtered(passed, self.failed, self.unresolvable)
+        return ExtenderFilterResponse(passed, self.failed, self.unresolvable)
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
         await self._called("prioritize", pod, names)
         return list(self.scores.items())
 
-    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, Spared]:
+    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
         await self._called("preempt", pod, offers)
         if self.spared is not None:
             return self.spared
-        return {name: Spared([pod.uid for pod in victims.pods], victims.violations) for name, victims in offers.items()}
+        return {
+            name: ExtenderVictims([pod.uid for pod in victims.pods], victims.violations)
+            for name, victims in offers.items()
+        }
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._called("bind", pod, [node_name])

@@ -13,7 +13,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.extenders.port import PodGone
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.running import Living, in_virtual_time
@@ -264,7 +264,7 @@ def test_that_a_pod_is_gone_is_no_fault_of_the_extender(caplog: pytest.LogCaptur
 def test_nodes_that_were_not_sent_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert placed(ScriptedExtender("filter", failed={"elsewhere": "no"}))[0] != ""
-    assert 'speaks of node "elsewhere", which was not sent' in caplog.text
+    assert 'response contains node "elsewhere", which was not sent' in caplog.text
 
 
 def test_a_binding_that_took_effect_counts_also_when_its_extender_may_be_ignored() -> None:

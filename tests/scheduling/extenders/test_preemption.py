@@ -10,9 +10,10 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.framework.interface import Victims
 from kubestow.plugins.default_preemption.extender_candidates import best_offer
-from kubestow.scheduling.extenders.port import Spared
+from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, World, node, pod
+from tests.decisions import preemption_of
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.running import Living, in_virtual_time
 
@@ -50,8 +51,8 @@ def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
     return found[0]
 
 
-def spared(**victims: str) -> dict[str, Spared]:
-    return {name: Spared([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
+def spared(**victims: str) -> dict[str, ExtenderVictims]:
+    return {name: ExtenderVictims([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
 
 
 def test_without_an_extender_the_least_harm_is_done() -> None:
@@ -74,7 +75,7 @@ def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
         await world.passes(5)
         assert [event.reason for event in world.cluster.events].count("Preempted") == 1
 
-    twice = {"b": Spared(["uid-default-dear", "uid-default-dear"])}
+    twice = {"b": ExtenderVictims(["uid-default-dear", "uid-default-dear"])}
     extender = ScriptedExtender("preempt", spared=twice)
     in_virtual_time(story, *FULL, extenders=[extender], cluster=Terminating())
 
@@ -151,7 +152,7 @@ def test_the_best_offer_is_the_candidate_that_would_have_been_chosen_anyway(
         for n, (priority, since) in enumerate(crowd)
     ]
     world = World([node(f"n{row}", max_pods=len(crowd)) for row, crowd in enumerate(nodes)], bound)
-    nomination = world.decide(pod("p", priority=10)).nomination
+    nomination = preemption_of(world.decide(pod("p", priority=10)))
     assert nomination is not None
     assert nomination.extender_candidates is not None
     victims_by_node = nomination.extender_candidates.victims_by_node()

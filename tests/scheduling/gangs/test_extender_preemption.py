@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.scheduling.extenders.port import Spared
+from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.testing import node, pod, pods
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
@@ -24,7 +24,7 @@ def outcome(extender: ScriptedExtender) -> tuple[int, int]:
         put(world, GANG)
         await world.passes(60)
         found.append((running(world, GANG), len(there(world, LOW))))
-        assert not world.scheduler.queue.unfinished_events()
+        assert not world.scheduler.queue.in_flight_events()
 
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
     in_virtual_time(story, *objects, extenders=[extender], **gang_scheduling())
@@ -41,7 +41,7 @@ def test_a_gang_preempts_where_extenders_do_not_mind(verbs: tuple[str, ...]) -> 
     [
         ScriptedExtender("preempt", spared={}),
         ScriptedExtender("preempt", fails="out of order"),
-        ScriptedExtender("preempt", spared={"n": Spared(["uid-default-low-0"])}),
+        ScriptedExtender("preempt", spared={"n": ExtenderVictims(["uid-default-low-0"])}),
     ],
     ids=["it drops the node", "it fails", "it wants others evicted"],
 )

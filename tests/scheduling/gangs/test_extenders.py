@@ -61,7 +61,7 @@ def test_what_happens_meanwhile_is_not_overlooked(happens: Callable[[Living], No
         await world.passes(30)
         ours = [each for each in world.cluster.pods() if each.spec.scheduling_group is not None]
         assert sum(bool(each.spec.node_name) for each in ours) == expected
-        assert not world.scheduler.queue.unfinished_events()
+        assert not world.scheduler.queue.in_flight_events()
 
     extender = ScriptedExtender("filter")
     in_virtual_time(story, node("a", cpu="4"), group("train", 3), extenders=[extender], **ON)

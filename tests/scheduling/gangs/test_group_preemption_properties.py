@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.scheduling.gangs.group_preemption import fewest
+from kubestow.scheduling.gangs.victim_search import fewest_removed
 from kubestow.testing import node, pod
 from tests.scheduling.gangs.groups import GATES, group, member
 from tests.scheduling.running import Living, in_virtual_time
@@ -34,7 +34,7 @@ def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wa
         gone[number] = False
         if sum(w for w, g in zip(weights, gone, strict=True) if g) < wanted:
             gone[number] = True
-    found = asyncio.run(fewest(len(weights), fits))
+    found = asyncio.run(fewest_removed(len(weights), fits))
     assert (None if found is None else found.tolist()) == (gone if sum(weights) >= wanted else None)
 
 
@@ -45,7 +45,7 @@ def test_the_search_asks_seldom_where_few_have_to_go() -> None:
         asked.append(int(gone.sum()))
         return asked[-1] >= 3
 
-    found = asyncio.run(fewest(10_000, fits))
+    found = asyncio.run(fewest_removed(10_000, fits))
     assert found is not None and np.flatnonzero(found).tolist() == [9_997, 9_998, 9_999]
     assert len(asked) < 20 and max(asked) == 4
 
@@ -93,7 +93,7 @@ class Scene:
         return sum(room // self.cpu for room in free.values()) >= self.size
 
     def survivors(self) -> set[str]:
-        """Reference 9.7, word by word."""
+        """Semantics 9.7, word by word."""
         lower = [unit for unit in self.units if unit.priority < 100]
         lower.sort(key=lambda unit: (-unit.priority, len(unit.pods) == 1, -len(unit.pods), unit.started))
         gone = set(lower)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.scheduling.decision.pipeline import Decision
+from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
 from tests.scheduling.running import Living, in_virtual_time

@@ -108,7 +108,7 @@ def test_a_plugin_that_goes_wrong_costs_its_gang_the_attempt() -> None:
         await world.passes(1)
         assert "'Picky' failed at PlacementGenerate: ValueError: out of order" in why(world, "train-0")
         world.cluster.put(member("alone", "nobody", cpu="1"))
-        assert not world.scheduler.queue.unfinished_events()
+        assert not world.scheduler.queue.in_flight_events()
 
     in_virtual_time(story, node("n"), group("train", 2), plugins=[Broken], **gang_scheduling("Picky"))
 

@@ -12,7 +12,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import Status
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import in_virtual_time, node, pod
 from kubestow.testing.living import Living
 
@@ -69,7 +69,7 @@ async def follower_refused(world: Living) -> None:
 
 
 def place(world: Living, name: str) -> Place | None:
-    queued = next((q for q in world.scheduler.queue.waiting() if q.info.name == name), None)
+    queued = next((q for q in world.scheduler.queue.pending() if q.info.name == name), None)
     return None if queued is None else queued.place
 
 
@@ -132,13 +132,13 @@ def test_a_pod_on_its_way_comes_back_by_itself_and_brings_no_other() -> None:
         world.cluster.put(pod("asked-for"))
         world.cluster.put(pod("other"))
         await world.settles()
-        waiting = {each.info.name: each for each in world.scheduler.waiting.all()}
+        waiting = {each.info.name: each for each in world.scheduler.waiting_pods.all()}
         world.scheduler._handle.activate([waiting["asked-for"].info])
         for each in waiting.values():
             each.reject("Leader", "no")
         await world.settles()
         assert place(world, "other") is Place.UNSCHEDULABLE
-        assert {each.info.name for each in world.scheduler.waiting.all()} == {"asked-for"}
+        assert {each.info.name for each in world.scheduler.waiting_pods.all()} == {"asked-for"}
 
     plugin = type("Leader", (Impatient,), {"at": "never", "answers": {}, "has_led": ["at once"]})
     in_virtual_time(story, node("n"), plugins=[plugin], profiles=ENABLED)

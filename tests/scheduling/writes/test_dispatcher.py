@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 import pytest
 
 from kubestow.errors import APIError
-from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.observer import Call
 from kubestow.scheduling.ports import ObjectReference
@@ -136,15 +135,13 @@ def test_while_somebody_else_binds_a_pod_no_status_of_it_is_on_its_way() -> None
         desk.says(p, "first")
         await asyncio.sleep(0.5)
 
-        async def by_an_extender() -> Status:
+        async with desk.dispatcher.binding_turn(p.uid) as turn:
             began = asyncio.get_running_loop().time()
             desk.says(p, "second")
             await asyncio.sleep(5)
             assert desk.server.asked == [(0.0, "first")]
             assert began == 1.0
-            return SUCCESS
-
-        await desk.dispatcher.binding(p.uid, by_an_extender)
+            turn.succeeded()
 
     at_a_desk(story)
 
@@ -283,7 +280,7 @@ def test_whoever_watches_is_told_of_every_try_and_may_see_what_is_pending() -> N
         desk.says(p, "first")
         bound = desk.binds(q)
         await asyncio.sleep(0.5)
-        assert desk.dispatcher.pending() == {Call.POD_STATUS_PATCH: 1, Call.POD_BINDING: 1}
+        assert desk.dispatcher.pending_calls() == {Call.POD_STATUS_PATCH: 1, Call.POD_BINDING: 1}
         await bound
         await desk.done()
         statuses = [succeeded for call, succeeded, _ in desk.told if call is Call.POD_STATUS_PATCH]

@@ -8,8 +8,8 @@ until the next change of :attr:`NodeTable.structure`. Plugins never see the tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,14 @@ class _AmountColumns:
             self[name].values[row] += sign * amount
 
 
+class PodsOnNode(NamedTuple):
+    """The pods on a row as they were: by uid, their slots in order, and which host ports of one pod were taken."""
+
+    by_uid: dict[str, PodInfo]
+    slots: list[int]
+    taken_ports: Collection[HostPort]
+
+
 class NodeTable:
     """All nodes and the pods on them."""
 
@@ -75,8 +83,8 @@ class NodeTable:
         self.pods: list[dict[str, PodInfo]] = []
         #: The same pods as columns.
         self.pod_table = PodTable()
-        #: Pending pods that have been promised a node, and how many they are per row.
-        self.promised = PodTable()
+        #: Pending pods that are nominated for a node, and how many they are per row.
+        self.nominated = PodTable()
         self.nominated_count = self.columns.new(np.int64)
         self.allocatable = _AmountColumns(self.columns)
         self.requested = _AmountColumns(self.columns)
@@ -113,7 +121,7 @@ class NodeTable:
         self.objects.append(node)
         self.pods.append({})
         self.pod_table.append_row()
-        self.promised.append_row()
+        self.nominated.append_row()
         self.rows[node.metadata.name] = row
         self.sequence.values[row] = self._added
         self._describe(row, node, amounts)
@@ -145,7 +153,7 @@ class NodeTable:
             values[row] = values[last]
             values.pop()
         self.pod_table.remove_row(row)
-        self.promised.remove_row(row)
+        self.nominated.remove_row(row)
         if row != last:
             self.rows[self.names[row]] = row
         return pods
@@ -177,24 +185,36 @@ class NodeTable:
         self._account(row, info, -1)
         # QUIRK (semantics 7.4): ports are a set, so one of two pods that share a port frees it for both.
         for port in info.shape.host_ports:
-            taken = self._port_column(port).values
-            taken[row] = False
-            if not taken.any():
-                del self._ports[port]
+            self._free_port(row, port)
 
     def replace_pod(self, row: int, info: PodInfo) -> bool:
         """A newer state of a pod on a row that takes the same; whether its start time is another."""
         self.pods[row][info.uid] = info
         return self.pod_table.replace(info)
 
-    def promise(self, row: int, info: PodInfo) -> None:
-        """A row is promised to a pending pod."""
-        self.promised.add(row, info)
+    def pods_on(self, row: int, info: PodInfo) -> PodsOnNode:
+        """The pods on a row as they are, before a pod is added or removed."""
+        taken = [port for port in info.shape.host_ports if self._is_taken(row, port)]
+        return PodsOnNode(self.pods[row].copy(), self.pod_table.slots(row), taken)
+
+    def restore_pods(self, row: int, info: PodInfo, before: PodsOnNode) -> None:
+        """Restore the order and the host ports of a row, after the addition or removal of a pod has been reversed."""
+        self.pods[row] = before.by_uid
+        self.pod_table.restore_slots(row, before.slots)
+        for port in info.shape.host_ports:
+            if port in before.taken_ports:
+                self._port_column(port).values[row] = True
+            elif port in self._ports:
+                self._free_port(row, port)
+
+    def nominate(self, row: int, info: PodInfo) -> None:
+        """Add a pending pod that is nominated for a row."""
+        self.nominated.add(row, info)
         self.nominated_count.values[row] += 1
 
-    def break_promise(self, row: int, uid: str) -> None:
-        """A row is no longer promised to a pod."""
-        self.promised.remove(row, uid)
+    def drop_nomination(self, row: int, uid: str) -> None:
+        """Remove a pod that is no longer nominated for a row."""
+        self.nominated.remove(row, uid)
         self.nominated_count.values[row] -= 1
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
@@ -228,6 +248,16 @@ class NodeTable:
         if column is None:
             column = self._ports[port] = self.columns.new(np.bool_)
         return column
+
+    def _is_taken(self, row: int, port: HostPort) -> bool:
+        column = self._ports.get(port)
+        return column is not None and bool(column.values[row])
+
+    def _free_port(self, row: int, port: HostPort) -> None:
+        taken = self._port_column(port).values
+        taken[row] = False
+        if not taken.any():
+            del self._ports[port]
 
     def name_rank(self) -> NDArray[np.int64]:
         """For each row its place among all nodes sorted by name, int64."""

@@ -108,7 +108,7 @@ class _Account:
     levels: Mapping[str, int]
 
     def total(self) -> _Exact:
-        """Reference 7.5: containers, init containers in order with the sidecars before them, pod level, overhead."""
+        """Semantics 7.5: containers, init containers in order with the sidecars before them, pod level, overhead."""
         spec = self.pod.spec
         total: _Exact = {}
         for position, container in enumerate(spec.containers):

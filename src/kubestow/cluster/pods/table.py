@@ -83,6 +83,14 @@ class PodTable:
         offsets = offsets_of(np.fromiter(map(len, runs), np.intp, len(runs)))
         return np.fromiter(chain.from_iterable(runs), np.intp, int(offsets[-1])), offsets
 
+    def slots(self, row: int) -> list[int]:
+        """The slots of the pods on a row, in their order."""
+        return list(self._by_row[row])
+
+    def restore_slots(self, row: int, slots: list[int]) -> None:
+        """Bring the pods of a row back into an order that :meth:`slots` had."""
+        self._by_row[row] = slots
+
     def append_row(self) -> None:
         """A row without pods, after the last."""
         self._by_row.append([])

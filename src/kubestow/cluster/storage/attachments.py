@@ -8,7 +8,7 @@ volumes or classes, or the node's CSINode change. A pod that comes or goes then 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,15 +106,19 @@ class Attachments:
         for name in self._broken_nodes - changed:
             found = nodes.position(name)
             if found is not None:
-                yield found, next(iter(self._nodes[name].broken.values()))
+                yield found, self._kept_problems(name)[0]
 
     def _problems(self, nodes: HypotheticalNodes, position: int) -> list[str]:
         change = nodes.change(position)
-        gone = {pod.uid for pod in change.removed}
-        kept = self._node(nodes.name(position)).broken.items()
+        kept = self._kept_problems(nodes.name(position), gone={pod.uid for pod in change.removed})
         row = int(nodes.row_numbers[position])
         added = (self._attached_by(pod, row)[1] for pod in change.added)
-        return [problem for uid, problem in kept if uid not in gone] + [problem for problem in added if problem]
+        return kept + [problem for problem in added if problem]
+
+    def _kept_problems(self, node_name: str, gone: Collection[str] = ()) -> list[str]:
+        """What is wrong with the pods on a node that are not ``gone`` (uids), in the order of these pods."""
+        broken, row = self._node(node_name).broken, self._table.rows[node_name]
+        return [broken[uid] for uid in self._table.pods[row] if uid in broken and uid not in gone] if broken else []
 
     def _delta(self, nodes: HypotheticalNodes, position: int, driver: str) -> int:
         """How the count of a driver changes with what is imagined of a row."""

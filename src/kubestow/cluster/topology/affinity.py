@@ -2,7 +2,8 @@
 
 A pod's terms speak about other pods, so every pending pod has to be held against the terms of all pods that are placed
 already. Pods are copies of each other, and so are their terms: :class:`CarriedTerms` keeps the few distinct ones, and
-how many pods carry one of them where is a counter (:mod:`kubestow.cluster.topology.counters`). Nothing here walks over pods.
+how many pods carry one of them where is a counter (:mod:`kubestow.cluster.topology.counters`). Nothing here walks over
+pods.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
@@ -147,20 +149,35 @@ class _Reader:
 
 
 _EVERYBODY = frozenset((None,))
+#: Versions of this many groups without terms are kept.
+_VACATED = 1024
+
+
+class TermVersions(NamedTuple):
+    """The versions of carried terms as they were: that of all terms, and those of some groups."""
+
+    version: int
+    by_group: dict[Hashable, int | None]
 
 
 class CarriedTerms:
-    """The distinct terms of the pods in the cluster, by the groups of pods that they can speak of."""
+    """The distinct terms of the pods in the cluster, by the groups of pods that they can speak of.
+
+    Every change has a version number of its own, also one that is undone later.
+    """
 
     def __init__(self) -> None:
         self._carriers: Counter[CarriedTerm] = Counter()
         self._by_group: dict[Hashable, dict[CarriedTerm, None]] = {}
-        self._versions: Counter[Hashable] = Counter()
-        #: Grows whenever there is a term more or less.
+        self._versions: dict[Hashable, int] = {}
+        #: The version of groups that have none of their own.
+        self._floor = 0
+        self._last_version = 0
+        #: The version of the latest change.
         self.version = 0
 
     def about(self, groups: Groups) -> Iterator[CarriedTerm]:
-        """The terms that may speak of pods in these groups, each once."""
+        """The terms that may speak of pods in these groups, each once, in no particular order."""
         for group in groups | _EVERYBODY:
             yield from self._by_group.get(group, ())
 
@@ -169,8 +186,8 @@ class CarriedTerms:
         return not self._by_group.keys().isdisjoint(groups | _EVERYBODY)
 
     def version_about(self, groups: Groups) -> int:
-        """Grows whenever :meth:`about` changes for these groups."""
-        return sum(self._versions[group] for group in groups | _EVERYBODY)
+        """The version of the latest change of :meth:`about` for these groups."""
+        return max(self._versions.get(group, self._floor) for group in groups | _EVERYBODY)
 
     def add(self, terms: Iterable[CarriedTerm]) -> None:
         """A further shape of pods carries these terms."""
@@ -192,9 +209,39 @@ class CarriedTerms:
                     if not terms_about:
                         del self._by_group[group]
 
+    def drop_vacated_groups(self) -> None:
+        """Drop the versions of groups that no terms are about, once they are many. Not to be called while changes may
+        still be undone."""
+        if len(self._versions) - len(self._by_group) > max(_VACATED, len(self._by_group)):
+            self._versions = {group: self._versions[group] for group in self._by_group}
+            self._floor = self._next_version()
+
+    def versions_of(self, terms: Iterable[CarriedTerm]) -> TermVersions:
+        """The versions that a change of these terms would replace."""
+        groups = {group for term in terms for group in _groups_of(term)}
+        return TermVersions(self.version, {group: self._versions.get(group) for group in groups})
+
+    def restore_versions(self, before: TermVersions) -> None:
+        """Restore the versions from before a change that has been reversed."""
+        self.version = before.version
+        for group, version in before.by_group.items():
+            if version is None:
+                self._versions.pop(group, None)
+            else:
+                self._versions[group] = version
+
     def _changed(self, carried: CarriedTerm) -> Groups:
-        groups = carried.term.groups
-        groups = _EVERYBODY if groups is None else groups
-        self._versions.update(groups)
-        self.version += 1
+        groups = _groups_of(carried)
+        self.version = self._next_version()
+        for group in groups:
+            self._versions[group] = self.version
         return groups
+
+    def _next_version(self) -> int:
+        self._last_version += 1
+        return self._last_version
+
+
+def _groups_of(carried: CarriedTerm) -> Groups:
+    groups = carried.term.groups
+    return _EVERYBODY if groups is None else groups

@@ -1,239 +1,281 @@
-"""The decision: which node a pod goes to, or why to none.
+"""The decision pipeline: which node a pod gets, or why none.
 
-A pure function of the cluster's state, the profile and the pod (and of a rule for ties). Nothing is changed by asking;
-whoever asked commits the answer: the scheduler by assuming the pod, the replay of recorded decisions by comparing it,
-an explanation by printing it. The steps are the reference's (5.2 to 5.7), except that every feasible node is scored
-unless ``percentageOfNodesToScore`` asks for less.
+    filter ─► extender filter ─► sample ─► score + extender prioritize ─► select
+       └────────── no node ──────────► PostFilter + extender preempt
 
-With extenders a decision has to wait for answers on the way; :mod:`.extended_decision` is made of the same steps.
+Deciding changes nothing: the scheduling cycle commits a decision by assuming the pod, the replay of recorded decisions
+compares it, an explanation prints it. The stages are those of kube-scheduler (semantics 5.2 to 5.7), except that every
+feasible node is scored unless ``percentageOfNodesToScore`` asks for less.
+
+The extender stages are the only ones that await, and they are absent for pods that no extender is interested in; a
+decision then runs to its end without suspending. While an extender is awaited the cluster changes and rows of the node
+table move. Across an await the pipeline therefore keeps node names, and evaluates again afterwards, which costs next to
+nothing where nothing has changed. A node is selected only if the extenders saw it and it fits as the cluster is then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import PluginError
+from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.diagnosis import Diagnosis, Refusal
 from kubestow.framework.evaluation import Evaluation, Feasible
-from kubestow.framework.filters import Filters
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status
-from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
+from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
+from kubestow.scheduling.decision.sampling import NodeSampler
+from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
+from kubestow.scheduling.decision.synchronous import run_synchronously
+from kubestow.scheduling.decision.ties import TieBreak, select_node
+from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
-__all__ = ["Decider", "Decision", "FirstByName", "RandomTie", "Room", "TieBreak", "failed", "without_node"]
+__all__ = ["DecisionPipeline"]
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
-#: Fewer nodes than this are never sampled.
-_FEWEST_TO_FIND = 100
 
 
-class TieBreak(Protocol):
-    """Chooses among the nodes with the highest score."""
+class DecisionPipeline:
+    """Decides about one pod after another. Its only state is where the next sample of nodes starts."""
 
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
-        """One of the rows, of which there are at least two."""
-
-
-@dataclass(frozen=True, slots=True)
-class RandomTie:
-    """Any of the best nodes with equal chance, by the injected random source."""
-
-    random: Random
-
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
-        """A random one."""
-        return int(rows[self.random.randrange(len(rows))])
-
-
-@dataclass(frozen=True, slots=True)
-class FirstByName:
-    """The first of the best nodes in the order of their names, which is what recorded decisions assume."""
-
-    def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
-        """The one whose name sorts first."""
-        return int(rows[cluster.nodes.name_rank()[rows].argmin()])
-
-
-@dataclass(slots=True)
-class Decision:
-    """What was decided about a pod.
-
-    With a ``node_name`` the pod fits there. Without one, ``status`` says how it ended, ``message`` is the text for the
-    pod's condition, ``rejectors`` and ``pending`` name the plugins whose change of mind to wait for, and ``nomination``
-    and ``actions`` are what PostFilter made of it. ``error`` is set when a plugin broke its contract. ``found`` and
-    ``evaluation`` hold the figures behind it, until the next decision.
-    """
-
-    pod: PodInfo
-    state: CycleState
-    node_name: str | None = None
-    status: Status = field(default_factory=lambda: Status(Code.SUCCESS))
-    message: str = ""
-    feasible: Rows = field(default_factory=lambda: slice(0, 0))
-    feasible_count: int = 0
-    found: Feasible | None = None
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    nomination: PostFilterResult | None = None
-    #: What PostFilter plugins want done in the API, beside the nomination.
-    actions: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    error: PluginError | None = None
-    evaluation: Evaluation | None = None
-    #: The nodes that extenders refused for good, whoever leaves them.
-    vetoed: frozenset[str] = frozenset()
-
-
-class Decider:
-    """Decides about one pod after another. Holds only where the walk over the nodes goes on when nodes are sampled."""
-
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, Profile], ties: TieBreak) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        profiles: Mapping[str, Profile],
+        ties: TieBreak,
+        extenders: Extenders | None = None,
+    ) -> None:
         self.cluster = cluster
         self.profiles = profiles
         self._ties = ties
-        self._next_start = 0
+        self._extenders = extenders
+        self._sampler = NodeSampler(cluster.nodes)
 
-    def decide(self, pod: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """Find a pod its node. Plugins that break their contract end in a decision with an ERROR status."""
-        profile = self.profiles[pod.spec.scheduler_name]
+    def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
+        """Decide with plugins alone, at once."""
+        return run_synchronously(self._decide(pod, scope, None))
+
+    async def decide_with_extenders(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
+        """Decide with plugins and extenders; without interested extenders this never suspends."""
+        extenders = self._extenders
+        if extenders is None or not scope.calls_extenders or not extenders.take_part(pod):
+            return await self._decide(pod, scope, None)
+        return await self._decide(pod, scope, extenders)
+
+    async def _decide(self, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> Decision:
         if not len(self.cluster.nodes):
-            return Decision(pod, CycleState(), status=_NO_NODES, message=_NO_NODES.message)
-        evaluation: Evaluation | None = None
-        began = profile.asking.now()
+            return Unschedulable(pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message)
+        cycle = _Cycle(self, pod, scope, extenders)
         try:
-            evaluation = profile.evaluations.of(self.cluster, pod)
-            return self._decide(profile, evaluation, pod, scope)
+            return await cycle.run(self._sampler, self._ties)
         except PluginError as error:
-            profile.asking.passed(error.extension_point.removeprefix("Normalize"), Code.ERROR, began)
-            return failed(pod, evaluation, str(error), error)
+            return Failed(pod=pod, state=cycle.state(), message=str(error), error=error)
+        except _FilterFailed as error:
+            return Failed(pod=pod, state=cycle.state(), message=str(error))
+        except ExtenderError as error:
+            return Failed(pod=pod, state=cycle.state(), message=error.problem)
 
-    def _decide(self, profile: Profile, evaluation: Evaluation, pod: PodInfo, scope: Scope) -> Decision:
-        within = scope.rows(self.cluster)
-        found = evaluation.feasible(self.cluster, pod, within)
-        if found.error is not None:
-            return failed(pod, evaluation, found.error.message)
-        if not found.count:
-            state, diagnosis = evaluation.state(), found.diagnose()
-            room = _post_filter(profile, state, pod, diagnosis, found.filters) if scope.makes_room else Room()
-            return without_node(pod, state, diagnosis=diagnosis, room=room, found=found, evaluation=evaluation)
-        rows, count = self.sampled(profile, found.rows, found.count, within)
-        row = self._only(rows) if count == 1 else self._best(evaluation, pod, rows)
-        return Decision(
-            pod,
-            evaluation.state(),
-            node_name=self.cluster.nodes.names[row],
-            feasible=rows,
-            feasible_count=count,
-            found=found,
-            evaluation=evaluation,
+
+class _FilterFailed(Exception):
+    """A PreFilter or Filter plugin returned an ERROR status, which ends the cycle."""
+
+
+class _Cycle:
+    """One decision in progress."""
+
+    def __init__(self, pipeline: DecisionPipeline, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> None:
+        self._cluster = pipeline.cluster
+        self._profile = pipeline.profiles[pod.spec.scheduler_name]
+        self._pod, self._scope, self._extenders = pod, scope, extenders
+        #: The pod that plugins see: without its nomination once extenders have rejected the nominated node.
+        self._evaluated_pod = pod
+        self._evaluation: Evaluation | None = None
+        self._feasibility: Feasible | None = None
+        #: Position of the journal and structure of the node table when the feasibility was found.
+        self._generation = (-1, -1)
+        self._extender_result = ExtenderFilterResult()
+
+    def state(self) -> CycleState:
+        """The pod's cycle state, as far as plugins have filled it."""
+        return CycleState() if self._evaluation is None else self._evaluation.state()
+
+    async def run(self, sampler: NodeSampler, ties: TieBreak) -> Decision:
+        """From filtering to the selected node. Raises PluginError, ExtenderError and _FilterFailed."""
+        if self._extenders is not None and (row := await self._nominated_row(self._extenders)) is not None:
+            return self._scheduled(np.array([row], np.intp), 1, row)
+        feasibility = self._filter()
+        rows, count = feasibility.rows, feasibility.count
+        extra_scores: NDArray[np.int64] | None = None
+        if count:
+            within = self._scope.rows(self._cluster)
+            percentage = self._profile.percentage_of_nodes_to_score
+            rows, count = sampler.sample(percentage, rows, count, within=within)
+            if self._extenders is not None:
+                rows, extra_scores = await self._run_extenders(self._extenders, rows)
+                count = len(rows)
+        if not count:
+            return await self._unschedulable()
+        if count == 1:
+            return self._scheduled(rows, 1, int(Nodes(self._cluster.nodes, rows).row_numbers[0]))
+        assert self._evaluation is not None
+        totals = self._evaluation.totals(self._cluster, self._evaluated_pod, rows)
+        if extra_scores is not None:
+            totals = totals + extra_scores
+        return self._scheduled(rows, count, select_node(self._cluster, totals, rows, ties))
+
+    def _filter(self) -> Feasible:
+        """Which nodes fit, evaluated again if the cluster has changed since."""
+        if self._feasibility is None or self._generation != self._current_generation():
+            # The plugins that apply to the pod may be others by now, too.
+            self._evaluation = self._profile.evaluations.of(self._cluster, self._pod)
+            within = self._scope.rows(self._cluster)
+            self._feasibility = self._evaluation.feasible(self._cluster, self._evaluated_pod, within)
+            self._generation = self._current_generation()
+            if self._feasibility.error is not None:
+                raise _FilterFailed(self._feasibility.error.message)
+        return self._feasibility
+
+    def _current_generation(self) -> tuple[int, int]:
+        return self._cluster.journal.position, self._cluster.nodes.structure
+
+    # -- extenders -----------------------------------------------------------------------------------------------
+
+    async def _nominated_row(self, extenders: Extenders) -> int | None:
+        """The nominated node's row if the pod fits there and the extenders agree (semantics 5.3).
+
+        An extender that fails counts as one that rejects the node.
+        """
+        nominated = self._pod.status.nominated_node_name
+        if not nominated or self._names(self._filter().rows) != [nominated]:
+            return None
+        try:
+            result = await extenders.filter(self._pod, [nominated])
+        except ExtenderError:
+            result = ExtenderFilterResult()
+        rows = self._still_feasible(result.passed)
+        if len(rows):
+            return int(rows[0])
+        self._evaluated_pod = _without_nomination(self._pod)
+        self._feasibility = None
+        return None
+
+    async def _run_extenders(
+        self, extenders: Extenders, rows: Rows
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64] | None]:
+        """The rows that the extenders leave (intp), and the scores that they add (int64, one per row)."""
+        self._extender_result = result = await extenders.filter(self._pod, self._names(rows))
+        left = self._still_feasible(result.passed)
+        if len(left) < 2:
+            return left, None
+        scores = await extenders.prioritize(self._pod, self._names(left))
+        left = self._still_feasible(result.passed)
+        return left, np.array([scores.get(name, 0) for name in self._names(left)], np.int64)
+
+    def _still_feasible(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """The rows of those of some nodes that exist and fit the pod as the cluster is now."""
+        rows = self._cluster.nodes.rows
+        feasible = np.zeros(len(rows), np.bool_)
+        feasible[self._filter().rows] = True
+        passed = np.zeros(len(rows), np.bool_)
+        passed[[row for row in map(rows.get, names) if row is not None]] = True
+        return np.flatnonzero(passed & feasible)
+
+    def _names(self, rows: Rows) -> list[str]:
+        return Nodes(self._cluster.nodes, rows).names
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _scheduled(self, rows: Rows, count: int, row: int) -> Scheduled:
+        assert self._evaluation is not None and self._feasibility is not None
+        return Scheduled(
+            pod=self._pod,
+            state=self._evaluation.state(),
+            node_name=self._cluster.nodes.names[row],
+            candidates=rows,
+            candidate_count=count,
+            feasibility=self._feasibility,
+            evaluation=self._evaluation,
         )
 
-    # -- choosing ------------------------------------------------------------------------------------------------
+    async def _unschedulable(self) -> Unschedulable:
+        """No node is left: the diagnosis, and what PostFilter plugins achieve (semantics 4.4, 5.9)."""
+        feasibility, result = self._filter(), self._extender_result
+        assert self._evaluation is not None
+        state, diagnosis = self._evaluation.state(), feasibility.diagnose()
+        if (rejection := _extender_rejection(self._cluster, result)) is not None:
+            diagnosis = diagnosis.overruled_by(rejection)
+        message, rejectors = diagnosis.message(), frozenset(diagnosis.rejectors)
+        if result.passed or result.rejected:
+            rejectors |= {EXTENDER}  # extenders register no events, so any event may help
+        pending = frozenset(diagnosis.pending)
+        post_filter = await self._run_post_filter(state, diagnosis, feasibility)
+        return Unschedulable(
+            pod=self._pod,
+            state=state,
+            status=Status.unschedulable(message),
+            message=f"{message} {post_filter.message}" if post_filter.message else message,
+            rejectors=rejectors,
+            pending=pending,
+            post_filter=post_filter,
+            vetoed=result.vetoed,
+            feasibility=feasibility,
+            evaluation=self._evaluation,
+        )
 
-    def _only(self, rows: Rows) -> int:
-        return int(Nodes(self.cluster.nodes, rows).row_numbers[0])
-
-    def _best(self, evaluation: Evaluation, pod: PodInfo, rows: Rows) -> int:
-        return self.pick(evaluation.totals(self.cluster, pod, rows), rows)
-
-    def pick(self, totals: NDArray[np.int64], rows: Rows) -> int:
-        """The row with the highest total; among equals the rule for ties decides."""
-        best = np.flatnonzero(totals == totals.max())
-        if not isinstance(rows, slice):
-            best = rows[best]
-        return int(best[0]) if len(best) == 1 else self._ties.choose(self.cluster, best)
-
-    def sampled(
-        self, profile: Profile, rows: Rows, count: int, within: NDArray[np.bool_] | None = None
-    ) -> tuple[Rows, int]:
-        """As many feasible nodes as the profile wants to find, from where the last walk ended (semantics 5.4).
-
-        Only the nodes ``within`` (bool, one per node; None for all) are in question.
-        """
-        total = len(self.cluster.nodes) if within is None else int(np.count_nonzero(within))
-        percentage = profile.percentage_of_nodes_to_score
-        if not 0 < percentage < 100 or total < _FEWEST_TO_FIND:
-            return rows, count
-        wanted = max(_FEWEST_TO_FIND, total * percentage // 100)
-        walk = Nodes(self.cluster.nodes, rows).row_numbers
-        start = int(np.searchsorted(walk, self._next_start % len(self.cluster.nodes)))
-        walk = np.concatenate((walk[start:], walk[:start]))
-        if count <= wanted:
-            return rows, count
-        # The walk ends when one feasible node more than wanted is found, which is left for the next pod.
-        self._next_start = int(walk[wanted])
-        return np.sort(walk[:wanted]), wanted
-
-
-@dataclass(slots=True)
-class Room:
-    """What PostFilter plugins did to make room, and what they say when there is none."""
-
-    nomination: PostFilterResult | None = None
-    actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
-    message: str = ""
-    code: Code = Code.UNSCHEDULABLE
-    _reasons: list[str] = field(default_factory=list)
-
-    def take(self, answer: PostFilterResult) -> bool:
-        """One plugin's answer; True if it ends the search: a success does, and anything but "unschedulable"."""
-        if answer.nominated_node_name is not None or answer.status.ok:
-            self.nomination = answer
-        if answer.action is not None:
-            self.actions.append(answer.action)
-        if answer.status.ok:
-            self.message, self.code = "", Code.SUCCESS
-            return True
-        if answer.status.code is not Code.UNSCHEDULABLE:
-            self.message, self.code = answer.status.message, answer.status.code
-            return True
-        self._reasons += answer.status.reasons
-        self.message = ", ".join(self._reasons)
-        return False
+    async def _run_post_filter(
+        self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasible
+    ) -> PostFilterResults:
+        """Run the PostFilter plugins in order; no further ones once the cluster changed while extenders were awaited."""
+        results = PostFilterResults()
+        if not self._scope.preempts:
+            return results
+        generation = self._current_generation()
+        plugins = self._profile.runtime.run_post_filter_plugins(state, self._pod, diagnosis, feasibility.filters)
+        with closing(plugins):
+            for result in plugins:
+                if self._extenders is not None:
+                    result = await _preempt_with_extenders(self._extenders, self._pod, result)
+                ends = results.add(result)
+                if ends or (self._extenders is not None and self._current_generation() != generation):
+                    break
+        return results
 
 
-def _post_filter(profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> Room:
-    """Ask the PostFilter plugins in turn (semantics 4.4)."""
-    room = Room()
-    began = profile.asking.now()
-    for plugin in profile.post_filter:
-        if room.take(profile.asking.post_filter(plugin, state, pod, diagnosis, filters)):
-            break
-    if profile.post_filter:
-        profile.asking.passed("PostFilter", room.code, began)
-    return room
+async def _preempt_with_extenders(extenders: Extenders, pod: PodInfo, result: PostFilterResult) -> PostFilterResult:
+    """A preemption's result after the extenders have narrowed down its candidates (semantics 9.4)."""
+    candidates = result.extender_candidates
+    if candidates is None or not extenders.take_part_in_preemption(pod):
+        return result
+    victims = candidates.victims_by_node()
+    try:
+        return candidates.select(await extenders.preempt(pod, victims))
+    except ExtenderError as error:
+        return PostFilterResult(Status.error(f"preemption: {error.problem}"))
 
 
-def without_node(
-    pod: PodInfo, state: CycleState, *, diagnosis: Diagnosis, room: Room, found: Feasible, evaluation: Evaluation
-) -> Decision:
-    """No node fits: why (semantics 5.9), and what PostFilter made of it."""
-    message = diagnosis.message()
-    return Decision(
-        pod,
-        state,
-        status=Status.unschedulable(message),
-        message=f"{message} {room.message}" if room.message else message,
-        found=found,
-        rejectors=frozenset(diagnosis.rejectors),
-        pending=frozenset(diagnosis.pending),
-        nomination=room.nomination,
-        actions=tuple(room.actions),
-        evaluation=evaluation,
-    )
+def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Refusal | None:
+    """The nodes that the extenders rejected, as if the extenders were one plugin; None if they rejected none."""
+    rows = cluster.nodes.rows
+    keys = np.zeros(len(rows), np.int32)
+    legend: dict[Status, int] = {}
+    for name, status in result.rejected.items():
+        if name in rows:
+            keys[rows[name]] = legend.setdefault(status, len(legend) + 1)
+    if not legend:
+        return None
+    verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
+    return Refusal(EXTENDER, ~verdict.passes, verdict)
 
 
-def failed(pod: PodInfo, evaluation: Evaluation | None, message: str, error: PluginError | None = None) -> Decision:
-    """Something went wrong."""
-    state = CycleState() if evaluation is None else evaluation.state()
-    return Decision(pod, state, status=Status.error(message), message=message, error=error, evaluation=evaluation)
+def _without_nomination(pod: PodInfo) -> PodInfo:
+    status = msgspec.structs.replace(pod.status, nominated_node_name="")
+    return PodInfo(msgspec.structs.replace(pod.pod, status=status), pod.shape, pod.requests, pod.nonzero_requests)

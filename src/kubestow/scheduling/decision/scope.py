@@ -1,8 +1,8 @@
-"""The scope of a decision: which nodes are in question, and what may be done to find one.
+"""The scope of a decision: which nodes are considered, and whether preemption and extenders take part.
 
-A pod that is scheduled by itself may go anywhere, and room may be made for it. A gang asks about its pods more often
-than that: in one part of the cluster after another, or what would be if some pods were gone. Nodes go by name here,
-because a decision may take time, and the rows of the node table move meanwhile.
+A single pod is decided about in the whole cluster. A gang's scheduling cycle restricts its decisions: to one placement
+after another, or to what plugins alone can decide while pods are removed in a simulation. Nodes are given by name,
+because rows of the node table move while extenders are awaited.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 
-__all__ = ["EVERYWHERE", "Scope"]
+__all__ = ["WHOLE_CLUSTER", "Scope"]
 
 
 class Scope:
-    """``names`` are the nodes in question, None for all; those that are ``barred`` are not, whatever the names say.
+    """``names`` are the nodes to consider (None: all) without those ``excluded``.
 
-    With ``makes_room`` False nobody is asked whom one could evict; with ``asks_extenders`` False only plugins decide,
-    and the decision takes no time.
+    ``preempts`` runs PostFilter plugins when no node fits; ``calls_extenders`` runs the extender stages, without which
+    a decision never awaits.
     """
 
-    __slots__ = ("_barred", "_mask", "_names", "_structure", "asks_extenders", "makes_room")
+    __slots__ = ("_excluded", "_mask", "_names", "_structure", "calls_extenders", "preempts")
 
     def __init__(
         self,
         names: Iterable[str] | None = None,
         *,
-        barred: Iterable[str] = (),
-        makes_room: bool = True,
-        asks_extenders: bool = True,
+        excluded: Iterable[str] = (),
+        preempts: bool = True,
+        calls_extenders: bool = True,
     ) -> None:
         self._names = None if names is None else frozenset(names)
-        self._barred = frozenset(barred)
-        self.makes_room, self.asks_extenders = makes_room, asks_extenders
+        self._excluded = frozenset(excluded)
+        self.preempts, self.calls_extenders = preempts, calls_extenders
         self._mask: NDArray[np.bool_] | None = None
         self._structure = -1
 
     def rows(self, cluster: Cluster) -> NDArray[np.bool_] | None:
-        """The rows in question as the node table is now, bool; None for all."""
-        if self._names is None and not self._barred:
+        """A mask over the rows of the node table as it is now (bool, one per node); None for all."""
+        if self._names is None and not self._excluded:
             return None
         if self._structure != cluster.nodes.structure or self._mask is None:
-            self._mask, self._structure = self._masked(cluster), cluster.nodes.structure
+            self._mask, self._structure = self._mask_of(cluster), cluster.nodes.structure
         return self._mask
 
-    def _masked(self, cluster: Cluster) -> NDArray[np.bool_]:
+    def _mask_of(self, cluster: Cluster) -> NDArray[np.bool_]:
         rows = cluster.nodes.rows
         if self._names is None:
             mask = np.ones(len(rows), np.bool_)
         else:
             mask = np.zeros(len(rows), np.bool_)
             mask[[row for row in map(rows.get, self._names) if row is not None]] = True
-        mask[[row for row in map(rows.get, self._barred) if row is not None]] = False
+        mask[[row for row in map(rows.get, self._excluded) if row is not None]] = False
         return mask
 
 
-EVERYWHERE = Scope()
-"""The whole cluster, with everything that can be done."""
+WHOLE_CLUSTER = Scope()
+"""All nodes, with preemption and extenders."""

@@ -1,7 +1,7 @@
-"""Waiting for the cluster to change: questions that are asked again whenever there is news.
+"""Change notifier: conditions on the cluster that are evaluated again after every change.
 
-A binding cycle that waits for a volume to be bound asks one question over and over. Rather than look once a second, it
-is asked again after the watch has told of anything; many events in one turn of the event loop are one piece of news.
+A binding cycle that waits for a volume to be bound polls the same condition over and over. It is evaluated after the
+watch has shown a change instead; many changes in one turn of the event loop cause one evaluation.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ T = TypeVar("T")
 
 
 class ChangeNotifier:
-    """The open questions of a scheduler."""
+    """The conditions that binding cycles wait for."""
 
     def __init__(self) -> None:
-        self._open: dict[asyncio.Future[Any], Callable[[], Any]] = {}
-        self._soon: asyncio.Handle | None = None
+        self._waiting: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._scheduled: asyncio.Handle | None = None
 
-    def happened(self) -> None:
-        """Something has changed: the open questions are asked again before long."""
-        if self._open and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self._ask)
+    def changed(self) -> None:
+        """The cluster has changed: evaluate the conditions soon."""
+        if self._waiting and self._scheduled is None:
+            self._scheduled = asyncio.get_running_loop().call_soon(self._evaluate)
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        """The first answer that is not None; None when there is none in so many seconds. What it raises is raised."""
-        found = answer()
-        if found is not None:
-            return found
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
+        """The first result of a condition that is not None; None after so many seconds. Raises what it raises."""
+        result = condition()
+        if result is not None:
+            return result
         waiting: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._open[waiting] = answer
+        self._waiting[waiting] = condition
         try:
             async with asyncio.timeout(seconds):
                 return await waiting
         except TimeoutError:
             return None
         finally:
-            del self._open[waiting]
+            del self._waiting[waiting]
 
-    def _ask(self) -> None:
-        self._soon = None
-        for waiting, answer in list(self._open.items()):
+    def _evaluate(self) -> None:
+        self._scheduled = None
+        for waiting, condition in list(self._waiting.items()):
             if waiting.done():
                 continue
             try:
-                found = answer()
+                result = condition()
             except Exception as error:
                 waiting.set_exception(error)
             else:
-                if found is not None:
-                    waiting.set_result(found)
+                if result is not None:
+                    waiting.set_result(result)

@@ -1,4 +1,4 @@
-"""What an update of a pod or node means, in cluster events (semantics 6.9)."""
+"""The cluster events raised by an update of a pod or node (semantics 6.9)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NODE_DELETE = ClusterEvent(EventResource.NODE, Action.DELETE)
 _ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE)
 _UNSCHEDULABLE_POD_UPDATE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.UPDATE)
 
-#: In the order in which the reference reports them.
+#: In kube-scheduler's order.
 _NODE_ACTIONS = (
     Action.UPDATE_NODE_ALLOCATABLE,
     Action.UPDATE_NODE_LABEL,
@@ -42,7 +42,7 @@ _NODE_ACTIONS = (
 
 
 def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
-    """The events of a node's update; none when nothing changed that scheduling could care about."""
+    """The events of a node's update; none when no field that scheduling reads has changed."""
     changed = difference(old, new)
     if old.spec.unschedulable and not new.spec.unschedulable:
         yield ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
@@ -50,7 +50,7 @@ def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
         if not changed & action:
             continue
         if action is Action.UPDATE_NODE_TAINT and old.spec.taints == new.spec.taints:
-            continue  # only unschedulable differs, which was reported above if it can help
+            continue  # only spec.unschedulable differs, reported above if it was cleared
         yield ClusterEvent(EventResource.NODE, action)
 
 

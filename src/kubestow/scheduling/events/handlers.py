@@ -1,8 +1,8 @@
-"""Event handlers: what the watch brings goes into the cluster's state and into the queue (semantics 1.6, 6.9).
+"""Event handlers: list and watch results update the cluster cache and the scheduling queue (semantics 1.6, 6.9).
 
-The handlers are level-triggered. They keep the last known object of every pod and node, so a repeated event changes
-nothing, a new list is compared with what is known, and an object that cannot be read is reported once by name while the
-others go on.
+The handlers are level-triggered. They compare each object with its last known state, so a repeated event changes
+nothing and a new list is a set of additions, updates and deletions. An object that cannot be decoded is logged once by
+name and treated as absent.
 """
 
 from __future__ import annotations
@@ -26,174 +26,176 @@ from kubestow.scheduling.events.cluster_events import (
     node_events,
     pod_events,
 )
+from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.ports import Clock, Resource
 
-__all__ = ["EventHandlers", "Queue"]
+__all__ = ["EventHandlers", "PendingPods", "WatchListener"]
 
 _log = logging.getLogger(__name__)
 
-_TERMINAL = frozenset({"Succeeded", "Failed"})
+_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 Key = tuple[str, str]
 
 
-class Queue(Protocol):
-    """What is told of pending pods and of events that may help them."""
+class PendingPods(Protocol):
+    """The queue, as far as the handlers use it."""
 
     def add(self, info: PodInfo) -> None:
-        """A pod without a node is there."""
+        """Queue a new pending pod."""
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
-        """A pod without a node changed, in the ways that ``events`` name."""
+        """Update a pending pod; ``events`` name what changed about it."""
 
     def delete(self, uid: str) -> None:
-        """A pod is gone, or has a node now."""
+        """Remove a pod that was deleted or assigned."""
 
-    def move(
-        self, event: ClusterEvent, old: Any = None, new: Any = None, *, among: Callable[[PodInfo], bool] | None = None
-    ) -> None:
-        """An event that may help pods which were refused, those of ``among`` at most."""
+    def move_all_to_active_or_backoff(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        """Requeue the pods that an event may help."""
+
+    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+        """Requeue the pods that may use a node for which a pod is no longer nominated; whether there is such a node."""
+
+
+class WatchListener:
+    """What else follows from the watch. Does nothing; derive from it. No method may block or raise."""
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        """A pod that is assumed on a node is being deleted."""
+
+    def pod_settled(self, uid: str) -> None:
+        """A pod has been assigned or deleted."""
+
+    def synced(self) -> None:
+        """Every watched resource has been listed; called again after later lists."""
+
+    def changed(self) -> None:
+        """A list or an event has been handled."""
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """A cluster event of this label has been handled, the queue's part included."""
 
 
 class EventHandlers:
-    """The scheduler's subscriber to what is ``watched``; ``scheduler_names`` are the profiles whose pods are ours.
-
-    ``on_pod_deleted`` is called when a pod that was assumed on a node is being deleted, ``on_pod_settled`` when a pod
-    has a node for good, or is gone; ``on_handled`` is told of each event and how many seconds it took, by the clock
-    ``monotonic``.
-    """
+    """The scheduler's subscriber to the ``watched`` resources; it queues pods of the ``scheduler_names``."""
 
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        pods: PodStore,
+        queue: PendingPods,
         *,
         scheduler_names: Container[str],
         watched: Collection[Resource],
-        on_pod_deleted: Callable[[str], None],
-        on_synced: Callable[[], None],
-        on_news: Callable[[], None],
-        on_pod_settled: Callable[[str], None] = lambda uid: None,
-        monotonic: Callable[[], float] = lambda: 0.0,
-        on_handled: Callable[[str, float], None] = lambda event, seconds: None,
+        listener: WatchListener,
+        clock: Clock | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._queue = queue
+        self._cluster, self._pods, self._queue = cluster, pods, queue
         self._scheduler_names = scheduler_names
-        self._on_pod_deleted, self._on_pod_settled = on_pod_deleted, on_pod_settled
-        self._on_synced = on_synced
-        self._on_news = on_news
-        self._monotonic, self._on_handled = monotonic, on_handled
-        #: What the object that is being handled has been found to mean.
-        self._meant: list[ClusterEvent] = []
-        self._pods: dict[Key, PodInfo] = {}
-        self._by_uid: dict[str, PodInfo] = {}
-        self._unsynced: set[tuple[str, str, type]] = set()
+        self._listener, self._clock = listener, clock
+        #: The cluster events raised by the object being handled.
+        self._raised: list[ClusterEvent] = []
+        self._unlisted: set[tuple[str, str, type]] = set()
         self.expect(watched)
-        #: What is wrong with objects that cannot be read, by kind and name, for as long as they are there.
-        self._reported: dict[tuple[str, str], str] = {}
+        #: Why objects cannot be decoded, by kind and name, until they are deleted.
+        self._undecodable: dict[tuple[str, str], str] = {}
 
     def expect(self, resources: Iterable[Resource]) -> None:
-        """Everything is there only when these have been listed too."""
-        self._unsynced.update((resource.prefix, resource.plural, resource.type) for resource in resources)
+        """Count as synced only when these have been listed too."""
+        self._unlisted.update((resource.prefix, resource.plural, resource.type) for resource in resources)
 
-    def known(self, uid: str) -> PodInfo | None:
-        """The last state of a pod that the API server told, None when it is gone."""
-        return self._by_uid.get(uid)
-
-    def pod(self, namespace: str, name: str) -> PodInfo | None:
-        """The pod of a name that has not ended, as the API server told it last."""
-        return self._pods.get((namespace, name))
-
-    def pods(self) -> Iterable[PodInfo]:
-        """Every pod that has not ended, as the API server told it last."""
-        return self._pods.values()
-
-    # -- the subscriber's interface --------------------------------------------------------------------------------
+    # -- the subscriber's interface ------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        """A complete list: what is not in it is gone."""
+        """A complete list: objects that are not in it have been deleted."""
         listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
-        for key in [key for key in self._keys(resource) if key not in listed]:
-            self._handle(self._gone, resource, key)
-        self._forget_reports(resource, listed)
+        for key in [key for key in self._known_keys(resource) if key not in listed]:
+            self._handle(self._deleted, resource, key)
+        self._drop_undecodable(resource, listed)
         for obj in objects:
-            self._handle(self._there, resource, obj)
-        self._unsynced.discard((resource.prefix, resource.plural, resource.type))
-        if not self._unsynced:
-            self._on_synced()
-        self._on_news()
+            self._handle(self._put, resource, obj)
+        self._unlisted.discard((resource.prefix, resource.plural, resource.type))
+        if not self._unlisted:
+            self._listener.synced()
+        self._listener.changed()
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """One watch event."""
         if event_type == "DELETED":
-            self._handle(self._gone, resource, (obj.metadata.namespace, obj.metadata.name))
+            self._handle(self._deleted, resource, (obj.metadata.namespace, obj.metadata.name))
         else:
-            self._handle(self._there, resource, obj)
-        self._on_news()
-
-    def _handle(self, take_in: Callable[[Resource, Any], None], resource: Resource, told: Any) -> None:
-        """Take something in; each event that it means is told of, with the time that all of it took."""
-        began = self._monotonic()
-        take_in(resource, told)
-        if self._meant:
-            seconds = self._monotonic() - began
-            for event in self._meant:
-                self._on_handled(event.label, seconds)
-            self._meant.clear()
+            self._handle(self._put, resource, obj)
+        self._listener.changed()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object that does not decode is as good as not there, but is not silently lost."""
-        self._report(resource, subject, problem)
+        """An object that does not decode: logged, and treated as absent."""
+        self._report_undecodable(resource, subject, problem)
 
-    def _report(self, resource: Resource, subject: str, problem: str) -> None:
-        reported = (resource.kind, subject)
-        if self._reported.get(reported) != problem:
-            self._reported[reported] = problem
-            _log.warning("%s %s cannot be read and is left out: %s", *reported, problem)
+    def _handle(self, handler: Callable[[Resource, Any], None], resource: Resource, received: Any) -> None:
+        """Run a handler, and report each cluster event that it raised with the time that the handler took."""
+        began = self._now()
+        handler(resource, received)
+        if self._raised:
+            seconds = self._now() - began
+            for event in self._raised:
+                self._listener.event_handled(event.label, seconds)
+            self._raised.clear()
 
-    def _forget_reports(self, resource: Resource, listed: Collection[Key]) -> None:
-        """Objects that are gone may come back, and are then told of once more."""
-        there = {_subject(key) for key in listed}
-        for kind, subject in list(self._reported):
-            if kind == resource.kind and subject not in there:
-                del self._reported[kind, subject]
+    def _now(self) -> float:
+        return 0.0 if self._clock is None else self._clock.monotonic()
 
-    def _move(self, event: ClusterEvent, old: Any, new: Any, *, among: Callable[[PodInfo], bool] | None = None) -> None:
-        self._meant.append(event)
-        self._queue.move(event, old, new, among=among)
+    def _report_undecodable(self, resource: Resource, subject: str, problem: str) -> None:
+        key = (resource.kind, subject)
+        if self._undecodable.get(key) != problem:
+            self._undecodable[key] = problem
+            _log.warning("%s %s cannot be decoded and is ignored: %s", *key, problem)
 
-    # -- by kind ---------------------------------------------------------------------------------------------------
+    def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
+        """Objects that were deleted are reported anew should they be created again."""
+        subjects = {_subject(key) for key in listed}
+        for kind, subject in list(self._undecodable):
+            if kind == resource.kind and subject not in subjects:
+                del self._undecodable[kind, subject]
 
-    def _keys(self, resource: Resource) -> list[Key]:
+    def _move(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        self._raised.append(event)
+        self._queue.move_all_to_active_or_backoff(event, old, new)
+
+    def _release_nomination(self, pod: PodInfo, node_name: str | None) -> None:
+        if self._queue.release_nomination(pod, node_name):
+            self._raised.append(ASSIGNED_POD_DELETE)
+
+    # -- by kind -------------------------------------------------------------------------------------------------
+
+    def _known_keys(self, resource: Resource) -> list[Key]:
         if resource == PODS:
-            return list(self._pods)
+            return self._pods.names()
         if resource == NODES:
             return [("", name) for name in self._cluster.nodes.names]
         if resource == NAMESPACES:
             return [("", name) for name in self._cluster.namespaces]
         return [(obj.metadata.namespace, obj.metadata.name) for obj in self._cluster.catalog(resource.type)]
 
-    def _there(self, resource: Resource, obj: Any) -> None:
+    def _put(self, resource: Resource, obj: Any) -> None:
         try:
             if resource == PODS:
-                self._pod_there(obj)
+                self._put_pod(obj)
             elif resource == NODES:
-                self._node_there(obj)
+                self._put_node(obj)
             elif resource == NAMESPACES:
-                self._namespace_there(obj)
+                self._put_namespace(obj)
             else:
-                self._object_there(resource, obj)
+                self._put_object(resource, obj)
         except InvalidObject as error:
-            self._report(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
+            self._report_undecodable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
 
-    def _gone(self, resource: Resource, key: Key) -> None:
-        self._reported.pop((resource.kind, _subject(key)), None)
+    def _deleted(self, resource: Resource, key: Key) -> None:
+        self._undecodable.pop((resource.kind, _subject(key)), None)
         if resource == PODS:
-            self._pod_gone(key)
+            self._delete_pod(key)
         elif resource == NODES:
-            self._node_gone(key[1])
+            self._delete_node(key[1])
         elif resource == NAMESPACES:
             self._cluster.remove_namespace(key[1])
         else:
@@ -202,19 +204,19 @@ class EventHandlers:
             if old is not None and catalog.resource is not None:
                 self._move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
 
-    def _namespace_there(self, namespace: Namespace) -> None:
+    def _put_namespace(self, namespace: Namespace) -> None:
         self._cluster.put_namespace(namespace.metadata.name, namespace.metadata.labels)
 
-    def _object_there(self, resource: Resource, obj: Any) -> None:
+    def _put_object(self, resource: Resource, obj: Any) -> None:
         catalog = self._cluster.catalog(resource.type)
         old = catalog.put(obj)
         if catalog.resource is not None:
             action = Action.ADD if old is None else Action.UPDATE
             self._move(ClusterEvent(catalog.resource, action), old, obj)
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def _node_there(self, node: Node) -> None:
+    def _put_node(self, node: Node) -> None:
         row = self._cluster.nodes.rows.get(node.metadata.name)
         if row is None:
             self._cluster.add_node(node)
@@ -225,104 +227,93 @@ class EventHandlers:
         for event in node_events(old, node):
             self._move(event, old, node)
 
-    def _node_gone(self, name: str) -> None:
+    def _delete_node(self, name: str) -> None:
         row = self._cluster.nodes.rows.get(name)
         if row is not None:
             self._move(NODE_DELETE, self._cluster.nodes.objects[row], None)
             self._cluster.remove_node(name)
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods ----------------------------------------------------------------------------------------------------
 
-    def _pod_there(self, pod: Pod) -> None:
+    def _put_pod(self, pod: Pod) -> None:
         key = (pod.metadata.namespace, pod.metadata.name)
-        old = self._pods.get(key)
+        old = self._pods.named(*key)
         if old is not None and old.uid != pod.metadata.uid:
-            self._pod_gone(key)  # deleted and created again under the same name
+            self._delete_pod(key)  # deleted and created again under the same name
             old = None
-        if pod.status.phase in _TERMINAL:
-            self._pod_gone(key)
+        if pod.status.phase in _TERMINAL_PHASES:
+            self._delete_pod(key)
             return
         try:
             info = self._cluster.shapes.info(pod)
         except InvalidObject:
-            self._pod_gone(key)
+            self._delete_pod(key)
             raise
-        self._pods[key] = info
-        self._by_uid[info.uid] = info
-        has_joined = self._cluster.pod_groups.put(info)
+        self._pods.put(info)
+        has_joined_group = self._cluster.pod_groups.put(info)
         if info.spec.node_name:
-            self._assigned(old, info)
+            self._put_assigned_pod(old, info)
         elif info.spec.scheduler_name in self._scheduler_names:
-            self._unassigned(old, info)
-        if has_joined:
-            self._queue.move(UNSCHEDULABLE_POD_ADD, None, info)
+            self._put_pending_pod(old, info)
+        if has_joined_group:
+            self._queue.move_all_to_active_or_backoff(UNSCHEDULABLE_POD_ADD, None, info)
 
-    def _assigned(self, old: PodInfo | None, info: PodInfo) -> None:
-        promised = self._cluster.nomination(info.uid)
+    def _put_assigned_pod(self, old: PodInfo | None, info: PodInfo) -> None:
+        nominated = self._cluster.nomination(info.uid)
         self._cluster.put_pod(info)
         if old is None or not old.spec.node_name:
             self._queue.delete(info.uid)
-            self._on_pod_settled(info.uid)
+            self._listener.pod_settled(info.uid)
             self._move(ASSIGNED_POD_ADD, None, info)
-            self.release_nomination(info, promised)
+            self._release_nomination(info, nominated)
             return
         for event in pod_events(old, info):
             self._move(event, old, info)
 
-    def _unassigned(self, old: PodInfo | None, info: PodInfo) -> None:
+    def _put_pending_pod(self, old: PodInfo | None, info: PodInfo) -> None:
         if self._cluster.is_assumed(info.uid):
             if info.terminating and (old is None or not old.terminating):
-                self._on_pod_deleted(info.uid)
+                self._listener.assumed_pod_deleted(info.uid)
             return
         if old is not None and old.metadata.resource_version == info.metadata.resource_version:
             return
-        self._nominate(old, info)
+        self._update_nomination(old, info)
         if old is None:
-            self._meant.append(UNSCHEDULABLE_POD_ADD)
+            self._raised.append(UNSCHEDULABLE_POD_ADD)
             self._queue.add(info)
         else:
             events = pod_events(old, info)
-            self._meant += events
+            self._raised += events
             self._queue.update(old, info, events)
             if old.status.nominated_node_name != info.status.nominated_node_name:
-                self.release_nomination(old, old.status.nominated_node_name)
+                self._release_nomination(old, old.status.nominated_node_name)
 
-    def _nominate(self, old: PodInfo | None, info: PodInfo) -> None:
-        """The pod's own status decides; where it says nothing, a nomination in memory stays (semantics 6.6)."""
+    def _update_nomination(self, old: PodInfo | None, info: PodInfo) -> None:
+        """The pod's status decides; without a nomination there, one in memory stays (semantics 6.6)."""
         node_name = info.status.nominated_node_name
         if node_name:
             self._cluster.nominate(info, node_name)
         elif old is not None and old.status.nominated_node_name:
             self._cluster.drop_nomination(info.uid)
 
-    def release_nomination(self, info: PodInfo, node_name: str | None) -> None:
-        """A pod is not promised a node any more: if it is not on it, there is room for others of no higher priority."""
-
-        def may_have_it(other: PodInfo) -> bool:
-            return other.priority <= info.priority and other.uid != info.uid
-
-        if node_name and node_name != info.spec.node_name:
-            self._move(ASSIGNED_POD_DELETE, info.on(node_name), None, among=may_have_it)
-
-    def _pod_gone(self, key: Key) -> None:
-        old = self._pods.pop(key, None)
+    def _delete_pod(self, key: Key) -> None:
+        old = self._pods.remove(*key)
         if old is None:
             return
-        self._by_uid.pop(old.uid, None)
-        self._on_pod_settled(old.uid)
+        self._listener.pod_settled(old.uid)
         self._cluster.pod_groups.remove(old.uid)
         if old.spec.node_name:
             self._cluster.remove_pod(old.uid)
             self._move(ASSIGNED_POD_DELETE, old, None)
             return
-        self._meant.append(UNSCHEDULABLE_POD_DELETE)
+        self._raised.append(UNSCHEDULABLE_POD_DELETE)
         self._queue.delete(old.uid)
-        promised = self._cluster.nomination(old.uid)
+        nominated = self._cluster.nomination(old.uid)
         self._cluster.drop_nomination(old.uid)
         if self._cluster.is_assumed(old.uid):
-            self._on_pod_deleted(old.uid)
+            self._listener.assumed_pod_deleted(old.uid)
         else:
-            self.release_nomination(old, promised)
+            self._release_nomination(old, nominated)
 
 
 def _subject(key: Key) -> str:

@@ -1,8 +1,8 @@
-"""The collections a scheduler watches (semantics 1.5).
+"""The resources that a scheduler watches (semantics 1.5).
 
-Pods, nodes and namespaces have a place of their own in the cluster's state; every other kind is kept in a catalog under
-its struct. Most are watched always; those that few clusters have, only where a plugin asks for them. Kinds that plugins
-bring along are not in these tables: their struct says where to find them.
+The cluster cache has tables for pods, nodes and namespaces, and a catalog for each other kind. Most kinds are always
+watched; those that few clusters serve, only if a plugin registers for them. Custom kinds of plugins are not in these
+tables: their structs name their resources.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ CATALOGUED = (
 )
 
 WATCHED = (NODES, NAMESPACES, *CATALOGUED, PODS)
-"""All of them, in the order in which they should be read first: what pods depend on before the pods."""
+"""All built-in resources, in the order in which they are listed: pods last, after what they depend on."""
 
 
 _BY_KIND = {resource.type: resource for resource in WATCHED}
-#: How often to look for a kind of a plugin's own while the server does not serve it, in seconds.
+#: How often discovery is repeated for a plugin's custom kind while it is not served, in seconds.
 _NOT_DEFINED_YET = 30.0
 
 
 def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
-    """What a scheduler watches whose plugins ask for some kinds beside what is watched always.
+    """The resources to watch when plugins register for some ``kinds`` beside those that are always watched.
 
-    Raises KubestowError for a kind of which nobody knows where it is, and for one that is read in two ways.
+    Raises KubestowError for a kind without a known resource, and for one that is decoded into two structs.
     """
     asked = {resource_of(kind) for kind in kinds}
     own = sorted(asked - set(WATCHED), key=lambda resource: (resource.prefix, resource.plural, resource.kind))
@@ -89,12 +89,10 @@ def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
 
 
 def resource_of(kind: type[Any]) -> Resource:
-    """Where the objects of a kind are found. Raises KubestowError when nobody knows."""
+    """The resource of a kind. Raises KubestowError if it is unknown."""
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     if not issubclass(kind, CustomObject):
-        raise KubestowError(
-            f"nobody knows where {kind.__name__} is served, expected a kubestow.api.custom.CustomObject"
-        )
+        raise KubestowError(f"{kind.__name__} has no known resource, expected a kubestow.api.custom.CustomObject")
     prefix, plural = kind.address()
     return Resource(prefix, plural, kind.__name__, kind, optional=True, absent_seconds=_NOT_DEFINED_YET)

@@ -1,239 +1,250 @@
-"""The decision when extenders take part: the same steps, with answers to wait for in between.
+"""The extender stages: filter, prioritize, preempt and bind, each over all extenders that are interested in a pod.
 
-While an extender thinks the world moves: nodes come and go, and rows of the node table with them. So what is remembered
-across a wait are names of nodes, and after each wait the profile is asked again, which costs next to nothing where
-nothing has changed. A node is chosen only if the extenders were asked about it and it suits the pod as things are now.
-One decision is made at a time all the same; whoever places the pod does so in the same breath as this ends.
+The extenders run in kube-scheduler's order (those that are ignorable last), filter and preempt one after the other on
+what the previous ones left, prioritize all at once. A failure of an ignorable extender is logged and skipped
+(semantics 5.5, 9.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
+from kubestow.api.extender import MAX_SCORE as MAX_EXTENDER_SCORE
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import ExtenderError, PluginError
-from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Refusal
-from kubestow.framework.evaluation import Evaluation, Feasible
-from kubestow.framework.interface import PostFilterResult
-from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status, Verdict
-from kubestow.scheduling.decision.pipeline import Decider, Decision, Room, failed, without_node
-from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
-from kubestow.scheduling.extenders.port import EXTENDER, Extenders, Opinion
+from kubestow.errors import ExtenderError
+from kubestow.framework.interface import MAX_SCORE, Victims
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.extenders.port import Extender, ExtenderFilterResponse, ExtenderVictims, PodGone
 
-__all__ = ["ExtendedDecider"]
+__all__ = ["EXTENDER", "ExtenderFilterResult", "Extenders"]
 
+_log = logging.getLogger(__name__)
 
-class ExtendedDecider:
-    """Decides with extenders about one pod after another."""
+EXTENDER = "Extender"
+"""The name under which the extenders, taken together, appear among the plugins that rejected a pod."""
 
-    def __init__(self, decider: Decider, extenders: Extenders) -> None:
-        self._decider = decider
-        self._extenders = extenders
-
-    async def decide(self, pod: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """Find a pod its node. What plugins and extenders do wrong ends in a decision with an ERROR status."""
-        decider = self._decider
-        if not len(decider.cluster.nodes):
-            return decider.decide(pod, scope)
-        evaluation: Evaluation | None = None
-        try:
-            profile = decider.profiles[pod.spec.scheduler_name]
-            evaluation = profile.evaluations.of(decider.cluster, pod)
-            return await _Cycle(decider, self._extenders, profile, evaluation, pod, scope).decide()
-        except PluginError as error:
-            return failed(pod, evaluation, str(error), error)
-        except ExtenderError as error:
-            return failed(pod, evaluation, error.problem)
+#: Scores are summed as int64; the sum of all extenders' scores for a node is clamped well inside that range.
+_MAX_SUM = 2**60
 
 
-class _Filtering(Exception):
-    """A filter ended the cycle with an error."""
+@dataclass(slots=True)
+class ExtenderFilterResult:
+    """The filter results of all extenders: the nodes that ``passed``, and a status for every other node sent."""
+
+    passed: list[str] = field(default_factory=list)
+    rejected: dict[str, Status] = field(default_factory=dict)
+
+    def add(self, response: ExtenderFilterResponse) -> None:
+        """Apply one more extender's response about the nodes that had passed."""
+        passed = set(response.passed)
+        if len(passed) == len(self.passed) and not response.failed and not response.unresolvable:
+            return
+        self.rejected |= {name: Status.unresolvable() for name in self.passed if name not in passed}
+        self.rejected |= {name: Status.unschedulable(reason) for name, reason in response.failed.items()}
+        self.rejected |= {name: Status.unresolvable(reason) for name, reason in response.unresolvable.items()}
+        self.passed = [name for name in self.passed if name in passed]
+        for name in self.passed:
+            self.rejected.pop(name, None)
+
+    @property
+    def vetoed(self) -> frozenset[str]:
+        """The nodes that were rejected as unresolvable, so that preemption cannot help there."""
+        unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return frozenset(name for name, status in self.rejected.items() if status.code is unresolvable)
 
 
-class _Cycle:
-    """One decision under way."""
+class Extenders:
+    """All extenders of a scheduler."""
 
-    def __init__(
-        self,
-        decider: Decider,
-        extenders: Extenders,
-        profile: Profile,
-        evaluation: Evaluation,
-        pod: PodInfo,
-        scope: Scope,
-    ) -> None:
-        self._decider, self._cluster, self._extenders = decider, decider.cluster, extenders
-        self._profile, self._evaluation, self._pod, self._scope = profile, evaluation, pod, scope
-        #: The pod as filters are asked about it: without its nomination, once that has come to nothing.
-        self._asked_about = pod
-        self._now = _Moment(self._cluster)
-        self._found: Feasible | None = None
-        self._vetoed: frozenset[str] = frozenset()
-
-    async def decide(self) -> Decision:
-        """From filtering to the choice."""
-        try:
-            return await self._on_promised_node() or await self._on_any_node()
-        except _Filtering as error:
-            return failed(self._pod, self._evaluation, str(error))
-
-    async def _on_promised_node(self) -> Decision | None:
-        """Reference 5.3: the node that the pod was promised, unless somebody objects; an extender's error does."""
-        promised = self._pod.status.nominated_node_name
-        if not promised or self._names(self._feasible().rows) != [promised]:
-            return None
-        try:
-            opinion = await self._extenders.filter(self._pod, [promised])
-        except ExtenderError:
-            opinion = Opinion()
-        rows = self._standing(opinion.passed)
-        if len(rows):
-            return self._placed(rows, int(rows[0]))
-        self._asked_about = _without_nomination(self._pod)
-        self._found = None
-        return None
-
-    async def _on_any_node(self) -> Decision:
-        found = self._feasible()
-        if not found.count:
-            return await self._without_node(Opinion())
-        within = self._scope.rows(self._cluster)
-        sampled, _ = self._decider.sampled(self._profile, found.rows, found.count, within)
-        opinion = await self._extenders.filter(self._pod, self._names(sampled))
-        self._vetoed = _vetoes(opinion)
-        rows = self._standing(opinion.passed)
-        extra = np.zeros(len(rows), np.int64)
-        if len(rows) > 1:
-            scores = await self._extenders.prioritize(self._pod, self._names(rows))
-            rows = self._standing(opinion.passed)
-            extra = np.array([scores.get(name, 0) for name in self._names(rows)], np.int64)
-        if not len(rows):
-            return await self._without_node(opinion)
-        if len(rows) == 1:
-            return self._placed(rows, int(rows[0]))
-        totals = self._evaluation.totals(self._cluster, self._asked_about, rows) + extra
-        return self._placed(rows, self._decider.pick(totals, rows))
-
-    # -- as things are now -----------------------------------------------------------------------------------------
-
-    def _feasible(self) -> Feasible:
-        """What the filters say; asked again if anything has happened since they were."""
-        if self._found is None or self._now.has_passed():
-            self._now = _Moment(self._cluster)
-            # Plugins that had nothing to say of such a pod before may have now.
-            self._evaluation = self._profile.evaluations.of(self._cluster, self._pod)
-            self._found = self._evaluation.feasible(self._cluster, self._asked_about, self._scope.rows(self._cluster))
-            if self._found.error is not None:
-                raise _Filtering(self._found.error.message)
-        return self._found
-
-    def _standing(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """The rows of those of some nodes that are still there and still suit the pod."""
-        feasible = self._feasible().rows
-        table = self._cluster.nodes
-        standing = np.zeros(len(table), np.bool_)
-        standing[[row for row in map(table.rows.get, names) if row is not None]] = True
-        alive = np.zeros(len(table), np.bool_)
-        alive[feasible] = True
-        return np.flatnonzero(standing & alive)
-
-    def _names(self, rows: NDArray[np.intp] | slice) -> list[str]:
-        return Nodes(self._cluster.nodes, rows).names
-
-    # -- results ---------------------------------------------------------------------------------------------------
-
-    def _placed(self, rows: NDArray[np.intp], row: int) -> Decision:
-        return Decision(
-            self._pod,
-            self._evaluation.state(),
-            node_name=self._cluster.nodes.names[row],
-            feasible=rows,
-            feasible_count=len(rows),
-            found=self._found,
-            evaluation=self._evaluation,
-            vetoed=self._vetoed,
-        )
-
-    async def _without_node(self, opinion: Opinion) -> Decision:
-        """No node is left: what filters and extenders said of them, and whom one could evict."""
-        found = self._feasible()
-        state, diagnosis = self._evaluation.state(), found.diagnose()
-        if (refusal := self._refusal(opinion)) is not None:
-            diagnosis = diagnosis.overruled_by(refusal)
-        explained = without_node(
-            self._pod, state, diagnosis=diagnosis, room=Room(), found=found, evaluation=self._evaluation
-        )
-        if opinion.passed or opinion.refused:
-            # Extenders have no say in what may change their minds, so anything may.
-            explained.rejectors |= {EXTENDER}
-        explained.vetoed = self._vetoed
-        room = await self._post_filter(state, diagnosis, found) if self._scope.makes_room else Room()
-        explained.nomination, explained.actions = room.nomination, tuple(room.actions)
-        if room.message:
-            explained.message = f"{explained.message} {room.message}"
-        return explained
-
-    def _refusal(self, opinion: Opinion) -> Refusal | None:
-        """What the extenders refused, as if they were one plugin."""
-        rows = self._cluster.nodes.rows
-        keys = np.zeros(len(rows), np.int32)
-        legend: dict[Status, int] = {}
-        for name, status in opinion.refused.items():
-            if name in rows:
-                keys[rows[name]] = legend.setdefault(status, len(legend) + 1)
-        if not legend:
-            return None
-        verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
-        return Refusal(EXTENDER, ~verdict.passes, verdict)
-
-    # -- making room -----------------------------------------------------------------------------------------------
-
-    async def _post_filter(self, state: CycleState, diagnosis: Diagnosis, found: Feasible) -> Room:
-        """Ask the PostFilter plugins in turn; when the world has moved while extenders thought, no further ones."""
-        room, moment, began = Room(), _Moment(self._cluster), self._profile.asking.now()
-        for plugin in self._profile.post_filter:
-            answer = self._profile.asking.post_filter(plugin, state, self._pod, diagnosis, found.filters)
-            if room.take(await self._narrowed(answer)) or moment.has_passed():
-                break
-        self._profile.asking.passed("PostFilter", room.code, began)
-        return room
-
-    async def _narrowed(self, answer: PostFilterResult) -> PostFilterResult:
-        """A preemption's outcome after the extenders have had their say about its candidates (semantics 9.4)."""
-        if answer.extender_candidates is None or not self._extenders.take_part_in_preemption(self._pod):
-            return answer
-        victims_by_node = answer.extender_candidates.victims_by_node()
-        try:
-            return answer.extender_candidates.select(await self._extenders.preempt(self._pod, victims_by_node))
-        except ExtenderError as error:
-            return PostFilterResult(Status.error(f"preemption: {error.problem}"))
-
-
-class _Moment:
-    """A state of the cluster, to tell whether anything has happened to it since."""
-
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, extenders: Sequence[Extender] = ()) -> None:
         self._cluster = cluster
-        self._position, self._structure = cluster.journal.position, cluster.nodes.structure
+        self._extenders = sorted(extenders, key=lambda extender: extender.settings.ignorable)
+        self._managed = {
+            id(extender): frozenset(resource.name for resource in extender.settings.managed_resources)
+            for extender in extenders
+        }
+        #: The last failure of each extender and verb that has been logged and not resolved since.
+        self._logged_failures: dict[tuple[str, str], str] = {}
+        #: How many prioritize calls are in progress.
+        self.prioritizing = 0
 
-    def has_passed(self) -> bool:
-        """Whether the cluster is another by now."""
-        return (self._cluster.journal.position, self._cluster.nodes.structure) != (self._position, self._structure)
+    def __bool__(self) -> bool:
+        return bool(self._extenders)
+
+    def take_part(self, pod: PodInfo) -> bool:
+        """Whether any extender filters, scores or preempts for a pod."""
+        return any(
+            extender.settings.filter_verb or extender.settings.prioritize_verb or extender.settings.preempt_verb
+            for extender in self._interested(pod)
+        )
+
+    def take_part_in_preemption(self, pod: PodInfo) -> bool:
+        """Whether any extender processes the preemption candidates of a pod."""
+        return any(extender.settings.preempt_verb for extender in self._interested(pod))
+
+    def _interested(self, pod: PodInfo) -> Sequence[Extender]:
+        return [extender for extender in self._extenders if self._is_interested(extender, pod)]
+
+    def _is_interested(self, extender: Extender, pod: PodInfo) -> bool:
+        """Whether an extender manages all pods, or a resource that the pod requests or limits."""
+        managed = self._managed[id(extender)]
+        if not managed:
+            return True
+        containers = chain(pod.spec.containers, pod.spec.init_containers)
+        return any(managed & (c.resources.requests.keys() | c.resources.limits.keys()) for c in containers)
+
+    # -- filter and prioritize -----------------------------------------------------------------------------------
+
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResult:
+        """Filter the named nodes by one extender after another. Raises ExtenderError."""
+        result = ExtenderFilterResult(list(names))
+        for extender in self._interested(pod):
+            if not result.passed:
+                break
+            if not extender.settings.filter_verb:
+                continue
+            try:
+                response = await extender.filter(pod, result.passed)
+            except ExtenderError as error:
+                self._log_failure(error)
+                if not extender.settings.ignorable:
+                    raise
+            else:
+                mentioned = chain(response.failed, response.unresolvable)
+                self._succeeded(extender, "filter", mentioned=mentioned, sent=result.passed)
+                result.add(response)
+        return result
+
+    async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Mapping[str, int]:
+        """The weighted scores that the extenders add to nodes, by name. An extender that fails adds nothing."""
+        scoring = [extender for extender in self._interested(pod) if extender.settings.prioritize_verb]
+        results = await asyncio.gather(*(self._prioritize(extender, pod, names) for extender in scoring))
+        totals: dict[str, int] = {}
+        for extender, scores in zip(scoring, results, strict=True):
+            factor = extender.settings.weight * (MAX_SCORE // MAX_EXTENDER_SCORE)
+            for name, score in scores:
+                totals[name] = totals.get(name, 0) + score * factor
+        if totals and max(max(totals.values()), -min(totals.values())) > _MAX_SUM:
+            return {name: min(max(total, -_MAX_SUM), _MAX_SUM) for name, total in totals.items()}
+        return totals
+
+    async def _prioritize(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
+        self.prioritizing += 1
+        try:
+            scores = await extender.prioritize(pod, names)
+        except ExtenderError as error:
+            self._log_failure(error)
+            return ()
+        finally:
+            self.prioritizing -= 1
+        self._succeeded(extender, "prioritize", mentioned=map(itemgetter(0), scores), sent=names)
+        return scores
+
+    # -- preempt -------------------------------------------------------------------------------------------------
+
+    async def preempt(self, pod: PodInfo, victims_by_node: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        """Narrow down the preemption candidates by one extender after another. Raises ExtenderError."""
+        for extender in self._interested(pod):
+            if not extender.settings.preempt_verb:
+                continue
+            try:
+                response = await extender.preempt(pod, victims_by_node)
+                remaining = self._resolve_victims(extender, victims_by_node, response)
+            except ExtenderError as error:
+                self._log_failure(error)
+                if not extender.settings.ignorable:
+                    raise
+            else:
+                self._succeeded(extender, "preempt")
+                victims_by_node = remaining
+                if not victims_by_node:
+                    break
+        return victims_by_node
+
+    async def confirm(self, pod: PodInfo, node_name: str, victims: Victims) -> bool:
+        """Whether the extenders accept a preemption on one node with exactly these victims. A failure refuses it."""
+        if not self.take_part_in_preemption(pod):
+            return True
+        try:
+            remaining = await self.preempt(pod, {node_name: victims})
+        except ExtenderError as error:
+            _log.warning("extenders failed at preemption for pod %s: %s", pod.key, error.problem)
+            return False
+        accepted = {victim.uid for victim in remaining[node_name].pods} if node_name in remaining else set()
+        return accepted == {victim.uid for victim in victims.pods}
+
+    def _resolve_victims(
+        self, extender: Extender, sent: Mapping[str, Victims], response: Mapping[str, ExtenderVictims]
+    ) -> Mapping[str, Victims]:
+        """The pods behind the uids of a response. A node without victims is an error, or dropped if ignorable."""
+        remaining: dict[str, Victims] = {}
+        for name, victims in response.items():
+            pods = self._evictable_pods(extender, name, sent.get(name))
+            unknown = next((uid for uid in victims.uids if uid not in pods), None)
+            if unknown is not None:
+                claim = f"claims to preempt pod (UID: {unknown}) on node: {name}"
+                problem = f"extender: {_name(extender)} {claim}, but the pod is not found on that node"
+                raise ExtenderError(_name(extender), "preempt", problem)
+            if victims.uids:
+                remaining[name] = Victims(tuple(pods[uid] for uid in dict.fromkeys(victims.uids)), victims.violations)
+            elif not extender.settings.ignorable:
+                problem = f'expected at least one victim pod on node "{name}"'
+                raise ExtenderError(_name(extender), "preempt", problem)
+        return {name: victims for name, victims in remaining.items() if name in self._cluster.nodes.rows}
+
+    def _evictable_pods(self, extender: Extender, name: str, sent: Victims | None) -> Mapping[str, PodInfo]:
+        """The pods that may be victims on a node: those sent, even if deleted since, and those that are on it."""
+        row = self._cluster.nodes.rows.get(name)
+        if row is None and sent is None:
+            raise ExtenderError(_name(extender), "preempt", f'nodeinfo not found for node name "{name}"')
+        on_node = {} if row is None else self._cluster.nodes.pods[row]
+        return {pod.uid: pod for pod in (() if sent is None else sent.pods)} | on_node
+
+    # -- bind ----------------------------------------------------------------------------------------------------
+
+    async def bind(self, pod: PodInfo, node_name: str) -> Status | None:
+        """Bind a pod by the first interested extender that binds.
+
+        None when there is none; a skip when it failed and is ignorable. After a failure the pod may be bound all the
+        same.
+        """
+        extender = next((one for one in self._interested(pod) if one.settings.bind_verb), None)
+        if extender is None:
+            return None
+        try:
+            await extender.bind(pod, node_name)
+        except ExtenderError as error:
+            self._log_failure(error)
+            return Status.skip() if extender.settings.ignorable else Status.error(error.problem)
+        self._succeeded(extender, "bind")
+        return SUCCESS
+
+    # -- failures ------------------------------------------------------------------------------------------------
+
+    def _log_failure(self, error: ExtenderError) -> None:
+        """Log a failure once, until the extender succeeds again or fails in another way."""
+        if isinstance(error, PodGone):
+            return
+        logged = self._logged_failures.get((error.extender, error.verb))
+        self._logged_failures[error.extender, error.verb] = error.problem
+        _log.log(logging.DEBUG if logged == error.problem else logging.WARNING, "%s", error)
+
+    def _succeeded(
+        self, extender: Extender, verb: str, *, mentioned: Iterable[str] = (), sent: Collection[str] = ()
+    ) -> None:
+        """Log that an extender works again. Nodes in its response that were not sent are logged and ignored."""
+        if unknown := set(mentioned).difference(sent):
+            problem = f'response contains node "{min(unknown)}", which was not sent'
+            self._log_failure(ExtenderError(_name(extender), verb, problem))
+        elif self._logged_failures and self._logged_failures.pop((_name(extender), verb), None) is not None:
+            _log.info("extender %s works again at %s", _name(extender), verb)
 
 
-def _vetoes(opinion: Opinion) -> frozenset[str]:
-    unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return frozenset(name for name, status in opinion.refused.items() if status.code is unresolvable)
-
-
-def _without_nomination(pod: PodInfo) -> PodInfo:
-    status = msgspec.structs.replace(pod.status, nominated_node_name="")
-    return PodInfo(msgspec.structs.replace(pod.pod, status=status), pod.shape, pod.requests, pod.nonzero_requests)
+def _name(extender: Extender) -> str:
+    return extender.settings.url_prefix

@@ -1,6 +1,7 @@
-"""Gangs: pods that get their nodes all together or not at all (semantics 4.10).
+"""Gang scheduling: the pods of a group get their nodes all together or not at all (semantics 4.10).
 
-:mod:`.cycle` is where to begin: the scheduling cycle of a gang. It tries the pods (:mod:`.trials`, :mod:`.trial`), in
-one part of the cluster after the other where they have to stay together (:mod:`.placements`), and finds out whom to
-evict (:mod:`.preemption`, :mod:`.group_preemption`). Before they are bound they meet: :mod:`..rendezvous`.
+:mod:`.scheduling_cycle` is where to begin. It places the members one after the other (:mod:`.member_placement`), in one
+topology placement after the other where the group has a topology constraint (:mod:`.placement_search`), and finds
+victims if they do not fit (:mod:`.preemption`, :mod:`.victim_search`). Members wait for one another before they are
+bound at the gang barrier (:mod:`kubestow.scheduling.gang_barrier`).
 """

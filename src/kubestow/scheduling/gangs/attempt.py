@@ -1,161 +1,154 @@
-"""An attempt to schedule a gang: what it is made of, what stood in its way, and what its pods are told about that."""
+"""One attempt to schedule a gang: its pods, what stood in the way of each, and how that is reported."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
-from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
-from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code
-from kubestow.scheduling.binding_cycle import BindingContext, ask
-from kubestow.scheduling.decision.pipeline import Decision
-from kubestow.scheduling.decision.scope import EVERYWHERE, Scope
-from kubestow.scheduling.failure_handler import Unscheduled
-from kubestow.scheduling.gangs.barrier import GangBarrier
-from kubestow.scheduling.gangs.trial import Failure
-from kubestow.scheduling.queue.queued_pod import QueuedPod
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.decision.result import Failed, Unschedulable
+from kubestow.scheduling.failure_handler import SchedulingFailure
+from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["UNSCHEDULABLE", "Attempt", "Steps"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["UNSCHEDULABLE", "GangAttempt", "MemberFailure"]
 
 UNSCHEDULABLE = "pod group is unschedulable"
-"""What is said of a gang that does not fit, before anything else."""
+"""How the message about a gang that does not fit begins."""
 
 
-class Steps(Protocol):
-    """What a scheduler does with one pod, as far as the cycle of a gang is made of it."""
+@dataclass(frozen=True, slots=True)
+class MemberFailure:
+    """Why one member of a gang has no node.
 
-    async def decide(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """Find a node; nothing changes. There is no pause unless extenders take part."""
+    ``can_preempt`` tells that PostFilter nominated a node, ``keeps_nomination`` that victims of an earlier preemption
+    are still being evicted for the pod. ``vetoed`` are the nodes that extenders rejected as unresolvable.
+    """
 
-    async def suppose(self, info: PodInfo, scope: Scope = EVERYWHERE) -> Decision:
-        """The same in a cluster that only looks as it does now, so that it is no attempt and nobody is told."""
+    queued: QueuedPod
+    status: Status
+    message: str
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    can_preempt: bool = False
+    keeps_nomination: bool = False
+    vetoed: frozenset[str] = frozenset()
 
-    def is_wanted(self, info: PodInfo) -> bool:
-        """Whether a pod still wants a node."""
+    @classmethod
+    def of_decision(cls, queued: QueuedPod, decision: Unschedulable | Failed, *, is_nominated: bool) -> MemberFailure:
+        """The decision about the pod found no node."""
+        if isinstance(decision, Failed):
+            return cls(queued, decision.status, decision.message, keeps_nomination=is_nominated)
+        return cls(
+            queued,
+            decision.status,
+            decision.message,
+            rejectors=decision.rejectors,
+            pending=decision.pending,
+            can_preempt=decision.post_filter.preempts,
+            keeps_nomination=is_nominated and decision.post_filter.nomination is None,
+            vetoed=decision.vetoed,
+        )
 
-    async def agrees(self, info: PodInfo, room: PostFilterResult) -> bool:
-        """Whether extenders let a pod preempt as it was found out without asking them."""
-
-    def undo(self, reserved: BindingContext) -> None:
-        """Take a placement back."""
-
-    def begin(self, reserved: BindingContext) -> None:
-        """Send a placed pod on its way to be bound."""
-
-    async def schedule_alone(self, queued: QueuedPod, barrier: GangBarrier | None) -> None:
-        """Schedule a pod by itself; it is bound only if those that it is to meet are."""
+    @classmethod
+    def of_status(cls, queued: QueuedPod, status: Status) -> MemberFailure:
+        """The pod was placed, but rejected at Reserve or Permit."""
+        failure = SchedulingFailure.of_status(status)
+        return cls(queued, status, failure.message, failure.rejectors, failure.pending)
 
 
 @dataclass
-class Attempt:
-    """One try to schedule a gang, and everything that stood in the way of its pods."""
+class GangAttempt:
+    """One attempt to schedule the ``pods`` of a gang that wait for nodes. Times are seconds of the injected clock."""
 
     gang: Gang
     profile: Profile
     pods: list[QueuedPod]
     began: float
-    #: When the last trial was over; None while nothing has been tried.
+    #: When the last decision about a member ended; None before the first.
     decided: float | None = None
-    failures: list[Failure] = field(default_factory=list)
-    #: Among how many placements the gang had to choose; None when it may go anywhere.
-    placements: int | None = None
-    #: Why the gang could not preempt as a whole, if that was tried, and whether its pods keep the nodes that they were
-    #: promised; None where that is for each pod to say.
-    why_no_room: str = ""
-    keeps_promises: bool | None = None
+    failures: list[MemberFailure] = field(default_factory=list)
+    #: How many topology placements the gang could choose from; None without a topology constraint.
+    placement_count: int | None = None
+    #: Why the gang could not preempt as a whole, if that was tried.
+    preemption_message: str = ""
+    #: Whether the pods keep their nominations; None where each pod's own failure decides.
+    keeps_nominations: bool | None = None
 
     @property
-    def doorkeepers(self) -> frozenset[str]:
-        """The plugins whose change of mind may help any of the pods."""
-        plugins = (self.profile.gangs, self.profile.placements.generator if self.placements is not None else None)
-        return frozenset(plugin.name for plugin in plugins if plugin is not None)
+    def gang_plugins(self) -> frozenset[str]:
+        """The plugins whose events may help any of the pods."""
+        plugins = self.profile.runtime.plugins
+        generator = plugins.placement_generate if self.placement_count is not None else None
+        return frozenset(plugin.name for plugin in (plugins.gang_source, generator) if plugin is not None)
 
     @property
-    def acts_as_one(self) -> bool:
-        """Whether its pods are always decided about together, those too that the gang can do without."""
-        return self.placements is not None or self.preempts_as_one
+    def schedules_as_a_whole(self) -> bool:
+        """Whether members beyond the minimum count are never scheduled by themselves."""
+        return self.placement_count is not None or self.preempts_as_a_whole
 
     @cached_property
-    def preempts_as_one(self) -> bool:
-        """Whether others are evicted for the gang as a whole, and not for its pods one after the other.
+    def preempts_as_a_whole(self) -> bool:
+        """Whether victims are found for the gang as a whole, and not for one pod after the other.
 
-        The plugin is asked once: while extenders are waited for, it must not come to another mind.
+        The plugin is called once per attempt, so that its result cannot change while extenders are awaited.
         """
-        plugin = self.profile.gang_preemption
-        if plugin is None:
-            return False
-        try:
-            return bool(self.profile.asking(plugin, "PreemptsFor", plugin.preempts_as_a_whole, self.gang))
-        except PluginError as error:
-            _log.error("%s", error, exc_info=error.__cause__)
-            return False
+        return self.profile.runtime.preempts_as_a_whole(self.gang)
 
     @property
     def vetoed(self) -> frozenset[str]:
-        """The nodes that extenders refused for good to any of the pods."""
+        """The nodes that extenders rejected as unresolvable for any of the pods."""
         return frozenset().union(*(failure.vetoed for failure in self.failures))
 
     @property
     def needed(self) -> int:
-        """How many of the pods have to be placed so that it was worth it."""
+        """How many of the pods have to be placed."""
         return max(1, self.gang.min_count - len(self.gang.members.placed))
 
-    def is_enough(self) -> bool:
-        """Whether as many pods are placed now as the gang needs."""
+    def is_satisfied(self) -> bool:
+        """Whether as many members are placed now as the gang needs."""
         return len(self.gang.members.placed) >= self.gang.min_count
 
-    def conclude(self, outcome: GangOutcome, message: str) -> None:
-        """Tell the plugin that knows of the gang, and whoever watches."""
-        self.profile.asking.attempt_ended(outcome.value, self.began, decided=self.decided)
-        if self.profile.gangs is not None:
-            plugin = self.profile.gangs
-            ask(self.profile, plugin, "Concluded", plugin.attempt_ended, self.gang, outcome, message)
+    def end(self, outcome: GangOutcome, message: str) -> None:
+        """Report the end of the attempt to the gang's plugin and to the observer."""
+        self.profile.runtime.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
 
-    def summary(self, could: int) -> str:
-        """How many pods the gang needs, and how many of them fit; of several placements, in the first."""
-        gang, placements = self.gang, self.placements
-        if could < gang.min_count:
-            text = f"{gang.name} needs {gang.min_count} pods, {could} of {len(gang.members.pods)} fit"
+    def summary(self, placeable: int) -> str:
+        """How many members the gang needs and how many fit, in its first placement if there are several."""
+        gang, count = self.gang, self.placement_count
+        if placeable < gang.min_count:
+            text = f"{gang.name} needs {gang.min_count} pods, {placeable} of {len(gang.members.pods)} fit"
         else:
             text = f"none of the {len(self.pods)} pods of {gang.name} that look for a node fits"
-        if placements is not None:
-            text = f"0/{placements} placements are available, first placement status: {text}"
-        return f"{text}, preemption: {self.why_no_room}" if self.why_no_room else text
+        if count is not None:
+            text = f"0/{count} placements are available, first placement status: {text}"
+        return f"{text}, preemption: {self.preemption_message}" if self.preemption_message else text
 
-    def refusal(self, message: str) -> Unscheduled:
-        """What a gang as a whole waits for.
-
-        An error, or something that no event will change, is worth another try soon.
-        """
+    def failure(self, message: str) -> SchedulingFailure:
+        """The failure of the gang as a whole; after an error, or without any rejector, it is retried soon."""
         failures = self.failures
         is_error = any(failure.status.code is Code.ERROR for failure in failures)
-        has_no_cure = any(not failure.rejectors and not failure.pending for failure in failures)
-        keeps_promises = self.keeps_promises
-        if keeps_promises is None:
-            keeps_promises = any(failure.keeps_promise for failure in failures)
-        own = self.doorkeepers
-        return Unscheduled(
+        retries_soon = any(not failure.rejectors and not failure.pending for failure in failures)
+        keeps_nominations = self.keeps_nominations
+        if keeps_nominations is None:
+            keeps_nominations = any(failure.keeps_nomination for failure in failures)
+        rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
+        pending: frozenset[str] = frozenset().union(*(failure.pending for failure in failures))
+        return SchedulingFailure(
             "SchedulerError" if is_error else "Unschedulable",
             f"failed to schedule other pod from a pod group: {message}" if is_error else message,
-            rejectors=frozenset() if has_no_cure else own.union(*(failure.rejectors for failure in failures)),
-            pending=frozenset() if has_no_cure else frozenset().union(*(failure.pending for failure in failures)),
-            nomination=None if keeps_promises else "",
+            rejectors=frozenset() if retries_soon else rejectors,
+            pending=frozenset() if retries_soon else pending,
+            nomination=None if keeps_nominations else "",
         )
 
-    def refusal_of(self, failure: Failure) -> Unscheduled:
-        """What one pod waits for."""
-        return Unscheduled(
+    def failure_of(self, failure: MemberFailure) -> SchedulingFailure:
+        """The failure of one pod."""
+        return SchedulingFailure(
             "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
             failure.message,
-            rejectors=failure.rejectors | self.doorkeepers if failure.rejectors else failure.rejectors,
+            rejectors=failure.rejectors | self.gang_plugins if failure.rejectors else failure.rejectors,
             pending=failure.pending,
-            nomination=None if self.keeps_promises else "",
+            nomination=None if self.keeps_nominations else "",
         )

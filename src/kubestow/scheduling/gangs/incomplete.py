@@ -1,7 +1,7 @@
-"""Who waits for the rest of a gang: told so once that takes long.
+"""Reports on incomplete gangs: why their pods are gated, if that lasts longer than a few seconds.
 
-Gangs come pod by pod, so nearly everybody waits for a moment; only who waits for longer than a few seconds is told how
-many are there, and promised no node meanwhile.
+A gang arrives pod by pod, so almost every member is gated for a moment. Only members that stay gated get a condition
+with how many pods there are, and lose their nomination.
 """
 
 from __future__ import annotations
@@ -11,80 +11,97 @@ import itertools
 from collections.abc import Hashable, Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangPlugin
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.failure_handler import UnscheduledPods
-from kubestow.scheduling.queue.queued_pod import Place
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queued_pod import Place
 
 __all__ = ["IncompleteGangs"]
 
-#: How long a gang may be incomplete before its pods are told, in seconds.
-_PATIENCE = 3.0
+#: How long a pod is gated before that is reported on it, in seconds.
+_GRACE_PERIOD = 3.0
 
 
 class IncompleteGangs:
-    """The pods that wait for the rest of their gang."""
+    """The pods gated because their gang is incomplete, for which no report has been written yet."""
 
-    def __init__(self, queue: SchedulingQueue, unscheduled: UnscheduledPods) -> None:
-        self._queue, self._unscheduled = queue, unscheduled
-        #: Those that have not been told yet, with the time when they will be (of the event loop), the first first: all
-        #: have to be as patient.
-        self._untold: dict[str, tuple[float, GangPlugin]] = {}
-        self._telling: asyncio.TimerHandle | None = None
-        self._speaks = False
+    def __init__(
+        self, profiles: Mapping[str, Profile], queue: SchedulingQueue, failure_handler: FailureHandler
+    ) -> None:
+        self._profiles, self._queue, self._failure_handler = profiles, queue, failure_handler
+        #: When each pod is reported, in seconds of the event loop's clock. The grace period is the same for all, so
+        #: the pods are in the order of their times.
+        self._due: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = False
 
-    def begin(self, profiles: Mapping[str, Profile]) -> None:
-        """Scheduling begins: from now on pods are told, those too that waited before."""
-        self._speaks = True
-        for queued in self._queue.waiting():
-            plugin = profiles[queued.info.spec.scheduler_name].gangs
-            if isinstance(plugin, GangPlugin) and self._is_kept_out(queued.info.uid, plugin):
-                self.kept_out(queued.info, plugin)
+    def start(self) -> None:
+        """Report on gated pods from now on, and on those gated before."""
+        self._is_running = True
+        for queued in self._queue.pending():
+            if self._is_gated_by_gang_plugin(queued.info.uid):
+                self._report_later(queued.info.uid)
 
     def close(self) -> None:
-        """Tell nobody any more."""
-        self._speaks = False
-        if self._telling is not None:
-            self._telling.cancel()
+        """Write no further reports."""
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def kept_out(self, info: PodInfo, plugin: GangPlugin) -> None:
-        """A pod waits for its group or for its siblings. If that takes long, it will be told, and promised nothing."""
-        if not self._speaks:
+    def pod_gated(self, pod: PodInfo, status: Status) -> None:
+        """Report on a pod after the grace period if a gang plugin still gates it then."""
+        if not self._is_running or status.code is Code.ERROR or status.plugin != self._gang_plugin(pod):
             return
-        if not self._is_kept_out(info.uid, plugin):  # it has not been waiting up to now
-            self._untold.pop(info.uid, None)
-        loop = asyncio.get_running_loop()
-        self._untold.setdefault(info.uid, (loop.time() + _PATIENCE, plugin))
-        if self._telling is None:
-            self._telling = loop.call_later(_PATIENCE, self._tell)
+        if not self._is_gated_by_gang_plugin(pod.uid):  # it was not gated before
+            self._due.pop(pod.uid, None)
+        self._report_later(pod.uid)
 
-    def _tell(self) -> None:
-        """Tell those who have waited long enough, and once more those of their siblings who know of fewer."""
+    def _report_later(self, uid: str) -> None:
         loop = asyncio.get_running_loop()
-        due = list(itertools.takewhile(lambda uid: self._untold[uid][0] <= loop.time(), self._untold))
-        waiting = {uid: self._untold.pop(uid)[1] for uid in due}
-        # However many come one after the other, their siblings are not told more often than this.
-        self._telling = loop.call_later(_PATIENCE, self._tell) if self._untold else None
-        gangs: dict[Hashable, tuple[Gang, GangPlugin]] = {}
-        for uid, plugin in waiting.items():
-            queued = self._queue.get(uid)
-            gang = plugin.gang_of(queued.info) if queued is not None else None
-            if gang is not None:
-                gangs[gang.name] = gang, plugin
-        for gang, plugin in gangs.values():
-            waiting |= {sibling: plugin for sibling in gang.members.pods if sibling not in self._untold}
-        for uid, plugin in waiting.items():
-            self._tell_one(uid, plugin)
+        self._due.setdefault(uid, loop.time() + _GRACE_PERIOD)
+        if self._timer is None:
+            self._timer = loop.call_later(_GRACE_PERIOD, self._report_due)
 
-    def _tell_one(self, uid: str, plugin: GangPlugin) -> None:
+    def _report_due(self) -> None:
+        """Report on the pods whose grace period has ended, and again on gated siblings, whose reports are outdated."""
+        loop = asyncio.get_running_loop()
+        due = list(itertools.takewhile(lambda uid: self._due[uid] <= loop.time(), self._due))
+        for uid in due:
+            del self._due[uid]
+        # However many pods arrive one after the other, their siblings get no more reports than this.
+        self._timer = loop.call_later(_GRACE_PERIOD, self._report_due) if self._due else None
+        gangs: dict[Hashable, Gang] = {}
+        for uid in due:
+            if (gang := self._gang_of(uid)) is not None:
+                gangs[gang.name] = gang
+        siblings = [uid for gang in gangs.values() for uid in gang.members.pods if uid not in self._due]
+        for uid in dict.fromkeys((*due, *siblings)):
+            self._report(uid)
+
+    def _report(self, uid: str) -> None:
         queued = self._queue.get(uid)
-        if queued is not None and self._is_kept_out(uid, plugin):
-            status = plugin.pre_enqueue(queued.info)
+        if queued is not None and self._is_gated_by_gang_plugin(uid):
+            status = self._profiles[queued.info.spec.scheduler_name].runtime.gang_admission(queued.info)
             if not status.ok:
-                self._unscheduled.tell(queued.info, status.message)
+                self._failure_handler.report_gated(queued.info, status.message)
 
-    def _is_kept_out(self, uid: str, plugin: GangPlugin) -> bool:
-        """Whether a pod waits for the rest of its gang by what the queue knows."""
+    def _gang_of(self, uid: str) -> Gang | None:
         queued = self._queue.get(uid)
-        return queued is not None and queued.place is Place.GATED and queued.gated_by == plugin.name
+        if queued is None:
+            return None
+        try:
+            return self._profiles[queued.info.spec.scheduler_name].runtime.gang_of(queued.info)
+        except PluginError:
+            return None  # the pod's own attempt reports it
+
+    def _is_gated_by_gang_plugin(self, uid: str) -> bool:
+        queued = self._queue.get(uid)
+        return queued is not None and queued.place is Place.GATED and queued.gated_by == self._gang_plugin(queued.info)
+
+    def _gang_plugin(self, pod: PodInfo) -> str | None:
+        """The name of the plugin that gates the pods of incomplete gangs in the pod's profile."""
+        plugin = self._profiles[pod.spec.scheduler_name].runtime.plugins.gang_source
+        return plugin.name if isinstance(plugin, GangPlugin) else None

@@ -1,138 +1,131 @@
-"""A gang preempts: others are evicted for it if the whole gang fits then, and nobody for a part of it.
+"""Preemption for a gang: pods are evicted if the whole gang fits then, and none for only a part of it.
 
-Either its pods preempt one after the other, each imagined in the room of those before, or the gang does as a whole
-(:mod:`.group_preemption`), as the profile's plugin has it.
+Either the members preempt one after the other, each in the cluster as the previous preemptions would leave it, or
+victims are found for the gang as a whole (:mod:`.victim_search`), as the profile's plugin decides.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Evictable, GangOutcome
+from kubestow.framework.gang import GangOutcome
+from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.decision.scope import Scope
-from kubestow.scheduling.failure_handler import UnscheduledPods
-from kubestow.scheduling.gangs.attempt import Attempt, Steps
-from kubestow.scheduling.gangs.group_preemption import Clearing, make_room_for_all
-from kubestow.scheduling.gangs.trials import GangTrials
+from kubestow.scheduling.extenders.stages import Extenders
+from kubestow.scheduling.failure_handler import FailureHandler
+from kubestow.scheduling.gangs.attempt import GangAttempt
+from kubestow.scheduling.gangs.placer import GangPlacer
+from kubestow.scheduling.gangs.victim_search import PreemptionPlan, plan_for_gang
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangPreemption"]
 
-_NOT_FOR_PLACEMENTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
+_NOT_WITH_PLACEMENTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
 _NOT_ENOUGH = "it would not fit even if all pods of lower priority were evicted"
 
 
 class GangPreemption:
-    """Makes room for gangs."""
+    """Plans and starts preemption for gangs."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        trials: GangTrials,
+        state: SchedulerState,
+        placer: GangPlacer,
         *,
-        unscheduled: UnscheduledPods,
+        extenders: Extenders,
+        failure_handler: FailureHandler,
         evictions: Evictions,
-        steps: Steps,
     ) -> None:
-        self._cluster, self._trials, self._steps = cluster, trials, steps
-        self._unscheduled, self._evictions = unscheduled, evictions
+        self._cluster, self._pods, self._placer = state.cluster, state.pods, placer
+        self._extenders, self._failure_handler, self._evictions = extenders, failure_handler, evictions
 
-    async def makes_room(self, attempt: Attempt) -> bool:
-        """Evict others if the whole gang fits then; whether it does."""
-        if attempt.placements is not None:  # it would be a preemption for each of them (semantics 9.1)
-            attempt.why_no_room = _NOT_FOR_PLACEMENTS if attempt.preempts_as_one else ""
-            attempt.keeps_promises = False
+    async def preempt(self, attempt: GangAttempt) -> bool:
+        """Start a preemption with which the whole gang fits; False, with the reason in the attempt, if there is none."""
+        if attempt.placement_count is not None:  # it would be a preemption for each placement (semantics 9.1)
+            attempt.preemption_message = _NOT_WITH_PLACEMENTS if attempt.preempts_as_a_whole else ""
+            attempt.keeps_nominations = False
             return False
         try:
-            if attempt.preempts_as_one:
-                clearing = await self._cleared_for_all(attempt)
+            if attempt.preempts_as_a_whole:
+                plan = await self._plan_for_all(attempt)
             else:
-                clearing = await self._cleared_one_by_one(attempt)
+                plan = await self._plan_one_by_one(attempt)
         except PluginError as error:
-            attempt.why_no_room = str(error)
+            attempt.preemption_message = str(error)
             return False
-        if clearing is not None:
-            self._carry_out(attempt, clearing)
-        return clearing is not None
+        if plan is not None:
+            self._carry_out(attempt, plan)
+        return plan is not None
 
-    async def _cleared_one_by_one(self, attempt: Attempt) -> Clearing | None:
-        """Let each pod preempt, the victims of those before it gone. Extenders are asked at the end: while they think,
-        nobody may be imagined gone.
-        """
-        if not any(failure.has_room for failure in attempt.failures):
+    async def _plan_one_by_one(self, attempt: GangAttempt) -> PreemptionPlan | None:
+        """Let each member preempt; extenders confirm the result afterwards, because a simulation cannot suspend."""
+        if not any(failure.can_preempt for failure in attempt.failures):
             return None
-        scope = Scope(barred=attempt.vetoed, asks_extenders=False)
-        trial = await self._trials.trial(attempt, attempt.pods, scope, evicting=True)
-        fits = attempt.is_enough()
-        trial.undo()
-        if not fits or not trial.promised:
+        scope = Scope(excluded=attempt.vetoed, calls_extenders=False)
+        with self._cluster.simulate() as simulation:
+            members = self._placer.simulate(attempt, scope, preempting_in=simulation)
+            fits = attempt.is_satisfied()
+            members.undo()
+        if not fits or not members.preemptors:
             return None
-        for queued, room in trial.promised:
-            if not await self._steps.agrees(queued.info, room):
+        for queued, result in members.preemptors:
+            victims = Victims(result.victims, result.violations)
+            if not await self._extenders.confirm(queued.info, result.nominated_node_name or "", victims):
                 return None
-        if not all(self._steps.is_wanted(queued.info) for queued in attempt.pods):
-            return None  # extenders have taken their time; it is another gang by now
-        promises = [(reserved.queued, reserved.node_name) for reserved in trial.placed]
-        promises += [(queued, room.nominated_node_name or "") for queued, room in trial.promised]
-        siblings = {queued.info.uid for queued, _ in promises}
-        lower_priority_nominated = {
+        if not all(self._pods.wants_node(queued.info.uid) for queued in attempt.pods):
+            return None  # the gang has changed while extenders were awaited
+        nominations = [(context.queued, context.node_name) for context in members.placed]
+        nominations += [(queued, result.nominated_node_name or "") for queued, result in members.preemptors]
+        own = {queued.info.uid for queued, _ in nominations}
+        displaced = {
             pod.uid: pod
-            for _, room in trial.promised
-            for pod in room.lower_priority_nominated
-            if pod.uid not in siblings
+            for _, result in members.preemptors
+            for pod in result.lower_priority_nominated
+            if pod.uid not in own
         }
-        victims = [victim for _, room in trial.promised for victim in room.victims]
-        return Clearing(promises, trial.failures, victims, list(lower_priority_nominated.values()))
+        evicted = [victim for _, result in members.preemptors for victim in result.victims]
+        return PreemptionPlan(nominations, members.failures, evicted, list(displaced.values()))
 
-    async def _cleared_for_all(self, attempt: Attempt) -> Clearing | None:
-        """Let the gang preempt as a whole; if it cannot, the attempt knows why."""
-        profile, infos = attempt.profile, [queued.info for queued in attempt.pods]
-        plugin = profile.gang_preemption
-        assert plugin is not None
-        scope = Scope(barred=attempt.vetoed, makes_room=False, asks_extenders=False)
-        found = profile.asking(plugin, "PodGroupPostFilter", plugin.evictable_units, attempt.gang, infos)
-        if not isinstance(found, Evictable | Status):
-            problem = f"answered with {type(found).__name__}, expected Evictable or a Status"
-            raise PluginError(plugin.name, "PodGroupPostFilter", problem)
-        if isinstance(found, Status):
-            attempt.why_no_room, attempt.keeps_promises = found.message, found.code is Code.PENDING
+    async def _plan_for_all(self, attempt: GangAttempt) -> PreemptionPlan | None:
+        """Let the gang preempt as a whole."""
+        infos = [queued.info for queued in attempt.pods]
+        scope = Scope(excluded=attempt.vetoed, preempts=False, calls_extenders=False)
+        evictable = attempt.profile.runtime.evictable_units(attempt.gang, infos)
+        if isinstance(evictable, Status):
+            attempt.preemption_message = evictable.message
+            attempt.keeps_nominations = evictable.code is Code.PENDING
             return None
-        attempt.why_no_room, attempt.keeps_promises = _NOT_ENOUGH, False
-        return await make_room_for_all(
-            found,
-            attempt.pods,
+        attempt.preemption_message, attempt.keeps_nominations = _NOT_ENOUGH, False
+        return await plan_for_gang(
+            evictable,
+            attempt,
             cluster=self._cluster,
-            profile=profile,
-            needed=attempt.needed,
             within=scope.rows(self._cluster),
-            run=lambda: self._trials.supposed(attempt, scope),
-            is_wanted=self._steps.is_wanted,
+            place=lambda: self._placer.simulate(attempt, scope),
         )
 
-    def _carry_out(self, attempt: Attempt, clearing: Clearing) -> None:
-        """Begin the evictions, so that pods that come back at once are gated, and promise every pod its node."""
-        for pod in clearing.lower_priority_nominated:
-            self._cluster.drop_nomination(pod.uid)
-        preemptors = [queued.info for queued, _ in clearing.promises]
-        if attempt.preempts_as_one:
-            preemptors += [failure.queued.info for failure in clearing.failures]
+    def _carry_out(self, attempt: GangAttempt, plan: PreemptionPlan) -> None:
+        """Start the evictions first, so that pods requeued at once are gated; then nominate and requeue each pod."""
+        preemptors = [queued.info for queued, _ in plan.nominations]
+        if attempt.preempts_as_a_whole:
+            preemptors += [failure.queued.info for failure in plan.failures]
         self._evictions.start_for_group(
             preemptors,
             attempt.gang.uid,
-            victims=clearing.victims,
-            lower_priority_nominated=clearing.lower_priority_nominated,
+            victims=plan.victims,
+            lower_priority_nominated=plan.lower_priority_nominated,
         )
         message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
-        waiting = attempt.refusal(message)
-        for queued, node_name in clearing.promises:
-            self._unscheduled.give_back(queued, replace(waiting, nomination=node_name))
-        for failure in clearing.failures:
-            self._unscheduled.give_back(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
-        told = {queued for queued, _ in clearing.promises} | {failure.queued for failure in clearing.failures}
+        waiting = attempt.failure(message)
+        for queued, node_name in plan.nominations:
+            self._failure_handler.handle(queued, replace(waiting, nomination=node_name))
+        for failure in plan.failures:
+            self._failure_handler.handle(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
+        handled = {queued for queued, _ in plan.nominations} | {failure.queued for failure in plan.failures}
         for queued in attempt.pods:
-            if queued not in told:  # it has gone meanwhile
-                self._unscheduled.give_back(queued, waiting)
-        attempt.conclude(GangOutcome.WAITING_ON_PREEMPTION, message)
+            if queued not in handled:  # it was deleted or assigned meanwhile
+                self._failure_handler.handle(queued, waiting)
+        attempt.end(GangOutcome.WAITING_ON_PREEMPTION, message)

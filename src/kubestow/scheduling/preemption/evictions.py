@@ -1,8 +1,9 @@
-"""Evictions: what preemption decided, carried out in the background (semantics 9.6).
+"""Evictions: preemption carried out in the background, as kube-scheduler's preemption executor does (semantics 9.6).
 
-While a pod's victims are being evicted the pod is gated at PreEnqueue; the deletion of the last victim is the event
-that brings it back. All victims but the last are evicted together and the last only if that went well, so that the room
-is complete when the pod returns. A victim that is on its way to be bound is not deleted: it is taken back in memory.
+While the victims of a preemptor are being evicted, the preemptor is gated at PreEnqueue; the deletion of the last victim
+is the event that requeues it. All victims but the last are evicted together, and the last only if that succeeded, so
+that every victim is gone when the preemptor returns. A victim that is not bound yet is not deleted: its binding is
+cancelled.
 """
 
 from __future__ import annotations
@@ -18,24 +19,28 @@ from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.background_tasks import BackgroundTasks
+from kubestow.scheduling.decision.result import PostFilterResults
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.ports import EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 
 __all__ = ["Evictions"]
 
 _log = logging.getLogger(__name__)
 
-#: What stands for the node of a preemption on several (semantics 9.7).
-_EVERYWHERE = "cluster"
+#: In place of a node's name for preemption on several nodes (semantics 9.7).
+_SEVERAL_NODES = "cluster"
 
 
 @dataclass(slots=True, eq=False)
-class _Attempt:
-    """One preemption that is being carried out, for one pod or for several together.
+class _Preemption:
+    """One preemption in progress, for a pod or for the pods of a group.
 
-    ``kind`` and ``uid`` are those of the pod or group that it is for; ``last`` is the last victim once only that one is
-    left. ``taken_back`` are the placements that victims had which were still on their way to be bound, by their uid.
+    ``kind`` and ``uid`` are those of the pod or group; ``last`` is the last victim, once it is the only one left.
+    ``cancelled`` are the placements, by uid, of victims whose binding was cancelled.
     """
 
     preemptors: Sequence[PodInfo]
@@ -43,54 +48,53 @@ class _Attempt:
     node_name: str
     kind: str = "pod"
     last: PodInfo | None = None
-    taken_back: dict[str, PlacedPod] = field(default_factory=dict)
+    cancelled: dict[str, PlacedPod] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        named = self.preemptors[0].key if self.kind == "pod" else self.uid
-        return f"{self.kind} {named} on node {self.node_name}"
+        name = self.preemptors[0].key if self.kind == "pod" else self.uid
+        return f"{self.kind} {name} on node {self.node_name}"
 
 
 class Evictions:
-    """Evicts victims and clears the nominations of pods that were outranked.
-
-    ``known`` gives a pod's last state as the API server told it, ``placed_pod`` the room that it takes on a
-    node, if only by assumption, None when it takes none; ``cancel_binding`` ends the binding cycle of a pod, by uid, if it
-    is not too late; ``activate`` brings a preemptor back to the queue when no event will.
-    """
+    """Evicts victims, and clears the nominations of pods that a preemptor displaces."""
 
     def __init__(
         self,
-        api: ClusterAPI,
-        *,
+        state: SchedulerState,
         dispatcher: Dispatcher,
-        cancel_binding: Callable[[str], bool],
-        clock: Clock,
-        known: Callable[[str], PodInfo | None],
-        placed_pod: Callable[[str], PlacedPod | None],
-        activate: Callable[[str], None],
-        observer: Observer,
+        waiting_pods: WaitingPods,
+        environment: Environment,
     ) -> None:
-        self._api = api
-        self._dispatcher = dispatcher
-        self._take_back = cancel_binding
-        self._clock = clock
-        self._known = known
-        self._placement = placed_pod
-        self._activate = activate
-        self._observer = observer
-        self._tasks: set[asyncio.Task[None]] = set()
-        #: The newest attempt of each preemptor. An older one may still wait for its last answer.
-        self._preempting: dict[str, _Attempt] = {}
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._dispatcher, self._waiting_pods = dispatcher, waiting_pods
+        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
+        self.tasks = BackgroundTasks()
+        #: The newest preemption of each preemptor, by uid. An older one may still wait for a response.
+        self._preempting: dict[str, _Preemption] = {}
 
     def is_preempting(self, uid: str) -> bool:
-        """Whether a pod's evictions are still being carried out."""
-        attempt = self._preempting.get(uid)
-        if attempt is None:
+        """Whether a pod's victims are still being evicted."""
+        preemption = self._preempting.get(uid)
+        if preemption is None:
             return False
-        if attempt.last is None:
+        if preemption.last is None:
             return True
-        victim = self._known(attempt.last.uid)
+        victim = self._pods.get(preemption.last.uid)
         return victim is not None and not victim.terminating
+
+    def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
+        """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
+        for action in post_filter.actions:
+            self.tasks.spawn(_run_action(action))
+        result = post_filter.nomination
+        if result is None or not result.status.ok or not result.nominated_node_name:
+            return
+        self.start(
+            preemptor,
+            result.nominated_node_name,
+            victims=result.victims,
+            lower_priority_nominated=result.lower_priority_nominated,
+        )
 
     def start(
         self,
@@ -100,119 +104,115 @@ class Evictions:
         victims: Sequence[PodInfo],
         lower_priority_nominated: Sequence[PodInfo],
     ) -> None:
-        """Begin to make room for a pod. Victims that are being deleted already are left alone."""
-        self._begin(_Attempt([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
+        """Start evicting victims for a pod on one node."""
+        self._start(_Preemption([preemptor], preemptor.uid, node_name), victims, lower_priority_nominated)
 
     def start_for_group(
         self,
         preemptors: Sequence[PodInfo],
-        group: str,
+        group_uid: str,
         *,
         victims: Sequence[PodInfo],
         lower_priority_nominated: Sequence[PodInfo],
     ) -> None:
-        """Begin to make room for pods that belong together, wherever their victims are; ``group`` is its uid."""
-        self._begin(_Attempt(preemptors, group, _EVERYWHERE, kind="podgroup"), victims, lower_priority_nominated)
+        """Start evicting victims for the pods of a group, on whatever nodes the victims are."""
+        preemption = _Preemption(preemptors, group_uid, _SEVERAL_NODES, kind="podgroup")
+        self._start(preemption, victims, lower_priority_nominated)
 
-    def _begin(
-        self, attempt: _Attempt, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
+    def _start(
+        self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
     ) -> None:
-        self._observer.preempted(attempt.preemptors[0], attempt.node_name, len(victims))
-        live = [victim for victim in victims if not victim.terminating]
-        if not live:
+        """Clear the nominations in memory, and evict those victims that are not being deleted already."""
+        for pod in lower_priority_nominated:
+            self._cluster.drop_nomination(pod.uid)
+        self._observer.preempted(preemption.preemptors[0], preemption.node_name, len(victims))
+        remaining = [victim for victim in victims if not victim.terminating]
+        if not remaining:
             return
-        for preemptor in attempt.preemptors:
-            self._preempting[preemptor.uid] = attempt
-        task = asyncio.create_task(
-            self._make_room(attempt, victims=live, lower_priority_nominated=lower_priority_nominated)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for preemptor in preemption.preemptors:
+            self._preempting[preemptor.uid] = preemption
+        self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
 
-    @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """What has been begun and not carried out."""
-        return list(self._tasks)
-
-    async def _make_room(
-        self, attempt: _Attempt, *, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
+    async def _run(
+        self, preemption: _Preemption, victims: Sequence[PodInfo], lower_priority_nominated: Sequence[PodInfo]
     ) -> None:
         began = self._clock.monotonic()
         for pod in lower_priority_nominated:
             self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=""))
         try:
             *others, last = victims
-            await _all_done([self._evict(victim, attempt) for victim in others])
-            attempt.last = last
-            await self._evict(last, attempt)
-        except Exception as error:  # whatever it is, the pod must not stay gated
-            _log.warning("cannot make room for %s: %s", attempt, error)
-            self._tell_evicted(attempt, began, succeeded=False)
-            self._end(attempt, activate=True)
+            await _run_all([self._evict(victim, preemption) for victim in others])
+            preemption.last = last
+            await self._evict(last, preemption)
+        except Exception as error:  # whatever it is, the preemptor must not stay gated
+            _log.warning("preemption for %s failed: %s", preemption, error)
+            self._ended(preemption, began, succeeded=False, activate=True)
         else:
-            self._tell_evicted(attempt, began, succeeded=True)
-            # The last one may have left its node while the pod was gated; then nothing will bring the pod back.
-            self._end(attempt, activate=not any(self._is_leaving(victim, attempt) for victim in victims))
+            # If every victim has left already, no further event will requeue the preemptor.
+            activate = not any(self._is_on_node(victim, preemption) for victim in victims)
+            self._ended(preemption, began, succeeded=True, activate=activate)
 
-    def _is_leaving(self, victim: PodInfo, attempt: _Attempt) -> bool:
-        """Whether a victim still takes the room that it is to leave; one that was taken back may have got it anew."""
-        placed_pod = self._placement(victim.uid)
-        return placed_pod is not None and placed_pod is attempt.taken_back.get(victim.uid, placed_pod)
+    def _is_on_node(self, victim: PodInfo, preemption: _Preemption) -> bool:
+        """Whether a victim is still placed as it was; one whose binding was cancelled may have been placed anew."""
+        placed = self._cluster.placed_pod(victim.uid)
+        return placed is not None and placed is preemption.cancelled.get(victim.uid, placed)
 
-    def _tell_evicted(self, attempt: _Attempt, began: float, *, succeeded: bool) -> None:
+    def _ended(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
         seconds = self._clock.monotonic() - began
-        self._observer.evicted(attempt.preemptors[0], succeeded=succeeded, seconds=seconds)
-
-    def _end(self, attempt: _Attempt, *, activate: bool) -> None:
-        for preemptor in attempt.preemptors:
-            if self._preempting.get(preemptor.uid) is attempt:
+        self._observer.evicted(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
+        for preemptor in preemption.preemptors:
+            if self._preempting.get(preemptor.uid) is preemption:
                 del self._preempting[preemptor.uid]
         if activate:
-            for preemptor in attempt.preemptors:
-                self._activate(preemptor.uid)
+            self._queue.activate([preemptor.uid for preemptor in preemption.preemptors])
 
-    async def _evict(self, victim: PodInfo, attempt: _Attempt) -> None:
-        placed_pod = self._placement(victim.uid)
-        if placed_pod is None:
-            return  # its binding failed, or it is gone
-        if self._take_back(victim.uid):
-            attempt.taken_back[victim.uid] = placed_pod
-            self._record(victim, attempt, " (in kube-scheduler memory).")
+    async def _evict(self, victim: PodInfo, preemption: _Preemption) -> None:
+        placed = self._cluster.placed_pod(victim.uid)
+        if placed is None:
+            return  # its binding failed, or it was deleted
+        if self._waiting_pods.preempt(victim.uid):
+            preemption.cancelled[victim.uid] = placed
+            self._record(victim, preemption, " (in kube-scheduler memory).")
             return
         try:
-            await self._dispatcher.evict(victim, self._disruption(attempt))
+            await self._dispatcher.evict(victim, self._disruption_condition(preemption))
         except APIError as error:
             if error.code == 404:
-                return  # gone by itself
+                return  # deleted meanwhile
             raise
-        self._record(victim, attempt, "")
+        self._record(victim, preemption, "")
 
-    def _disruption(self, attempt: _Attempt) -> PodCondition:
-        scheduler_name = attempt.preemptors[0].spec.scheduler_name
+    def _disruption_condition(self, preemption: _Preemption) -> PodCondition:
+        scheduler_name = preemption.preemptors[0].spec.scheduler_name
         return PodCondition(
             type="DisruptionTarget",
             status="True",
             reason="PreemptionByScheduler",
-            message=f"{scheduler_name}: preempting to accommodate a higher priority {attempt.kind}",
+            message=f"{scheduler_name}: preempting to accommodate a higher priority {preemption.kind}",
             last_transition_time=timestamp(self._clock.now()),
         )
 
-    def _record(self, victim: PodInfo, attempt: _Attempt, where: str) -> None:
-        preemptor = attempt.preemptors[0]
+    def _record(self, victim: PodInfo, preemption: _Preemption, suffix: str) -> None:
+        preemptor = preemption.preemptors[0]
         self._api.record(
             EventRecord(
                 regarding=reference(victim),
                 related=reference(preemptor),
                 reason="Preempted",
                 action="Preempting",
-                note=f"Preempted by {attempt.kind} {attempt.uid} on node {attempt.node_name}{where}",
+                note=f"Preempted by {preemption.kind} {preemption.uid} on node {preemption.node_name}{suffix}",
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )
 
 
-async def _all_done(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all, also when one fails: none may go on once the attempt is over. Raises the first failure."""
+async def _run_action(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Call a plugin's action where its failure is logged, even if it fails before its first await."""
+    await action()
+
+
+async def _run_all(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all, even if one fails: none may run on after the preemption has ended. Raises the first failure."""
     for outcome in await asyncio.gather(*evictions, return_exceptions=True):
         if outcome is not None:
             raise outcome

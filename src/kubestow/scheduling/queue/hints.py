@@ -1,19 +1,18 @@
-"""Queueing hints: for an event, which refused pods are worth another try.
+"""Queueing hints: which rejected pods an event may make schedulable.
 
-Made once from what the plugins of all profiles declare (semantics 4.9). A profile's hints are asked only for the
-plugins that refused the pod.
+Built once from the events that the plugins of all profiles register (semantics 4.9). The hints of a profile are
+evaluated only for the plugins that rejected the pod.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.event_registration import EVERYTHING, EventRegistration, Hint
+from kubestow.framework.event_registration import EVERYTHING, EventRegistration
 from kubestow.framework.interface import (
     FilterPlugin,
     PermitPlugin,
@@ -24,15 +23,11 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.placement import PlacementGeneratePlugin
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock
 
-__all__ = ["Concerned", "QueueingHints", "Requeue"]
+__all__ = ["QueueingHints", "Registrations", "Requeue"]
 
-_log = logging.getLogger(__name__)
-
-#: Only plugins of these kinds can refuse a pod, so only theirs are kept.
-_REFUSING = (
+#: Plugins of other extension points cannot reject a pod, so their registrations are ignored.
+_REJECTING_PLUGINS = (
     PreEnqueuePlugin,
     PreFilterPlugin,
     FilterPlugin,
@@ -40,15 +35,14 @@ _REFUSING = (
     PermitPlugin,
     PlacementGeneratePlugin,
 )
-_TAINTS = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
+_NODE_TAINT_UPDATE = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
 
-
-#: By scheduler name, then by plugin.
-Concerned = Mapping[str, Mapping[str, Sequence[EventRegistration]]]
+#: The registrations that match an event: by scheduler name, then by plugin.
+Registrations = Mapping[str, Mapping[str, Sequence[EventRegistration]]]
 
 
 class Requeue(Enum):
-    """What to do with a refused pod after an event."""
+    """What an event means for a rejected pod."""
 
     SKIP = "skip"
     AFTER_BACKOFF = "after backoff"
@@ -56,81 +50,78 @@ class Requeue(Enum):
 
 
 class QueueingHints:
-    """The events that all plugins of all profiles want to hear of.
+    """The registrations of all plugins of all profiles.
 
-    ``hear_everything`` names others that refuse pods, and of which nobody knows what changes their minds.
+    ``unregistered`` names rejectors that register no events (extenders): every event may help their pods.
     """
 
-    def __init__(
-        self,
-        profiles: Iterable[Profile],
-        *,
-        hear_everything: Collection[str] = (),
-        clock: Clock,
-        observer: Observer,
-    ) -> None:
-        self._clock, self._observer = clock, observer
-        unknowing = [(name, interest) for name in hear_everything for interest in EVERYTHING]
+    def __init__(self, profiles: Mapping[str, Profile], *, unregistered: Collection[str] = ()) -> None:
+        self._profiles = profiles
+        unconditional = [(name, registration) for name in unregistered for registration in EVERYTHING]
         self._by_profile: dict[str, list[tuple[str, EventRegistration]]] = {
             profile.scheduler_name: [
-                (plugin.name, interest)
+                (plugin.name, registration)
                 for plugin in profile.plugins
-                if isinstance(plugin, _REFUSING)
-                for interest in _waking(plugin)
+                if isinstance(plugin, _REJECTING_PLUGINS)
+                for registration in _requeueing_registrations(plugin)
             ]
-            + unknowing
-            for profile in profiles
+            + unconditional
+            for profile in profiles.values()
         }
-        self._concerned: dict[ClusterEvent, dict[str, dict[str, list[EventRegistration]]]] = {}
-        self._glanced_at: set[ClusterEvent] = set()
+        self._matching: dict[ClusterEvent, dict[str, dict[str, list[EventRegistration]]]] = {}
+        self._with_event_filter: set[ClusterEvent] = set()
 
-    def concerned(self, event: ClusterEvent) -> Concerned:
-        """The interests in an event: by scheduler name, then by plugin."""
-        known = self._concerned.get(event)
+    def matching(self, event: ClusterEvent) -> Registrations:
+        """The registrations that match an event."""
+        known = self._matching.get(event)
         if known is None:
-            known = self._concerned[event] = self._find_concerned(event)
+            known = self._matching[event] = self._find_matching(event)
         return known
 
-    def _find_concerned(self, event: ClusterEvent) -> dict[str, dict[str, list[EventRegistration]]]:
-        concerned: dict[str, dict[str, list[EventRegistration]]] = {}
-        for scheduler_name, events_to_register in self._by_profile.items():
-            for plugin, interest in events_to_register:
-                if interest.event.matches(event):
-                    concerned.setdefault(scheduler_name, {}).setdefault(plugin, []).append(interest)
-                    if interest.event_filter is not None:
-                        self._glanced_at.add(event)
-        return concerned
+    def _find_matching(self, event: ClusterEvent) -> dict[str, dict[str, list[EventRegistration]]]:
+        matching: dict[str, dict[str, list[EventRegistration]]] = {}
+        for scheduler_name, registrations in self._by_profile.items():
+            for plugin, registration in registrations:
+                if registration.event.matches(event):
+                    matching.setdefault(scheduler_name, {}).setdefault(plugin, []).append(registration)
+                    if registration.event_filter is not None:
+                        self._with_event_filter.add(event)
+        return matching
 
-    def at_a_glance(self, event: ClusterEvent, old: Any, new: Any) -> Concerned:
-        """The same, without the plugins that see at once that nobody is helped."""
-        concerned = self.concerned(event)
-        if event not in self._glanced_at:
-            return concerned
+    def filtered(self, event: ClusterEvent, old: Any, new: Any) -> Registrations:
+        """The same, without plugins whose event filters tell that the event helps no pod at all."""
+        matching = self.matching(event)
+        if event not in self._with_event_filter:
+            return matching
         return {
             scheduler_name: {
-                plugin: events_to_register
-                for plugin, events_to_register in plugins.items()
-                if any(_may_help(plugin, interest, old, new) for interest in events_to_register)
+                plugin: registrations
+                for plugin, registrations in plugins.items()
+                if any(
+                    self._profiles[scheduler_name].runtime.run_event_filter(plugin, registration, old, new)
+                    for registration in registrations
+                )
             }
-            for scheduler_name, plugins in concerned.items()
+            for scheduler_name, plugins in matching.items()
         }
 
     def decide(
         self,
-        event: ClusterEvent,
-        events_to_register: Mapping[str, Sequence[EventRegistration]],
         pod: PodInfo,
+        registrations: Mapping[str, Sequence[EventRegistration]],
         *,
+        event: ClusterEvent,
         rejectors: Collection[str],
         pending: Collection[str],
         old: Any,
         new: Any,
     ) -> Requeue:
-        """Whether an event is worth another try for one pod (semantics 6.8, step 4)."""
+        """Whether an event requeues a pod (semantics 6.8): a plugin that returned Pending skips the backoff."""
+        runtime = self._profiles[pod.spec.scheduler_name].runtime
         found = Requeue.SKIP
         for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
-            for interest in events_to_register.get(plugin, ()):
-                if not self._says_queue(plugin, interest.hint, event, pod, old, new):
+            for registration in registrations.get(plugin, ()):
+                if not runtime.run_queueing_hint(plugin, registration, pod, old, new, event=event):
                     continue
                 if plugin in pending:
                     return Requeue.IMMEDIATELY
@@ -139,36 +130,13 @@ class QueueingHints:
                 found = Requeue.AFTER_BACKOFF
         return found
 
-    def _says_queue(
-        self, plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any
-    ) -> bool:
-        if hint is None:
-            return True
-        began = self._clock.monotonic()
-        try:
-            says_queue = hint(pod, old, new)
-            answer = "Queue" if says_queue else "QueueSkip"
-        except Exception:  # a broken hint must not leave a pod waiting for ever
-            _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
-            says_queue, answer = True, "Error"
-        self._observer.hinted(plugin, event.label, answer, self._clock.monotonic() - began)
-        return says_queue
 
-
-def _may_help(plugin: str, interest: EventRegistration, old: Any, new: Any) -> bool:
-    if interest.event_filter is None:
-        return True
-    try:
-        return interest.event_filter(old, new)
-    except Exception:  # as with hints
-        _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, interest.event.label)
-        return True
-
-
-def _waking(plugin: Plugin) -> list[EventRegistration]:
-    """The plugin's interests that can help a pod; a node is often created tainted, so Add implies taints too."""
-    events_to_register = [interest for interest in plugin.events_to_register if interest.requeues]
-    on_nodes = [interest.event for interest in events_to_register if interest.event.resource is EventResource.NODE]
-    hears_add = any(event.action & Action.ADD for event in on_nodes)
-    hears_taints = any(event.action & Action.UPDATE_NODE_TAINT for event in on_nodes)
-    return [*events_to_register, EventRegistration(_TAINTS)] if hears_add and not hears_taints else events_to_register
+def _requeueing_registrations(plugin: Plugin) -> list[EventRegistration]:
+    """The plugin's registrations that may requeue a pod. A node is often created tainted, so Add implies taints."""
+    registrations = [registration for registration in plugin.events_to_register if registration.requeues]
+    node_events = [r.event for r in registrations if r.event.resource is EventResource.NODE]
+    has_add = any(event.action & Action.ADD for event in node_events)
+    has_taint_update = any(event.action & Action.UPDATE_NODE_TAINT for event in node_events)
+    return (
+        [*registrations, EventRegistration(_NODE_TAINT_UPDATE)] if has_add and not has_taint_update else registrations
+    )

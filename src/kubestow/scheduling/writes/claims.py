@@ -1,7 +1,7 @@
-"""Writes to claims on devices: each when it is its object's turn, and the making of new ones told to whoever watches.
+"""Writes of ResourceClaims through the dispatcher, one at a time per claim.
 
-They pass the dispatcher one by one and are made once: a plugin has to see every answer, because what it makes of a
-conflict or of a lost answer depends on what the claim has become.
+Every write is sent once and its result returned to the plugin, because what a conflict or a lost response means depends
+on the state of the claim.
 """
 
 from __future__ import annotations

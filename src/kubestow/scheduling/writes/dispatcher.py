@@ -1,280 +1,295 @@
-"""The dispatcher: the one place that says when, in which order and how often the scheduler's writes go out.
+"""The dispatcher: the one place that decides when, in which order and how often the scheduler writes to the API.
 
-Every object has a lane: one request at a time, and who asked first goes first. Only status patches of pods, which
-nobody waits for, stand back: they are sent by a task when nothing else is asked of their pod, and while they are
-pending newer ones merge with them. A binding or an eviction overtakes them, after the one that is under way; once it
-has succeeded they are pointless and dropped, as they are once the watch tells that the pod is bound or gone. A patch is
-tried again briefly, and one that would change nothing is not sent; a binding is made once, and in doubt the server is
-asked what became of it (semantics 1.8, 4.11, 9.6).
+Every object has a lane: one request at a time, in the order in which they were requested. Status patches of pods, which
+nothing awaits, have the lowest precedence: a task sends them when nothing else is requested of their pod, and until
+then newer ones are merged into them. A binding or an eviction goes ahead of them, after the request in progress; when it
+succeeds they are dropped, and likewise when the watch shows the pod as bound or deleted. A patch is retried briefly and
+is not sent if it changes nothing. A binding is sent once; if its outcome is unknown, the server is read
+(semantics 1.8, 4.11, 9.6).
 
-How many requests a second go out is not said here but by the transport, whose limit reads share. Events have a queue,
-and a limit, of their own; a new claim has no lane because it has no uid yet.
+Requests per second are limited by the transport, whose limit reads share. Events have a recorder and a limit of their
+own. A new claim has no lane, because it has no uid yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import TypeVar
 
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
-from kubestow.framework.status import Status
-from kubestow.scheduling.observer import Call, Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI, ObjectReference, PodStatusPatch, reference
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.observer import Call
+from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.writes.retries import Retries
-from kubestow.scheduling.writes.status_patches import beyond, both
+from kubestow.scheduling.writes.status_patches import merge, remaining_changes
 
-__all__ = ["Dispatcher"]
+__all__ = ["BindingTurn", "Dispatcher"]
 
 _log = logging.getLogger(__name__)
 
-#: Pods that are bound or evicted at once; further ones wait for a slot.
-_BINDINGS = 512
-#: Status patches at once.
-_STATUSES = 16
+#: Pods bound or evicted at the same time; further ones wait for a slot.
+_MAX_BINDINGS = 512
+#: Status patches sent at the same time.
+_MAX_STATUS_PATCHES = 16
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
-    """A status patch that is to be written, and the pauses between the tries that are left to it."""
+class _PendingPatch:
+    """A status patch to send, and the pauses between the tries that it has left."""
 
     pod: ObjectReference
     patch: PodStatusPatch
     pauses: Iterator[float]
 
-    def after(self, older: _Pending) -> _Pending:
-        """What is to be written in place of both."""
-        return replace(self, patch=both(older.patch, self.patch))
+    def merged_into(self, newer: _PendingPatch) -> _PendingPatch:
+        """One pending patch in place of this one and a newer one."""
+        return replace(newer, patch=merge(self.patch, newer.patch))
 
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One object: whose turn it is, how many calls are waited for, what is pending, and the task that writes that."""
+    """The requests of one object: its lock, how many callers wait, and the status patch that waits for them."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    calls: int = 0
-    pending: _Pending | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    callers: int = 0
+    pending: _PendingPatch | None = None
     writer: asyncio.Task[None] | None = None
 
 
-class Dispatcher:
-    """Sends writes to the cluster API. ``known`` gives a pod's last state as the API server told it."""
+class BindingTurn:
+    """A pod's turn to be bound: while it lasts, no status of the pod is written."""
 
-    def __init__(
-        self,
-        api: ClusterAPI,
-        *,
-        clock: Clock,
-        random: Random,
-        known: Callable[[str], PodInfo | None],
-        observer: Observer,
-    ) -> None:
-        self._api, self._clock, self._known, self._observer = api, clock, known, observer
-        self._retries = Retries(clock, random)
+    __slots__ = ("_lane",)
+
+    def __init__(self, lane: _Lane) -> None:
+        self._lane = lane
+
+    def succeeded(self) -> None:
+        """The pod is bound, so the status patches that wait are pointless."""
+        self._lane.pending = None
+
+
+class Dispatcher:
+    """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid."""
+
+    def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
+        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
+        self._known_pod = known_pod
+        self._retries = Retries(environment.clock, environment.random)
         self._lanes: dict[str, _Lane] = {}
-        #: What has been sent of pods that are not bound yet, by uid: the watch may not have told of it so far.
+        #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
-        self._asked: Counter[Call] = Counter()
-        self._binding_slots, self._status_slots = asyncio.Semaphore(_BINDINGS), asyncio.Semaphore(_STATUSES)
+        self._in_progress: Counter[Call] = Counter()
+        self._binding_slots = asyncio.Semaphore(_MAX_BINDINGS)
+        self._status_slots = asyncio.Semaphore(_MAX_STATUS_PATCHES)
         self._is_closed = False
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks that write what nobody waits for."""
+        """The tasks that send status patches."""
         return [lane.writer for lane in self._lanes.values() if lane.writer is not None]
 
-    def pending(self) -> Counter[Call]:
-        """How many calls of a kind have been asked for and are not done."""
+    def pending_calls(self) -> Counter[Call]:
+        """How many calls of each kind have been requested and have not ended."""
         statuses = sum(1 for lane in self._lanes.values() if lane.pending is not None or lane.writer is not None)
-        return self._asked + Counter({Call.POD_STATUS_PATCH: statuses})
+        return self._in_progress + Counter({Call.POD_STATUS_PATCH: statuses})
 
     def close(self) -> None:
-        """Begin nothing new in the background."""
+        """Send no further status patches."""
         self._is_closed = True
 
-    # -- statuses, which nobody waits for --------------------------------------------------------------------------
+    # -- status patches ------------------------------------------------------------------------------------------
 
     def patch_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Have a pod's status written soon, as far as that changes anything; what goes wrong is logged."""
-        known = self._known(pod.uid)
+        """Have a pod's status patched, as far as that changes anything. Returns at once; failures are logged."""
+        known = self._known_pod(pod.uid)
         if known is None or known.spec.node_name:
             return
         lane = self._lanes.get(pod.uid)
         if lane is not None and lane.pending is not None:
-            patch = both(lane.pending.patch, patch)
-        news = beyond(patch, known.status, self._sent.get(pod.uid))
+            patch = merge(lane.pending.patch, patch)
+        changes = remaining_changes(patch, known.status, self._sent.get(pod.uid))
         if lane is None:
-            if news is None:
+            if changes is None:
                 return
             lane = self._lanes[pod.uid] = _Lane()
-        lane.pending = None if news is None else _Pending(pod, news, self._retries.pauses())
-        self._go_on(pod.uid, lane)
+        lane.pending = None if changes is None else _PendingPatch(pod, changes, self._retries.pauses())
+        self._advance(pod.uid, lane)
 
-    def settled(self, uid: str) -> None:
-        """The watch has told that a pod is bound or gone: there is nothing more to say on it."""
+    def pod_settled(self, uid: str) -> None:
+        """The watch shows a pod as bound or deleted: drop the status patches that wait."""
         self._sent.pop(uid, None)
         lane = self._lanes.get(uid)
         if lane is not None:
             lane.pending = None
 
-    async def _write_statuses(self, uid: str, lane: _Lane) -> None:
-        """Send what is pending until nothing is, or until another call wants the lane."""
+    async def _send_status_patches(self, uid: str, lane: _Lane) -> None:
+        """Send what is pending until nothing is, or until a caller wants the lane."""
         try:
-            while lane.pending is not None and not lane.calls:
+            while lane.pending is not None and not lane.callers:
                 async with self._status_slots:
-                    pause = await self._write_status(lane)
+                    pause = await self._send_status_patch(lane)
                 if pause:
                     await self._clock.sleep(pause)
         finally:
             lane.writer = None
-            self._go_on(uid, lane)
+            self._advance(uid, lane)
 
-    async def _write_status(self, lane: _Lane) -> float:
-        """One try of what is pending, if it still is; the pause until the next one, in seconds.
+    async def _send_status_patch(self, lane: _Lane) -> float:
+        """Send the pending patch once; returns the pause before the next try, in seconds.
 
-        What has failed and may be tried again is pending again, and gives way to what is newer.
+        A patch that failed and can be retried is pending again, merged with those requested meanwhile.
         """
         taken = lane.pending
-        if taken is None or lane.calls:
+        if taken is None or lane.callers:
             return 0.0
         pod, patch, lane.pending = taken.pod, taken.patch, None
         sent = self._sent.get(pod.uid)
-        self._sent[pod.uid] = patch if sent is None else both(sent, patch)
+        self._sent[pod.uid] = patch if sent is None else merge(sent, patch)
         try:
-            async with lane.turn:
-                await self._executed(Call.POD_STATUS_PATCH, self._api.patch_pod_status(pod, patch))
+            async with lane.lock:
+                with self._observed(Call.POD_STATUS_PATCH):
+                    await self._api.patch_pod_status(pod, patch)
         except (APIError, Unreachable) as error:
-            again = taken if lane.pending is None else lane.pending.after(taken)
-            pause = self._retries.pause_after(error, again.pauses)
+            retried = taken if lane.pending is None else taken.merged_into(lane.pending)
+            pause = self._retries.pause_after(error, retried.pauses)
             if pause is None:
-                if not _is_gone(error):
+                if not _is_not_found(error):
                     _log.warning("status of pod %s/%s not updated: %s", pod.namespace, pod.name, error)
-            elif pod.uid in self._sent:  # or else it has been settled meanwhile
-                lane.pending = again
+            elif pod.uid in self._sent:  # else the pod has been settled meanwhile
+                lane.pending = retried
                 return pause
         return 0.0
 
-    # -- bindings and evictions ------------------------------------------------------------------------------------
+    # -- bindings and evictions ----------------------------------------------------------------------------------
 
-    async def binding(self, uid: str, step: Callable[[], Awaitable[Status]]) -> Status:
-        """Take the step that binds a pod, whoever does it and how; no status of the pod is on its way meanwhile."""
+    @contextlib.asynccontextmanager
+    async def binding_turn(self, uid: str) -> AsyncIterator[BindingTurn]:
+        """A pod's turn to be bound: after the request in progress, and with one of the slots for bindings."""
         lane = self._enter(uid)
         try:
             async with self._binding_slots:
-                async with lane.turn:  # what is under way
+                async with lane.lock:  # the request in progress
                     pass
-                status = await step()
-            if status.ok:
-                lane.pending = None
-            return status
+                yield BindingTurn(lane)
         finally:
             self._leave(uid, lane)
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """Bind a pod to a node, for certain. Raises APIError or Unreachable; then the pod is not bound there.
+        """Bind a pod to a node. Raises APIError or Unreachable; the pod is certainly not bound there then.
 
-        A binding whose answer is lost may have been made all the same, and one that conflicts may do so with itself: a
-        server that fails after it has made it, and asks for patience, gets it a second time. Were the pod taken for
-        unbound then, the room that it takes would be given away until the watch says better; so it keeps its place
-        until the server answers.
+        A binding whose response was lost may have been made, and one that conflicts may conflict with itself: a server
+        that fails after making it, with Retry-After, receives it twice. Freeing the node's resources in such a case
+        would overcommit the node, so the pod stays assumed until the server has been read.
         """
-        await self.write(pod.uid, Call.POD_BINDING, lambda: self._bound(pod, node_name))
-
-    async def _bound(self, pod: ObjectReference, node_name: str) -> None:
-        try:
-            await self._api.bind(pod, node_name)
-        except (APIError, Unreachable) as error:
-            may_be_made = error.in_doubt or _is_conflict(error)
-            if not may_be_made or await self.node_of(pod) != node_name:
-                raise
+        async with self._lane(pod.uid, Call.POD_BINDING):
+            with self._observed(Call.POD_BINDING):
+                try:
+                    await self._api.bind(pod, node_name)
+                except (APIError, Unreachable) as error:
+                    may_be_bound = error.in_doubt or _is_conflict(error)
+                    if not may_be_bound or await self.node_of(pod) != node_name:
+                        raise
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """What a question brings in the end, however long the server takes. Raises APIError when it refuses to say."""
+        """Repeat a read until the server answers. Raises APIError when it refuses to."""
         return await self._retries.retry_until_answered(subject, read)
 
     async def node_of(self, pod: ObjectReference) -> str:
-        """Where the server has a pod, "" if nowhere. Raises APIError when it refuses to say."""
+        """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
         current = await self.retry_until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
         return "" if current is None else current.spec.node_name
 
-    async def evict(self, pod: PodInfo, why: PodCondition) -> None:
-        """Say on a pod why it has to go, and then delete it. Raises APIError (404: it is gone) or Unreachable."""
-        async with self._binding_slots:
-            await self._in_lane(pod.uid, Call.POD_DELETION, lambda lane: self._evicted(pod, why, lane))
+    async def evict(self, pod: PodInfo, disruption: PodCondition) -> None:
+        """Set the disruption condition of a pod, then delete it.
 
-    async def _evicted(self, pod: PodInfo, why: PodCondition, lane: _Lane) -> None:
-        named, current = reference(pod), self._known(pod.uid) or pod
-        patch = beyond(PodStatusPatch((why,)), current.status, None)
-        if patch is not None:
-            await self._briefly(Call.POD_STATUS_PATCH, lambda: self._api.patch_pod_status(named, patch))
-        await self._briefly(Call.POD_DELETION, lambda: self._api.delete_pod(named))
-        lane.pending = None
+        Raises APIError (404: the pod was deleted already) or Unreachable.
+        """
+        named = reference(pod)
+        async with self._binding_slots, self._lane(pod.uid, Call.POD_DELETION) as lane:
+            current = self._known_pod(pod.uid) or pod
+            patch = remaining_changes(PodStatusPatch((disruption,)), current.status, None)
+            if patch is not None:
+                await self._send_briefly(Call.POD_STATUS_PATCH, lambda: self._api.patch_pod_status(named, patch))
+            await self._send_briefly(Call.POD_DELETION, lambda: self._api.delete_pod(named))
+            lane.pending = None
 
-    async def _briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
-        await self._retries.briefly(lambda: self._executed(call, request()))
+    async def _send_briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
+        async def send() -> None:
+            with self._observed(call):
+                await request()
 
-    # -- anything else ---------------------------------------------------------------------------------------------
+        await self._retries.briefly(send)
+
+    # -- other writes --------------------------------------------------------------------------------------------
 
     async def write(self, uid: str, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        """Write to an object when it is its turn, once: what a failure means is the caller's to say.
+        """Send a write to an object once, when it is its turn.
 
-        Such a write is made of the object as it was read, and holds for that version alone. So it is neither merged
-        with others nor repeated: whoever asked reads the object again and finds out what is still to be done.
+        Such a write is based on the object as it was read, with its resourceVersion as precondition, so it is neither
+        merged nor retried: the caller reads the object again and determines what is left to do.
         """
-        return await self._in_lane(uid, call, lambda lane: self._executed(call, request()))
+        async with self._lane(uid, call):
+            with self._observed(call):
+                return await request()
 
-    async def _executed(self, call: Call, request: Awaitable[T]) -> T:
-        """What a request brings; whoever watches is told how it went."""
+    @contextlib.contextmanager
+    def _observed(self, call: Call) -> Iterator[None]:
+        """Report the outcome and duration of a request to the observer."""
         began, succeeded = self._clock.monotonic(), False
         try:
-            answer = await request
+            yield
             succeeded = True
         finally:
             self._observer.written(call, succeeded=succeeded, seconds=self._clock.monotonic() - began)
-        return answer
 
-    # -- lanes -----------------------------------------------------------------------------------------------------
+    # -- lanes ---------------------------------------------------------------------------------------------------
 
-    async def _in_lane(self, uid: str, call: Call, carry_out: Callable[[_Lane], Awaitable[T]]) -> T:
-        lane = self._enter(uid)
-        self._asked[call] += 1
+    @contextlib.asynccontextmanager
+    async def _lane(self, uid: str, call: Call) -> AsyncIterator[_Lane]:
+        """An object's lane, held for the requests of one call."""
+        lane = self._enter(uid, call)
         try:
-            async with lane.turn:
-                return await carry_out(lane)
+            async with lane.lock:
+                yield lane
         finally:
-            self._asked[call] -= 1
-            self._leave(uid, lane)
+            self._leave(uid, lane, call)
 
-    def _enter(self, uid: str) -> _Lane:
+    def _enter(self, uid: str, call: Call | None = None) -> _Lane:
         lane = self._lanes.get(uid)
         if lane is None:
             lane = self._lanes[uid] = _Lane()
-        lane.calls += 1
+        lane.callers += 1
+        if call is not None:
+            self._in_progress[call] += 1
         return lane
 
-    def _leave(self, uid: str, lane: _Lane) -> None:
-        lane.calls -= 1
-        self._go_on(uid, lane)
+    def _leave(self, uid: str, lane: _Lane, call: Call | None = None) -> None:
+        lane.callers -= 1
+        if call is not None:
+            self._in_progress[call] -= 1
+        self._advance(uid, lane)
 
-    def _go_on(self, uid: str, lane: _Lane) -> None:
-        """Have what is pending written once nothing else is asked of a lane; one of which nothing is asked is gone."""
-        if lane.calls or lane.writer is not None:
+    def _advance(self, uid: str, lane: _Lane) -> None:
+        """Send the pending patch of a lane that has no callers; delete a lane that has no patch either."""
+        if lane.callers or lane.writer is not None:
             return
         if lane.pending is None or self._is_closed:
             del self._lanes[uid]
         else:
-            lane.writer = asyncio.create_task(self._write_statuses(uid, lane))
+            lane.writer = asyncio.create_task(self._send_status_patches(uid, lane))
 
 
-def _is_gone(error: APIError | Unreachable) -> bool:
+def _is_not_found(error: APIError | Unreachable) -> bool:
     return isinstance(error, APIError) and error.code == 404
 
 

@@ -1,58 +1,69 @@
-"""What a pod is told: the events about it, and the condition that says why it is pending (semantics 1.7, 5.9)."""
+"""What is written on a pod about its scheduling: events, the PodScheduled condition, and its nomination.
+
+Nothing here waits: events go to the recorder, status changes to the dispatcher (semantics 1.7, 5.9).
+"""
 
 from __future__ import annotations
 
+from kubestow import config
 from kubestow.api.core import PodCondition
 from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import Status
-from kubestow.scheduling.ports import Clock, ClusterAPI, EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.ports import EventRecord, PodStatusPatch, reference
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 
-__all__ = ["Reports", "event_of", "reason_of"]
+__all__ = ["PodReports", "condition_reason", "pod_event"]
 
 
-class Reports:
-    """Writes down what becomes of pods. Nothing here waits."""
+class PodReports:
+    """Writes events, conditions and nominations of pods."""
 
-    def __init__(self, api: ClusterAPI, dispatcher: Dispatcher, clock: Clock) -> None:
-        self._api, self._dispatcher, self._clock = api, dispatcher, clock
+    def __init__(self, environment: Environment, dispatcher: Dispatcher, gates: config.FeatureGates) -> None:
+        self._api, self._clock, self._dispatcher = environment.api, environment.clock, dispatcher
+        self._nominates_before_binding = gates.enabled("NominatedNodeNameForExpectation")
 
-    def bound(self, info: PodInfo, node_name: str) -> None:
-        """The pod has its node for good."""
-        self._api.record(event_of(info, "Scheduled", "Binding", f"Successfully assigned {info.key} to {node_name}"))
+    def bound(self, pod: PodInfo, node_name: str) -> None:
+        """A Scheduled event: the pod is bound."""
+        self._api.record(pod_event(pod, "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node_name}"))
 
-    def failed(self, info: PodInfo, message: str) -> None:
-        """An event: an attempt has failed, or is not made."""
-        self._api.record(event_of(info, "FailedScheduling", "Scheduling", message, "Warning"))
+    def failed(self, pod: PodInfo, message: str) -> None:
+        """A FailedScheduling event: an attempt failed, or none is made."""
+        self._api.record(pod_event(pod, "FailedScheduling", "Scheduling", message, "Warning"))
 
-    def pending(self, info: PodInfo, reason: str, message: str, nomination: str | None) -> None:
-        """Put the PodScheduled condition and the nomination on the pod, as far as they change."""
-        pending = (c for c in info.status.conditions if c.type == "PodScheduled" and c.status == "False")
-        current = next(pending, None)
+    def pending(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
+        """Set the PodScheduled condition to False, and the nomination (None leaves it alone, "" clears it)."""
+        conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
+        current = next(conditions, None)
         condition = PodCondition(
             type="PodScheduled",
             status="False",
             reason=reason,
             message=message,
-            observed_generation=info.metadata.generation,
+            observed_generation=pod.metadata.generation,
             last_transition_time=timestamp(self._clock.now()) if current is None else current.last_transition_time,
         )
-        self._dispatcher.patch_status(reference(info), PodStatusPatch((condition,), nomination))
+        self._dispatcher.patch_status(reference(pod), PodStatusPatch((condition,), nomination))
+
+    def expected_on(self, pod: PodInfo, node_name: str) -> None:
+        """Nominate the node that a pod is about to be bound to (gate NominatedNodeNameForExpectation)."""
+        if self._nominates_before_binding:
+            self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=node_name))
 
 
-def event_of(info: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:
-    """An event about a pod, in the name of its scheduler."""
+def pod_event(pod: PodInfo, reason: str, action: str, note: str, kind: str = "Normal") -> EventRecord:
+    """An event about a pod, reported by its scheduler."""
     return EventRecord(
-        regarding=reference(info),
+        regarding=reference(pod),
         reason=reason,
         action=action,
         note=note,
         type=kind,
-        reporting_controller=info.spec.scheduler_name,
+        reporting_controller=pod.spec.scheduler_name,
     )
 
 
-def reason_of(status: Status) -> str:
-    """The reason of the condition of a pod that was not scheduled."""
+def condition_reason(status: Status) -> str:
+    """The reason of the PodScheduled condition after a status that is no success."""
     return "Unschedulable" if status.code.is_rejection else "SchedulerError"

@@ -1,0 +1,149 @@
+"""What plugins may return: types, shapes and ranges.
+
+The runtime passes everything that a plugin returns through here. What does not keep the contract becomes a
+:class:`~kubestow.errors.PluginError` that names plugin, extension point, what was returned and what was expected.
+Whether a result is *right* is not checked here: see :mod:`kubestow.testing.contract`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.interface import MAX_SCORE, Permission, Plugin, PostFilterResult
+from kubestow.framework.placement import Placement
+from kubestow.framework.status import SUCCESS, Legend, Status, Verdict
+
+__all__ = [
+    "as_permission",
+    "as_placement",
+    "as_post_filter_result",
+    "as_scores",
+    "as_status",
+    "as_verdict",
+    "in_range",
+    "unexpected",
+]
+
+_KEYS = np.dtype(np.int32)
+_SCORES = np.dtype(np.int64)
+
+
+def as_status(plugin: Plugin, extension_point: str, result: Any, *, expected: str = "a Status or None") -> Status:
+    """The result if it is a Status; None is success. Raises PluginError otherwise."""
+    if result is None:
+        return SUCCESS
+    if not isinstance(result, Status):
+        raise unexpected(plugin, extension_point, result, expected=expected)
+    return result
+
+
+def as_verdict(plugin: Plugin, result: Any, count: int) -> Verdict | None:
+    """A Filter result over ``count`` nodes, None when all pass. The keys are an array that only the caller holds.
+
+    The legend of the verdict raises PluginError for a key that it does not cover.
+    """
+    if result is None:
+        return None
+    if not isinstance(result, Verdict):
+        raise unexpected(plugin, "Filter", result, expected="a Verdict or None")
+    keys = _checked_array(plugin, "Filter", result.keys, _KEYS, count, name="keys of ")
+    owned = keys if keys.flags.owndata else keys.copy()  # the result cache writes to it
+    return Verdict(owned, _CheckedLegend(plugin, result.legend), has_errors=result.has_errors)
+
+
+class _CheckedLegend:
+    """A verdict's legend whose mistakes are the plugin's: it is called long after Filter, to explain a rejection."""
+
+    __slots__ = ("_legend", "_plugin")
+
+    def __init__(self, plugin: Plugin, legend: Legend) -> None:
+        self._plugin = plugin
+        self._legend = legend
+
+    def __call__(self, key: int) -> Status:
+        try:
+            status = self._legend(key)
+        except Exception as error:
+            raise PluginError(
+                self._plugin.name,
+                "Filter",
+                f"answered with key {key}, which its legend does not know ({type(error).__name__}: {error})",
+            ) from error
+        if not isinstance(status, Status):
+            raise unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
+        return status
+
+
+def as_post_filter_result(plugin: Plugin, result: Any) -> PostFilterResult:
+    """The result if it is a PostFilterResult with pods in the right places. Raises PluginError otherwise."""
+    if not isinstance(result, PostFilterResult):
+        raise unexpected(plugin, "PostFilter", result, expected="a PostFilterResult")
+    if not _are_pods(result.victims) or not _are_pods(result.lower_priority_nominated):
+        raise PluginError(plugin.name, "PostFilter", "victims and lower_priority_nominated must be tuples of PodInfo")
+    return result
+
+
+def _are_pods(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(pod, PodInfo) for pod in value)
+
+
+def as_scores(plugin: Plugin, extension_point: str, result: Any, count: int) -> NDArray[np.int64]:
+    """The result if it is an int64 array of ``count`` scores. Raises PluginError otherwise."""
+    return _checked_array(plugin, extension_point, result, _SCORES, count)
+
+
+def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Normalized scores, if they are 0 to 100. Raises PluginError in kube-scheduler's words otherwise."""
+    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
+    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
+        culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
+        raise PluginError(
+            plugin.name,
+            extension_point,
+            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
+            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
+        )
+    return scores
+
+
+def as_permission(plugin: Plugin, result: Any) -> Permission:
+    """A Permit result: a Permission, or a Status without a timeout. Raises PluginError for anything else."""
+    if not isinstance(result, Permission):
+        return Permission(as_status(plugin, "Permit", result))
+    if not isinstance(result.timeout, (int, float)):
+        raise PluginError(plugin.name, "Permit", f"timeout is {type(result.timeout).__name__}, expected seconds")
+    return Permission(as_status(plugin, "Permit", result.status), result.timeout)
+
+
+def as_placement(plugin: Plugin, result: Any) -> Placement:
+    """One of the placements of PlacementGenerate. Raises PluginError for anything else."""
+    if not isinstance(result, Placement):
+        raise unexpected(plugin, "PlacementGenerate", result, expected="Placements, a Status or None")
+    if not isinstance(result.nodes, Nodes):
+        problem = f"answered with a Placement of {type(result.nodes).__name__}, expected Nodes"
+        raise PluginError(plugin.name, "PlacementGenerate", problem)
+    return result
+
+
+def unexpected(plugin: Plugin, extension_point: str, result: object, *, expected: str) -> PluginError:
+    """The error for a result of the wrong type."""
+    return PluginError(plugin.name, extension_point, f"answered with {type(result).__name__}, expected {expected}")
+
+
+def _checked_array(
+    plugin: Plugin, extension_point: str, result: Any, dtype: np.dtype[Any], count: int, *, name: str = ""
+) -> NDArray[Any]:
+    if isinstance(result, np.ndarray):
+        if result.dtype == dtype and result.shape == (count,):
+            return result
+        found = f"{result.dtype} and shape {result.shape}"
+    else:
+        found = type(result).__name__
+    wanted = f"{dtype.name} and shape ({count},)"
+    raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")

@@ -1,0 +1,39 @@
+"""The context of a binding cycle: a pod that has been decided about and assumed on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.profile import Profile
+from kubestow.scheduling.gang_barrier import GangBarrier
+from kubestow.scheduling.queued_pod import QueuedPod
+
+__all__ = ["BindingContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingContext:
+    """An assumed pod on its way to its node.
+
+    ``permit_timeouts`` names the plugins that delay it on Permit, with the seconds that each may take. With a
+    ``barrier`` it is bound together with the rest of its gang.
+    """
+
+    queued: QueuedPod
+    info: PodInfo
+    node_name: str
+    state: CycleState
+    profile: Profile
+    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
+    barrier: GangBarrier | None = None
+    #: The node that it was nominated to, if other pods have not been requeued yet for the end of that nomination.
+    former_nomination: str | None = None
+
+    def unreserve_and_forget(self, cluster: Cluster) -> None:
+        """Undo Reserve and the assumption."""
+        self.profile.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
+        cluster.forget(self.info.uid)

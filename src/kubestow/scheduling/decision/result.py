@@ -1,0 +1,118 @@
+"""The result of a decision about one pod: scheduled, unschedulable, or failed.
+
+A closed union, so that a reader of a decision has to say what happens in each case. ``feasibility`` and ``evaluation``
+hold the figures behind a decision (which node was rejected by which plugin, raw and weighted scores). They share
+arrays with the result cache and are valid until the next decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kubestow.cluster.nodes.views import Rows
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.interface import PostFilterResult
+from kubestow.framework.status import SUCCESS, Code, Status
+
+__all__ = ["Decision", "Failed", "PostFilterResults", "Scheduled", "Unschedulable"]
+
+
+@dataclass(slots=True)
+class PostFilterResults:
+    """What the PostFilter plugins of a profile achieved, in the order in which they ran (semantics 4.4).
+
+    ``nomination`` is the result that sets or clears the pod's nomination, ``actions`` are requests to the API server
+    that the plugins want made beside it. ``message`` explains why no plugin succeeded.
+    """
+
+    nomination: PostFilterResult | None = None
+    actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    message: str = ""
+    code: Code = Code.UNSCHEDULABLE
+    _reasons: list[str] = field(default_factory=list)
+
+    def add(self, result: PostFilterResult) -> bool:
+        """Add one plugin's result. True if it ends the extension point: anything but Unschedulable does."""
+        if result.nominated_node_name is not None or result.status.ok:
+            self.nomination = result
+        if result.action is not None:
+            self.actions.append(result.action)
+        if result.status.ok:
+            self.message, self.code = "", Code.SUCCESS
+            return True
+        if result.status.code is not Code.UNSCHEDULABLE:
+            self.message, self.code = result.status.message, result.status.code
+            return True
+        self._reasons += result.status.reasons
+        self.message = ", ".join(self._reasons)
+        return False
+
+    @property
+    def preempts(self) -> bool:
+        """Whether a plugin nominated a node for the pod."""
+        return self.nomination is not None and self.nomination.status.ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """The pod fits on ``node_name``, the best of the ``candidates`` (rows of the node table that were scored)."""
+
+    status: ClassVar[Status] = SUCCESS
+    message: ClassVar[str] = ""
+
+    pod: PodInfo
+    state: CycleState
+    node_name: str
+    candidates: Rows
+    candidate_count: int
+    feasibility: Feasible
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unschedulable:
+    """No node fits.
+
+    ``message`` is the text of the pod's PodScheduled condition (semantics 5.9). ``rejectors`` and ``pending`` name the
+    plugins whose registered events requeue the pod. ``vetoed`` are the nodes that extenders rejected as unresolvable.
+    """
+
+    node_name: ClassVar[None] = None
+
+    pod: PodInfo
+    state: CycleState
+    status: Status
+    message: str
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    post_filter: PostFilterResults = field(default_factory=PostFilterResults)
+    vetoed: frozenset[str] = frozenset()
+    feasibility: Feasible | None = None
+    evaluation: Evaluation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A plugin or an extender failed. ``error`` is set when a plugin broke its contract."""
+
+    node_name: ClassVar[None] = None
+    feasibility: ClassVar[None] = None
+    evaluation: ClassVar[None] = None
+
+    pod: PodInfo
+    state: CycleState
+    message: str
+    error: PluginError | None = None
+
+    @property
+    def status(self) -> Status:
+        """An ERROR status with the message."""
+        return Status.error(self.message)
+
+
+Decision = Scheduled | Unschedulable | Failed

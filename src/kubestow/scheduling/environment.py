@@ -1,0 +1,21 @@
+"""The environment that a scheduler runs in: the ports it is given, and the observer that watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.ports import Clock, ClusterAPI
+
+__all__ = ["Environment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything outside the scheduler, injected: the cluster API, time, randomness, and an observer of its work."""
+
+    api: ClusterAPI
+    clock: Clock
+    random: Random
+    observer: Observer = field(default_factory=Observer)

@@ -1,0 +1,244 @@
+"""The scheduling cycle of a gang: all its pods are decided about in one go (semantics 4.10).
+
+When the first pod of a gang is popped, the other pending members are popped too, and placed one after the other, each
+decision seeing those before it. With enough members placed, all of them start their binding cycles, and members beyond
+the minimum count are scheduled by themselves, or wait where the gang has to stay together. Otherwise every placement is
+undone before the cycle ends, so no other pod is ever decided about with part of a gang in place. That is why two gangs
+cannot block each other, and why a gang holds nothing while it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from kubestow.errors import PluginError
+from kubestow.framework.gang import Gang, GangOutcome
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.binding_cycle import BindingCycles
+from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.gang_barrier import GangBarrier, GangBarriers
+from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
+from kubestow.scheduling.gangs.member_placement import MemberPlacement
+from kubestow.scheduling.gangs.placer import GangPlacer
+from kubestow.scheduling.gangs.preemption import GangPreemption
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.state import SchedulerState
+
+__all__ = ["GangSchedulingCycle"]
+
+
+class GangSchedulingCycle:
+    """Schedules gangs. ``cycle`` schedules their members where these are scheduled by themselves."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        placer: GangPlacer,
+        preemption: GangPreemption,
+        cycle: SchedulingCycle,
+        binding_cycles: BindingCycles,
+        barriers: GangBarriers,
+        failure_handler: FailureHandler,
+    ) -> None:
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._placer, self._preemption, self._cycle = placer, preemption, cycle
+        self._binding_cycles, self._barriers, self._failure_handler = binding_cycles, barriers, failure_handler
+
+    async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
+        """Schedule a gang of which one pod has been popped."""
+        attempt = GangAttempt(gang, profile, self._pop_members(gang, first), profile.runtime.now())
+        if self._is_hopeless(attempt):
+            return
+        try:
+            members = await self._placer.place(attempt)
+        except PluginError as error:
+            members = Status.error(str(error))
+        if isinstance(members, Status):
+            self._reject(attempt, members)
+        elif self._has_enough(attempt, members):
+            await self._start_binding(attempt, members)
+        else:
+            placeable = len(gang.members.placed)
+            members.undo()
+            if not await self._preemption.preempt(attempt):
+                self._fail(attempt, placeable)
+
+    def _pop_members(self, gang: Gang, first: QueuedPod) -> list[QueuedPod]:
+        """The pending members that can be popped, those of the highest priority first."""
+        members, placed = [first], gang.members.placed
+        for uid in list(gang.members.ready):
+            member = self._queue.pop_pod(uid) if uid not in placed else None
+            if member is not None:
+                members.append(member)
+        return sorted(members, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
+
+    def _is_hopeless(self, attempt: GangAttempt) -> bool:
+        """Whether the gang cannot be scheduled now, whatever the cluster; its pods have been requeued then."""
+        gang, members = attempt.gang, attempt.pods
+        names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
+        barrier = self._barriers.get(gang.name)
+        placeable = len(gang.members.placed) + len(members)
+        if len(names) > 1:
+            message = (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{names[0]}" and "{names[1]}"'
+            )
+            self._requeue(members, SchedulingFailure("SchedulerError", message))
+            attempt.end(GangOutcome.ERROR, message)
+        elif barrier is not None and barrier.failure is not None:  # and members of that attempt have not left yet
+            self._requeue(members, SchedulingFailure("Unschedulable", barrier.failure))
+        elif placeable < gang.min_count:
+            if not self._postpone(attempt, placeable):
+                self._fail(attempt, placeable)
+        else:
+            return False
+        return True
+
+    def _postpone(self, attempt: GangAttempt, placeable: int) -> bool:
+        """Wait for members that back off after an error, if the gang is large enough with them; whether it is."""
+        ends = [self._queue.error_backoff_end(uid) for uid in attempt.gang.members.ready]
+        backing_off = sorted(end for end in ends if end is not None)
+        if placeable + len(backing_off) < attempt.gang.min_count:
+            return False
+        for queued in attempt.pods:
+            self._queue.postpone(queued, backing_off[attempt.gang.min_count - placeable - 1])
+        return True
+
+    # -- enough members are placed -------------------------------------------------------------------------------
+
+    def _has_enough(self, attempt: GangAttempt, members: MemberPlacement) -> bool:
+        """Whether the gang has its minimum count, and one pod placed at least if it schedules as a whole."""
+        makes_progress = bool(members.placed) or not attempt.schedules_as_a_whole or not attempt.pods
+        return attempt.is_satisfied() and makes_progress
+
+    async def _start_binding(self, attempt: GangAttempt, members: MemberPlacement) -> None:
+        """Run Permit, start the binding cycles, and schedule the remaining members by themselves."""
+        permitted, rejected = self._run_permit([c for c in members.placed if self._is_still_placed(c)])
+        if not attempt.is_satisfied():
+            placeable = len(attempt.gang.members.placed)
+            for context in reversed(permitted):
+                context.unreserve_and_forget(self._cluster)
+            attempt.failures = [*rejected, *members.failures]
+            self._fail(attempt, placeable)
+            return
+        remaining = [] if attempt.schedules_as_a_whole else [failure.queued for failure in members.failures]
+        barrier = self._barrier_for(attempt.gang, permitted, remaining)
+        for context in permitted:
+            self._binding_cycles.start(replace(context, barrier=barrier))
+        for failure in rejected:
+            self._failure_handler.handle(failure.queued, attempt.failure_of(failure))
+        if permitted:
+            attempt.end(GangOutcome.SCHEDULED, "")
+        elif attempt.failures and attempt.pods:
+            self._end_without_placement(attempt)
+        for queued in remaining:
+            await self._cycle.schedule(queued, barrier)
+            info = queued.info
+            if barrier is not None and not self._cluster.is_assumed(info.uid):
+                barrier.leave(info.uid, f"{info.key}: found no node")
+        if attempt.schedules_as_a_whole and members.failures:
+            await self._preempt_for_remaining(attempt, members.failures)
+
+    async def _preempt_for_remaining(self, attempt: GangAttempt, failures: list[MemberFailure]) -> None:
+        """Preempt for the members beyond the minimum count, or requeue them."""
+        pods = [failure.queued for failure in failures]
+        began = attempt.profile.runtime.now()
+        remaining = replace(attempt, pods=pods, failures=failures, began=began, decided=None)
+        if not await self._preemption.preempt(remaining):
+            for failure in failures:
+                self._failure_handler.handle(failure.queued, remaining.failure_of(failure))
+
+    def _end_without_placement(self, attempt: GangAttempt) -> None:
+        """End an attempt in which none of the members beyond the minimum count was placed."""
+        outcome = GangOutcome.UNSCHEDULABLE
+        if any(failure.status.code is Code.ERROR for failure in attempt.failures):
+            outcome = GangOutcome.ERROR
+        elif any(failure.can_preempt for failure in attempt.failures):
+            outcome = GangOutcome.WAITING_ON_PREEMPTION
+        first = attempt.failures[0]
+        attempt.end(outcome, f"{UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
+
+    def _is_still_placed(self, context: BindingContext) -> bool:
+        """Whether a placed member still exists, which may have changed while extenders were awaited."""
+        uid = context.info.uid
+        if self._pods.wants_node(uid) and self._cluster.is_assumed(uid):
+            return True
+        context.unreserve_and_forget(self._cluster)
+        self._queue.done(uid)
+        return False
+
+    def _run_permit(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[MemberFailure]]:
+        permitted, rejected = [], []
+        for context in placed:
+            runtime = context.profile.runtime
+            status, timeouts = runtime.run_permit_plugins(context.state, context.info, context.node_name)
+            if status.ok:
+                permitted.append(replace(context, permit_timeouts=timeouts))
+            else:
+                context.unreserve_and_forget(self._cluster)
+                rejected.append(MemberFailure.of_status(context.queued, status))
+        return permitted, rejected
+
+    def _barrier_for(
+        self, gang: Gang, placed: Sequence[BindingContext], remaining: Sequence[QueuedPod]
+    ) -> GangBarrier | None:
+        """The barrier for placed members; None when enough members are bound already.
+
+        Members that are on their way already share it. The ``remaining`` members are expected as well: deciding about
+        them may take longer than the others need to be bound.
+        """
+        bound = gang.members.placed.difference(context.info.uid for context in placed)
+        barrier = self._barriers.get(gang.name)
+        if barrier is None and len(bound) < gang.min_count:
+            barrier = self._barriers.create(
+                gang.name,
+                min_count=gang.min_count,
+                bound=bound,
+                timeout=gang.timeout,
+                placed_members=lambda: self._placed_or_nominated(gang),
+            )
+        if barrier is not None:
+            for queued in (*(context.queued for context in placed), *remaining):
+                barrier.expect(queued.info.uid)
+        return barrier
+
+    def _placed_or_nominated(self, gang: Gang) -> Iterable[str]:
+        """The members that are placed, or nominated to a node that exists."""
+        members, nodes = gang.members, self._cluster.nodes.rows
+        return members.placed.union(uid for uid in members.ready if self._cluster.nomination(uid) in nodes)
+
+    # -- too few members are placed ------------------------------------------------------------------------------
+
+    def _fail(self, attempt: GangAttempt, placeable: int) -> None:
+        """Requeue all pods, those that fit by themselves included: what helps one member may help the gang."""
+        summary = f"{UNSCHEDULABLE}: {attempt.summary(placeable)}"
+        first = next(iter(attempt.failures), None)
+        message = f"{summary}; {first.queued.info.key}: {first.message}" if first is not None else summary
+        failure = attempt.failure(message)
+        own = {failure.queued.info.uid: failure for failure in reversed(attempt.failures)}
+        for queued in attempt.pods:
+            of_pod = own.get(queued.info.uid)
+            text = message if of_pod is None else f"{of_pod.message} {summary}"
+            self._failure_handler.handle(queued, replace(failure, message=text))
+        attempt.end(GangOutcome.ERROR if failure.reason == "SchedulerError" else GangOutcome.UNSCHEDULABLE, message)
+
+    def _reject(self, attempt: GangAttempt, status: Status) -> None:
+        """Requeue all pods because a plugin rejected the gang, or failed."""
+        is_error = status.code is Code.ERROR
+        message = status.message if is_error else f"{UNSCHEDULABLE}: {status.message}"
+        failure = attempt.failure(message)
+        if is_error:
+            failure = replace(failure, reason="SchedulerError", rejectors=frozenset())
+        elif status.plugin:
+            failure = replace(failure, rejectors=failure.rejectors | {status.plugin})
+        self._requeue(attempt.pods, failure)
+        attempt.end(GangOutcome.ERROR if is_error else GangOutcome.UNSCHEDULABLE, message)
+
+    def _requeue(self, pods: Iterable[QueuedPod], failure: SchedulingFailure) -> None:
+        for queued in pods:
+            self._failure_handler.handle(queued, failure)

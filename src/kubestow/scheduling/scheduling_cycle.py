@@ -1,0 +1,101 @@
+"""The scheduling cycle: decide where a pod goes, assume it there, reserve, and ask for permission (semantics 5.1).
+
+One pod at a time. The cycle is synchronous except where extenders are awaited, and even then no other cycle runs. It
+ends by starting the binding cycle, or with the failure handler.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.binding_cycle import BindingCycles
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Decision, Failed, Scheduled
+from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.gang_barrier import GangBarrier
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.state import SchedulerState
+
+__all__ = ["SchedulingCycle"]
+
+_log = logging.getLogger(__name__)
+
+
+class SchedulingCycle:
+    """Schedules single pods."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        pipeline: DecisionPipeline,
+        binding_cycles: BindingCycles,
+        failure_handler: FailureHandler,
+        environment: Environment,
+    ) -> None:
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._pipeline = pipeline
+        self._binding_cycles, self._failure_handler = binding_cycles, failure_handler
+        self._clock, self._observer = environment.clock, environment.observer
+
+    async def schedule(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
+        """Schedule one pod; with a ``barrier`` it is bound together with its gang."""
+        info = queued.info
+        decision = await self.decide(info)
+        if not self._pods.wants_node(info.uid):
+            self._queue.done(info.uid)
+            return
+        if not isinstance(decision, Scheduled):
+            self._failure_handler.handle_decision(queued, decision)
+            return
+        node_name, state = decision.node_name, decision.state
+        nominated = self._cluster.nomination(info.uid)
+        self._cluster.assume(info, node_name)
+        if nominated != node_name:
+            self._queue.release_nomination(info, nominated)
+        profile = self._pipeline.profiles[info.spec.scheduler_name]
+        timeouts: dict[str, float] = {}
+        status = profile.runtime.run_reserve_plugins(state, info, node_name)
+        if status.ok:
+            status, timeouts = profile.runtime.run_permit_plugins(state, info, node_name)
+        context = BindingContext(queued, info, node_name, state, profile, timeouts, barrier)
+        if status.ok:
+            self._binding_cycles.start(context)
+        else:
+            context.unreserve_and_forget(self._cluster)
+            self._failure_handler.handle(queued, SchedulingFailure.of_status(status, nomination=""))
+
+    async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
+        """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
+        began = self._clock.monotonic()
+        try:
+            decision = await self._pipeline.decide_with_extenders(info, scope)
+        except Exception as error:
+            decision = _unexpected_failure(info, error)
+        _log_plugin_error(decision)
+        self._observer.attempted(decision, self._clock.monotonic() - began)
+        return decision
+
+    def simulate(self, info: PodInfo, scope: Scope) -> Decision:
+        """Decide about a pod in a simulated cluster: without extenders, and without a report."""
+        try:
+            decision = self._pipeline.decide(info, scope)
+        except Exception as error:
+            decision = _unexpected_failure(info, error)
+        _log_plugin_error(decision)
+        return decision
+
+
+def _unexpected_failure(info: PodInfo, error: Exception) -> Failed:
+    _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
+    return Failed(pod=info, state=CycleState(), message=f"{type(error).__name__}: {error}")
+
+
+def _log_plugin_error(decision: Decision) -> None:
+    if isinstance(decision, Failed) and decision.error is not None:
+        _log.error("pod %s: %s", decision.pod.key, decision.error, exc_info=decision.error.__cause__)

@@ -1,0 +1,250 @@
+"""The framework runtime: what it makes of the results of plugins, and what it reports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import (
+    Permission,
+    PermitPlugin,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    ReservePlugin,
+)
+from kubestow.framework.observer import PluginObserver
+from kubestow.framework.profile import Profile
+from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.testing import World, node, pod
+
+NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
+
+
+class Recorder(PluginObserver):
+    """Keeps what is reported of some plugins."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.ended: list[tuple[str, Code]] = []
+        self.hints: list[tuple[str, str, str]] = []
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        self.calls.append((plugin, extension_point, result))
+
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        self.ended.append((extension_point, code))
+
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        self.hints.append((plugin, event, hint))
+
+
+class Fixture:
+    """A runtime with some plugins beside those that no profile can do without, and one pod."""
+
+    def __init__(self, *plugins: type[Plugin]) -> None:
+        names = ["PrioritySort", *(plugin.name for plugin in plugins), "DefaultBinder"]
+        enabled = {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
+        self.world = World([node("n")], profile={"plugins": enabled}, plugins=plugins)
+        profile: Profile = self.world.profiles["default-scheduler"]
+        self.observer = Recorder()
+        self.runtime = FrameworkRuntime(profile.runtime.plugins, observer=self.observer)
+        self.pod = self.world.info(pod("p"))
+        self.binding = CycleState(), self.pod, "n"
+
+
+def returning(name: str, base: type[Plugin], **methods: Callable[..., Any]) -> type[Any]:
+    """A plugin whose methods are given."""
+    rest = {method: lambda self, *arguments: None for method in base.__abstractmethods__}
+    return type(name, (base,), {"name": name, "events_to_register": ()} | rest | methods)
+
+
+def fails(*arguments: Any) -> Any:
+    raise ValueError("boom")
+
+
+def test_pre_enqueue_stops_at_the_first_failure_and_names_its_plugin() -> None:
+    first = returning("First", PreEnqueuePlugin, pre_enqueue=lambda self, pod: SUCCESS)
+    second = returning("Second", PreEnqueuePlugin, pre_enqueue=lambda self, pod: Status.unschedulable("not yet"))
+    third = returning("Third", PreEnqueuePlugin, pre_enqueue=fails)
+    fixture = Fixture(first, second, third)
+    assert fixture.runtime.run_pre_enqueue_plugins(fixture.pod) == Status.unschedulable("not yet").by("Second")
+    assert [plugin for plugin, _, _ in fixture.observer.calls] == ["First", "Second"]
+    assert fixture.observer.ended == [("PreEnqueue", Code.UNSCHEDULABLE)]
+
+
+def test_an_exception_becomes_an_error_status_that_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = Fixture(returning("Broken", ReservePlugin, reserve=fails))
+    status = fixture.runtime.run_reserve_plugins(*fixture.binding)
+    assert status == Status(Code.ERROR, ('running Reserve plugin "Broken": ValueError: boom',), "Broken")
+    assert [record.getMessage() for record in caplog.records] == ["plugin 'Broken' failed at Reserve: ValueError: boom"]
+    assert caplog.records[0].exc_info is not None and isinstance(caplog.records[0].exc_info[1], ValueError)
+
+
+def test_unreserve_runs_for_all_plugins_in_reverse_order_even_if_one_fails() -> None:
+    names = ("One", "Two", "Three")
+    fixture = Fixture(*(returning(name, ReservePlugin, unreserve=fails) for name in names))
+    fixture.runtime.run_unreserve_plugins(*fixture.binding)
+    assert [plugin for plugin, _, _ in fixture.observer.calls] == list(reversed(names))
+
+
+def test_permit_collects_the_plugins_that_delay_a_pod() -> None:
+    waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
+    fixture = Fixture(waiting, returning("Free", PermitPlugin))
+    assert fixture.runtime.run_permit_plugins(*fixture.binding) == (SUCCESS, {"Waiting": 30})
+    assert fixture.observer.ended == [("Permit", Code.WAIT)]
+
+
+def test_a_rejection_at_permit_outweighs_a_delay() -> None:
+    waiting = returning("Waiting", PermitPlugin, permit=lambda self, *_: Permission.wait(30))
+    rejecting = returning("Rejecting", PermitPlugin, permit=lambda self, *_: Status.unschedulable("no"))
+    fixture = Fixture(waiting, rejecting)
+    assert fixture.runtime.run_permit_plugins(*fixture.binding) == (Status.unschedulable("no").by("Rejecting"), {})
+
+
+def post_filter(name: str, status: Status) -> type[Any]:
+    return returning(name, PostFilterPlugin, post_filter=lambda self, *_: PostFilterResult(status))
+
+
+def test_post_filter_calls_as_many_plugins_as_the_caller_wants() -> None:
+    refused = Status.unschedulable("no victims")
+    fixture = Fixture(*(post_filter(name, refused) for name in ("One", "Two", "Three")))
+    found: Any = None
+    with closing(fixture.runtime.run_post_filter_plugins(CycleState(), fixture.pod, found, found)) as results:
+        assert [next(results).status, next(results).status] == [refused, refused]
+    assert [plugin for plugin, _, _ in fixture.observer.calls] == ["One", "Two"]
+    assert fixture.observer.ended == [("PostFilter", Code.UNSCHEDULABLE)]
+
+
+def test_a_post_filter_plugin_that_fails_raises() -> None:
+    fixture = Fixture(returning("Broken", PostFilterPlugin, post_filter=fails))
+    found: Any = None
+    with pytest.raises(PluginError, match="plugin 'Broken' failed at PostFilter: ValueError: boom"):
+        list(fixture.runtime.run_post_filter_plugins(CycleState(), fixture.pod, found, found))
+    assert fixture.observer.ended == [("PostFilter", Code.ERROR)]
+
+
+# -- PreBind -------------------------------------------------------------------------------------------------------
+
+
+async def pre_bind(fixture: Fixture, cancellation: asyncio.Future[str] | None = None) -> Status:
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    flight = fixture.runtime.run_pre_bind_pre_flights(*fixture.binding)
+    return await fixture.runtime.run_pre_bind_plugins(flight.plugins, *fixture.binding, cancellation or never)
+
+
+def test_pre_flight_leaves_out_the_plugins_without_work() -> None:
+    idle = returning("Idle", PreBindPlugin, pre_bind_pre_flight=lambda self, *_: Status.skip())
+    fixture = Fixture(idle, returning("Busy", PreBindPlugin))
+    flight = fixture.runtime.run_pre_bind_pre_flights(*fixture.binding)
+    assert (flight.status, [plugin.name for plugin in flight.plugins]) == (SUCCESS, ["Busy"])
+    assert Fixture(idle).runtime.run_pre_bind_pre_flights(*fixture.binding).status.code is Code.SKIP
+
+
+async def test_neighbours_that_allow_it_run_at_the_same_time() -> None:
+    log: list[str] = []
+
+    def logging_(name: str, *, parallel: bool) -> type[Any]:
+        async def pre_bind(self: Any, *arguments: Any) -> None:
+            log.append(f"{name} begins")
+            await asyncio.sleep(0)
+            log.append(f"{name} ends")
+
+        kind = returning(name, PreBindPlugin, pre_bind=pre_bind)
+        kind.parallel = parallel
+        return kind
+
+    fixture = Fixture(*(logging_(name, parallel=name != "C") for name in "ABCD"))
+    assert (await pre_bind(fixture)).ok
+    assert log == [
+        *("A begins", "B begins", "A ends", "B ends"),
+        *("C begins", "C ends", "D begins", "D ends"),
+    ]
+
+
+def hanging(name: str) -> type[Any]:
+    async def pre_bind(self: Any, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        state.put(name)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            state.put(f"{name} has ended")
+
+    return returning(name, PreBindPlugin, pre_bind=pre_bind)
+
+
+async def test_a_cancellation_ends_the_plugins_that_are_running() -> None:
+    fixture = Fixture(hanging("Hanging"), returning("Later", PreBindPlugin, pre_bind=fails))
+    cancellation: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(pre_bind(fixture, cancellation))
+    for _ in range(3):  # the task begins, and then the plugin
+        await asyncio.sleep(0)
+    cancellation.set_result("preempted by DefaultPreemption")
+    assert await running == Status(
+        Code.ERROR, ('running PreBind plugin "Hanging": preempted by DefaultPreemption',), "Hanging"
+    )
+    assert fixture.binding[0][str] == "Hanging has ended"
+    assert fixture.observer.ended[-1] == ("PreBind", Code.ERROR)
+
+
+async def test_the_first_failure_cancels_the_plugins_beside_it() -> None:
+    failing = returning("Failing", PreBindPlugin, pre_bind=lambda self, *_: Status.error("no volume"))
+    beside = hanging("Hanging")
+    failing.parallel = beside.parallel = True
+    fixture = Fixture(beside, failing)
+    assert (await pre_bind(fixture)).message == 'running PreBind plugin "Failing": no volume'
+    assert fixture.binding[0][str] == "Hanging has ended"
+
+
+# -- queueing hints ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hint", "queues", "outcome"),
+    [
+        (lambda pod, old, new: True, True, "Queue"),
+        (lambda pod, old, new: False, False, "QueueSkip"),
+        (fails, True, "Error"),
+    ],
+)
+def test_a_queueing_hint_decides_unless_it_fails(hint: Any, queues: bool, outcome: str) -> None:
+    fixture = Fixture()
+    registration = on(EventResource.NODE, Action.ALL, hint=hint)
+    assert fixture.runtime.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED) is queues
+    assert fixture.observer.hints == [("Zones", NODE_ADDED.label, outcome)]
+
+
+def test_without_a_hint_every_event_requeues() -> None:
+    fixture = Fixture()
+    registration = on(EventResource.NODE, Action.ALL)
+    assert fixture.runtime.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED)
+    assert fixture.observer.hints == []
+
+
+@pytest.mark.parametrize(("event_filter", "passes"), [(None, True), (lambda old, new: False, False), (fails, True)])
+def test_an_event_filter_decides_unless_it_fails(event_filter: Any, passes: bool) -> None:
+    registration = on(EventResource.NODE, Action.ALL, event_filter=event_filter)
+    assert Fixture().runtime.run_event_filter("Zones", registration, None, None) is passes
+
+
+def test_a_slow_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ticks = iter(range(100))
+    plugins = Fixture(returning("Slow", PreEnqueuePlugin, pre_enqueue=lambda self, pod: SUCCESS)).runtime.plugins
+    fixture = Fixture()
+    runtime = FrameworkRuntime(plugins, monotonic=lambda: 1.5 * next(ticks))
+    with caplog.at_level(logging.WARNING):
+        assert runtime.run_pre_enqueue_plugins(fixture.pod).ok
+    assert caplog.messages == ["plugin Slow took 1.5 s at PreEnqueue; nothing else is scheduled meanwhile"]
