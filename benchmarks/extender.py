@@ -21,8 +21,8 @@ from aiohttp import web
 
 from core import World, node, pod
 from kubestow import config
-from kubestow.client.extenders import HTTPExtender
-from kubestow.client.raw_objects import RawObjectCache
+from kubestow.client.http_extender import HTTPExtender
+from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.port import Extenders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubestow.app import Live
+from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 
 
@@ -18,7 +18,9 @@ async def test_a_scheduler_that_is_cancelled_before_it_begins_leaves_nothing_run
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1") as server:
         host, port = server.sockets[0].getsockname()
-        live = Live.of(source={"apiVersion": API_VERSION, "kind": KIND, "leaderElection": {"leaderElect": False}})
+        live = SchedulerApp.create(
+            source={"apiVersion": API_VERSION, "kind": KIND, "leaderElection": {"leaderElect": False}}
+        )
         running = asyncio.create_task(live.run(kubeconfig="", master=f"http://{host}:{port}", on_ready=print))
         await asked.wait()
         running.cancel()

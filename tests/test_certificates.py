@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.certificates import Authority, KeyPair, write_private
+from kubestow.certificates import CertificateAuthority, KeyPair, write_private
 from kubestow.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.make("kubestow-ca")
+def authority() -> CertificateAuthority:
+    return CertificateAuthority.make("kubestow-ca")
 
 
-def context(purpose: ssl.Purpose, pair: KeyPair, trusted: Authority, directory: Path) -> ssl.SSLContext:
+def context(purpose: ssl.Purpose, pair: KeyPair, trusted: CertificateAuthority, directory: Path) -> ssl.SSLContext:
     certificate, key = directory / f"{purpose.name}.crt", directory / f"{purpose.name}.key"
     pair.write(certificate, key)
     made = ssl.create_default_context(purpose, cadata=trusted.certificate.decode())
@@ -38,46 +38,56 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.
     return served
 
 
-def met(tmp_path: Path, ours: Authority, *, host: str, theirs: Authority | None = None) -> ssl.SSLObject:
-    server = context(ssl.Purpose.CLIENT_AUTH, ours.for_server(["localhost", "127.0.0.1", "::1"]), ours, tmp_path)
+def met(
+    tmp_path: Path, ours: CertificateAuthority, *, host: str, theirs: CertificateAuthority | None = None
+) -> ssl.SSLObject:
+    server = context(
+        ssl.Purpose.CLIENT_AUTH, ours.issue_server_certificate(["localhost", "127.0.0.1", "::1"]), ours, tmp_path
+    )
     server.verify_mode = ssl.CERT_REQUIRED
-    users = (theirs or ours).for_client("ann", ["system:masters", "dev"])
+    users = (theirs or ours).issue_client_certificate("ann", ["system:masters", "dev"])
     return handshake(server, context(ssl.Purpose.SERVER_AUTH, users, ours, tmp_path), host)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-def test_a_server_is_trusted_by_every_host_it_was_issued_for(authority: Authority, tmp_path: Path, host: str) -> None:
+def test_a_server_is_trusted_by_every_host_it_was_issued_for(
+    authority: CertificateAuthority, tmp_path: Path, host: str
+) -> None:
     assert met(tmp_path, authority, host=host).cipher()
 
 
-def test_a_server_is_not_trusted_as_another_host(authority: Authority, tmp_path: Path) -> None:
+def test_a_server_is_not_trusted_as_another_host(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         met(tmp_path, authority, host="example.org")
 
 
-def test_a_client_certificate_names_the_user_and_the_groups(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_certificate_names_the_user_and_the_groups(authority: CertificateAuthority, tmp_path: Path) -> None:
     seen = met(tmp_path, authority, host="localhost").getpeercert()
     assert seen is not None
     subject = [pair for names in seen["subject"] for pair in names]
     assert subject == [("organizationName", "system:masters"), ("organizationName", "dev"), ("commonName", "ann")]
 
 
-def test_a_client_of_another_authority_is_refused(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_of_another_authority_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        met(tmp_path, authority, host="localhost", theirs=Authority.make("another"))
+        met(tmp_path, authority, host="localhost", theirs=CertificateAuthority.make("another"))
 
 
-def test_an_authority_read_again_issues_what_the_first_is_trusted_for(authority: Authority, tmp_path: Path) -> None:
+def test_an_authority_read_again_issues_what_the_first_is_trusted_for(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
     authority.pair.write(tmp_path / "ca.crt", tmp_path / "ca.key")
-    again = Authority(KeyPair.read(tmp_path / "ca.crt", tmp_path / "ca.key"))
+    again = CertificateAuthority(KeyPair.read(tmp_path / "ca.crt", tmp_path / "ca.key"))
     assert met(tmp_path, again, host="localhost", theirs=authority).cipher()
 
 
-def test_what_is_no_authority_is_one_line(authority: Authority) -> None:
+def test_what_is_no_authority_is_one_line(authority: CertificateAuthority) -> None:
     with pytest.raises(InputError, match=r"ca.crt: is not a certificate and its key in PEM"):
-        Authority(KeyPair(b"x", b"y"), subject="ca.crt")
+        CertificateAuthority(KeyPair(b"x", b"y"), subject="ca.crt")
     with pytest.raises(InputError, match=r"ca.crt: the key is not the certificate's"):
-        Authority(KeyPair(authority.certificate, Authority.make("another").pair.key), subject="ca.crt")
+        CertificateAuthority(
+            KeyPair(authority.certificate, CertificateAuthority.make("another").pair.key), subject="ca.crt"
+        )
 
 
 def test_written_files_are_whole_and_for_the_owner_alone(tmp_path: Path) -> None:

@@ -23,29 +23,28 @@ from random import Random
 from typing import Any
 
 from kubestow import config, gc_tuning
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import Credentials, load_credentials
-from kubestow.client.extenders import HTTPExtenders
-from kubestow.client.lease import LeaderElection, LeaseTimes
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.raw_objects import RawObjectCache
-from kubestow.client.transport import USER_AGENT, Transport
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.http_extender import HTTPExtenders
+from kubestow.client.leader_election import LeaderElector, LeaseTimings
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.credentials import Credentials, load_credentials
+from kubestow.client.rest.transport import USER_AGENT, Transport
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry, implements
-from kubestow.observability.instruments import Allowed
+from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
-from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.plugins.discovery import find_plugins
 from kubestow.scheduling.extenders.port import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
-from kubestow.serving.serving import About, Serving
-from kubestow.version import VERSION
+from kubestow.serving.secure_server import ComponentInfo, SecureServer
+from kubestow.version import KUBERNETES_VERSION, VERSION
+from kubestow.wall_clock import WallClock
 
-__all__ = ["Live", "Operation", "read_configuration", "run"]
+__all__ = ["AppOptions", "SchedulerApp", "read_configuration", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def run(
     A cluster that does not answer is waited for. Raises InputError for what cannot be used, APIError when the cluster
     turns us away, LeaseLost when another scheduler may lead from now on.
     """
-    live = Live.of(given=plugins, source=config, feature_gates=feature_gates, seed=seed)
+    live = SchedulerApp.create(plugins=plugins, source=config, feature_gates=feature_gates, seed=seed)
     asyncio.run(live.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
 
 
@@ -90,45 +89,45 @@ def read_configuration(
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class AppOptions:
     """What an operator chooses beside the configuration. Without ``serving`` no port is opened.
 
-    ``longest_unschedulable`` is how many seconds a refused pod waits for an event; ``flags`` are shown, not read.
+    ``pod_max_in_unschedulable_pods`` is how many seconds a refused pod waits for an event; ``flags`` are shown, not read.
     """
 
     serving: ServingOptions | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     disabled_metrics: tuple[str, ...] = ()
-    allowed_labels: Mapping[str, Allowed] = field(default_factory=dict)
-    longest_unschedulable: float = 300.0
+    allowed_labels: Mapping[str, LabelAllowList] = field(default_factory=dict)
+    pod_max_in_unschedulable_pods: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class SchedulerApp:
     """A scheduler that could be started: everything but the cluster."""
 
     configuration: config.SchedulerConfiguration
     registry: Registry
     gates: config.FeatureGates
     random: Random
-    operation: Operation = field(default_factory=Operation)
+    options: AppOptions = field(default_factory=AppOptions)
 
     @classmethod
-    def of(
+    def create(
         cls,
         *,
-        named: Iterable[str] = (),
-        given: Mapping[str, type[Plugin]] | None = None,
+        plugin_references: Iterable[str] = (),
+        plugins: Mapping[str, type[Plugin]] | None = None,
         source: Path | str | Mapping[str, Any] | None = None,
         feature_gates: str = "",
         seed: int | None = None,
-    ) -> Live:
-        """From what a person gives; plugins are ``named`` as ``module:Class`` or ``given`` as classes.
+    ) -> SchedulerApp:
+        """From what a person gives; ``plugin_references`` are spelled ``module:Class``, ``plugins`` are classes.
 
         Raises InputError for what cannot be used.
         """
         gates = config.FeatureGates.parse(feature_gates)
-        registry = find_plugins(named, given)
+        registry = find_plugins(plugin_references, plugins)
         return cls(read_configuration(source, gates, registry), registry, gates, Random(seed))
 
     async def run(
@@ -137,11 +136,11 @@ class Live:
         kubeconfig: str,
         master: str,
         on_ready: Callable[[Scheduler], None],
-        on_leader: Callable[[str], None] = lambda identity: None,
+        on_new_leader: Callable[[str], None] = lambda identity: None,
     ) -> None:
         """Schedule until interrupted or cancelled. Raises InputError, APIError and LeaseLost.
 
-        ``on_ready`` is called when scheduling begins, ``on_leader`` with the identity of every leader, ourselves too.
+        ``on_ready`` is called when scheduling begins, ``on_new_leader`` with the identity of every leader, ourselves too.
         """
         gc_tuning.raise_thresholds()
         settings, connection = self.configuration.extenders, self.configuration.client_connection
@@ -153,7 +152,7 @@ class Live:
             observability = await self._observed(stack)
             credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
             cluster = await stack.enter_async_context(
-                RemoteCluster(
+                ClusterClient(
                     credentials,
                     clock=WallClock(),
                     random=self.random,
@@ -164,24 +163,24 @@ class Live:
                 )
             )
             extenders = await stack.enter_async_context(http_extenders)
-            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_leader))
+            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))
             await self._schedule(observability, cluster, extenders, leadership, on_ready)
 
     async def _observed(self, stack: AsyncExitStack) -> Observability:
         """Watch, and serve from here on: before there is a scheduler, and also while another one leads."""
-        operation, clock = self.operation, WallClock()
+        options, clock = self.options, WallClock()
         observability = Observability(
-            clock, self.gates, disabled_metrics=operation.disabled_metrics, allowed_labels=operation.allowed_labels
+            clock, self.gates, disabled_metrics=options.disabled_metrics, allowed_labels=options.allowed_labels
         )
-        if operation.serving is not None:
-            about = About(self.configuration, self.gates, operation.flags)
-            await stack.enter_async_context(Serving(operation.serving, about, observability, clock=clock))
+        if options.serving is not None:
+            about = ComponentInfo(self.configuration, self.gates, options.flags)
+            await stack.enter_async_context(SecureServer(options.serving, about, observability, clock=clock))
         return observability
 
     async def _schedule(
         self,
         observability: Observability,
-        cluster: RemoteCluster,
+        cluster: ClusterClient,
         extenders: Sequence[Extender],
         leadership: Leadership,
         on_ready: Callable[[Scheduler], None],
@@ -196,7 +195,7 @@ class Live:
             extenders=extenders,
             leadership=leadership,
             observer=observability.observer,
-            pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
+            pod_max_in_unschedulable_pods=self.options.pod_max_in_unschedulable_pods,
         )
         observability.attach(scheduler)
         running = asyncio.create_task(_scheduling(scheduler, cluster))
@@ -215,14 +214,14 @@ class Live:
 
     @asynccontextmanager
     async def _leadership(
-        self, credentials: Credentials, cluster: RemoteCluster, on_leader: Callable[[str], None]
+        self, credentials: Credentials, cluster: ClusterClient, on_new_leader: Callable[[str], None]
     ) -> AsyncIterator[Leadership]:
         """A candidacy, on connections of its own: a busy scheduler must not lose its lease to its own requests."""
         wanted = self.configuration.leader_election
         if not wanted.leader_elect:
             yield NoLeaderElection()
             return
-        times = LeaseTimes(
+        times = LeaseTimings(
             duration=wanted.lease_duration.seconds,
             renew_deadline=wanted.renew_deadline.seconds,
             retry_period=wanted.retry_period.seconds,
@@ -234,22 +233,22 @@ class Live:
             user_agent=f"{USER_AGENT}/leader-election",
             timeout=max(1.0, times.renew_deadline / 2),
         ) as transport:
-            yield LeaderElection(
+            yield LeaderElector(
                 transport,
                 identity=f"{socket.gethostname()}_{uuid.uuid4()}",
                 clock=clock,
                 namespace=wanted.resource_namespace,
                 name=wanted.resource_name,
                 times=times,
-                on_new_leader=on_leader,
+                on_new_leader=on_new_leader,
                 record=cluster.record,
                 reporter=self.configuration.profiles[0].scheduler_name,
             )
 
 
-async def _scheduling(scheduler: Scheduler, cluster: RemoteCluster) -> None:
+async def _scheduling(scheduler: Scheduler, cluster: ClusterClient) -> None:
     """A scheduler may be up before its API server is, as where both are pods of one node that has just started."""
-    await cluster.answered()
+    await cluster.wait_for_api_server()
     await scheduler.run()
 
 

@@ -1,6 +1,6 @@
 """Self-made certificates: an authority, what it issues to servers and to users, and PEM files that only we can read.
 
-A server without certificates of its own makes an :class:`Authority`, gives its certificate to clients to trust, and has
+A server without certificates of its own makes an :class:`CertificateAuthority`, gives its certificate to clients to trust, and has
 it issue a :class:`KeyPair` for the hosts it is reached by. Client certificates name a user and groups as Kubernetes
 reads them: the subject's common name and organizations.
 
@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubestow.errors import InputError
 
-__all__ = ["Authority", "KeyPair", "write_private"]
+__all__ = ["CertificateAuthority", "KeyPair", "write_private"]
 
 _AUTHORITY_VALID = timedelta(days=3650)
 _LEAF_VALID = timedelta(days=365)
@@ -52,7 +52,7 @@ class KeyPair:
         write_private(certificate, self.certificate)
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority. ``pair`` is its own certificate and key, to be kept or to be thrown away."""
 
     def __init__(self, pair: KeyPair, *, subject: str = "the certificate authority") -> None:
@@ -97,13 +97,13 @@ class Authority:
         """What clients have to trust, in PEM."""
         return self.pair.certificate
 
-    def for_server(self, hosts: Iterable[str]) -> KeyPair:
+    def issue_server_certificate(self, hosts: Iterable[str]) -> KeyPair:
         """A certificate for a server that is reached as any of ``hosts``: DNS names and IP addresses."""
         names = [_general_name(host) for host in hosts]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(names[0].value))])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
 
-    def for_client(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
+    def issue_client_certificate(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
         """A certificate by which a Kubernetes API server knows ``user`` as a member of ``groups``."""
         organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import Transport
 from tests.client.clocks import HeldClock, LeapingClock
 from tests.client.scripted_server import ScriptedServer, running
 

@@ -10,7 +10,7 @@ import msgspec
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import decode
-from kubestow.client.raw_objects import RawObjectCache
+from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.config import API_VERSION, KIND
 from kubestow.scheduling.events.resources import NODES, PODS

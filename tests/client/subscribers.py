@@ -10,7 +10,7 @@ from typing import Any
 
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.client.reflector import Reflector
-from kubestow.client.transport import Transport
+from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.ports import Clock, Resource
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")

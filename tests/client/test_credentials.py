@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kubestow.client import credentials as module
-from kubestow.client.credentials import Credentials, load_credentials
-from kubestow.client.transport import Transport
+from kubestow.client.rest import credentials as module
+from kubestow.client.rest.credentials import Credentials, load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError, Unreachable
 from tests.client.clocks import LeapingClock
 from tests.client.kubeconfigs import exec_plugin, kubeconfig, make_certificate, save
@@ -138,7 +138,7 @@ async def test_nothing_found_says_where_was_looked() -> None:
 
 async def test_a_bare_address_costs_no_import_of_the_kubernetes_package() -> None:
     program = (
-        "import asyncio, sys; from kubestow.client.credentials import load_credentials; "
+        "import asyncio, sys; from kubestow.client.rest.credentials import load_credentials; "
         "asyncio.run(load_credentials(master='http://localhost:1')); "
         "sys.exit('kubernetes_asyncio' in sys.modules)"
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.client.extenders import HTTPExtender
+from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError, InputError
 from tests.client.extender_settings import info, raw_objects, settings
 from tests.client.kubeconfigs import make_certificate

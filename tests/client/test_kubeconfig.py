@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubestow.client.kubeconfig import Target, read_kubeconfig
+from kubestow.client.rest.kubeconfig import Target, read_kubeconfig
 from kubestow.errors import InputError
 from tests.client.kubeconfigs import kubeconfig
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kubestow.client.transport import Transport
+from kubestow.client.rest.transport import Transport
 from tests.client.clocks import LeapingClock
 from tests.client.scripted_server import ScriptedServer, answer, failure
 from tests.client.subscribers import NODES, PODS, bookmark, event, pod, reflecting

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kubestow.client.transport import Transport
+from kubestow.client.rest.transport import Transport
 from tests.client.clocks import LeapingClock
 from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure
 from tests.client.subscribers import SLICES, bookmark, broken_off, event, expired, pod, reflecting

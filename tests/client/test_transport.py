@@ -8,9 +8,9 @@ import socket
 import pytest
 from aiohttp import web
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.rate_limit import RateLimit
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.rate_limiter import RateLimit
+from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.version import VERSION
 from tests.client.clocks import HeldClock, LeapingClock

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
+from kubestow.wall_clock import WallClock
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kubestow import config
-from kubestow.app import Live
+from kubestow.app import SchedulerApp
 from kubestow.devcluster.apiserver.paths import parse
 from kubestow.devcluster.apiserver.requests import Request, User
 from kubestow.devcluster.cluster import DevCluster
@@ -99,7 +99,7 @@ async def scheduled(home: Path) -> AsyncIterator[Cluster]:
         cluster = Cluster(server)
         source = config.render(config.load(text))
         source["profiles"][0]["schedulerName"] = "default-scheduler"
-        live = Live.of(source=source, feature_gates=_GATES)
+        live = SchedulerApp.create(source=source, feature_gates=_GATES)
         file = save(home, kubeconfig(server.url, token="secret"))
         running = asyncio.create_task(live.run(kubeconfig=file, master="", on_ready=lambda scheduler: None))
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.client.lease import LeaderElection, LeaseTimes
+from kubestow.client.leader_election import LeaderElector, LeaseTimings
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.pipeline import Decision
@@ -159,9 +159,9 @@ class Process(Observer):
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
         return [WaywardExtender(connection, self._faults, ignorable=ignorable, binds=binds)]
 
-    def _candidacy(self, connection: Connection) -> LeaderElection:
-        times = LeaseTimes()
-        return LeaderElection(
+    def _candidacy(self, connection: Connection) -> LeaderElector:
+        times = LeaseTimings()
+        return LeaderElector(
             connection.wire(patience=times.renew_deadline / 2),
             identity=self.identity,
             clock=self.clock,

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.transport import JSON, Transport
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import Unreachable
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Clock, Resource

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kubestow.app import Live, Operation
+from kubestow.app import AppOptions, SchedulerApp
 from kubestow.scheduling.scheduler import Scheduler
 from tests.cli.test_run import free_port
 from tests.client import scripted_server
@@ -51,7 +51,7 @@ async def serving(url: str, *, until_ready: bool = True) -> AsyncIterator[Answer
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
     }
-    live = replace(Live.of(source=given, seed=1), operation=Operation(serving=replace(OPEN, port=port)))
+    live = replace(SchedulerApp.create(source=given, seed=1), options=AppOptions(serving=replace(OPEN, port=port)))
     ready: asyncio.Future[Scheduler] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(live.run(kubeconfig="", master=url, on_ready=ready.set_result))
     if until_ready:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from kubestow.client.rate_limit import WallClock
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import APIError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, PermitPlugin
 from kubestow.framework.status import Status
+from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.observability import Observability
-from kubestow.observability.recording import Recorder
 from kubestow.testing import node, nodes, pod
+from kubestow.wall_clock import WallClock
 from tests.observability.watched import Watched, samples, watching
 from tests.plugins.dynamic_resources.devices import device_class, slice_of
 from tests.scheduling.harness import Server
@@ -321,7 +321,7 @@ def test_claims_made_for_extended_resources_are_counted() -> None:
 
 
 def test_failures_of_volume_binding_are_counted_by_stage() -> None:
-    recorder = Recorder(Observability(WallClock(), FeatureGates()).metrics)
+    recorder = MetricsRecorder(Observability(WallClock(), FeatureGates()).metrics)
     watcher = recorder.of_profile("default-scheduler")
     watcher.asked("VolumeBinding", "PreBind", Status.error("no"), 1.0)
     watcher.asked("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)

@@ -14,12 +14,12 @@ import aiohttp
 
 from kubestow import config
 from kubestow.certificates import KeyPair
-from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.ports import Clock
-from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from kubestow.serving.serving import About, Serving
+from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
+from kubestow.serving.secure_server import ComponentInfo, SecureServer
+from kubestow.wall_clock import WallClock
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.client.scripted_server import ScriptedServer, answer
 
@@ -27,7 +27,9 @@ TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 TRUST = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-OPEN = ServingOptions(address="127.0.0.1", port=0, authorization=AuthorizationOptions(always_allow_paths=("/*",)))
+OPEN = ServingOptions(
+    address="127.0.0.1", port=0, authorization=DelegatingAuthorizationOptions(always_allow_paths=("/*",))
+)
 """Everybody may everything."""
 
 
@@ -37,8 +39,8 @@ def behind(api: ScriptedServer, directory: Path, **authentication: Any) -> Servi
     return ServingOptions(
         address="127.0.0.1",
         port=0,
-        authentication=AuthenticationOptions(kubeconfig=named, **{"skip_lookup": True, **authentication}),
-        authorization=AuthorizationOptions(kubeconfig=named),
+        authentication=DelegatingAuthenticationOptions(kubeconfig=named, **{"skip_lookup": True, **authentication}),
+        authorization=DelegatingAuthorizationOptions(kubeconfig=named),
     )
 
 
@@ -65,7 +67,7 @@ class Reply:
 class Port:
     """An open port."""
 
-    serving: Serving
+    serving: SecureServer
     observability: Observability
 
     async def get(
@@ -105,8 +107,8 @@ async def port(
     clock, gates = clock or WallClock(), gates or FeatureGates()
     configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND, **(document or {})})
     observability = Observability(clock, gates)
-    about = About(configuration, gates, {"secure-port": "10259", "bind-address": "0.0.0.0"})
-    async with Serving(options, about, observability, clock=clock) as serving:
+    about = ComponentInfo(configuration, gates, {"secure-port": "10259", "bind-address": "0.0.0.0"})
+    async with SecureServer(options, about, observability, clock=clock) as serving:
         yield Port(serving, observability)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubestow.certificates import Authority
+from kubestow.certificates import CertificateAuthority
 from kubestow.devcluster.apiserver.requests import ADMIN, User
 from kubestow.devcluster.cluster import DevCluster
-from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
 from tests.client.clocks import LeapingClock
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.client.scripted_server import ScriptedServer, answer, disconnect, failure, running
@@ -121,8 +121,8 @@ async def test_users_of_the_embedded_api_server_are_let_in(tmp_path: Path) -> No
         options = ServingOptions(
             address="127.0.0.1",
             port=0,
-            authentication=AuthenticationOptions(kubeconfig=named),
-            authorization=AuthorizationOptions(kubeconfig=named),
+            authentication=DelegatingAuthenticationOptions(kubeconfig=named),
+            authorization=DelegatingAuthorizationOptions(kubeconfig=named),
         )
         async with port(options) as at:
             told = [(await at.get("/metrics", token=token)).status for token in ("secret", "wrong", "")]
@@ -138,7 +138,9 @@ async def test_without_anybody_to_ask_only_open_paths_are_served() -> None:
 
 async def test_open_paths_are_compared_whole() -> None:
     options = ServingOptions(
-        address="127.0.0.1", port=0, authorization=AuthorizationOptions(always_allow_paths=("/healthz", "/livez/*"))
+        address="127.0.0.1",
+        port=0,
+        authorization=DelegatingAuthorizationOptions(always_allow_paths=("/healthz", "/livez/*")),
     )
     async with port(options) as at:
         assert (await at.get("/livez/ping")).status == 200
@@ -148,10 +150,10 @@ async def test_open_paths_are_compared_whole() -> None:
 
 
 async def test_a_client_certificate_names_user_and_groups(api: ScriptedServer, tmp_path: Path) -> None:
-    authority = Authority.make("cluster")
+    authority = CertificateAuthority.make("cluster")
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
     api.answers("POST", ACCESS, may(True))
-    shown = (authority.for_client("jane", ["operators"]), tmp_path)
+    shown = (authority.issue_client_certificate("jane", ["operators"]), tmp_path)
     async with port(behind(api, tmp_path, client_ca=tmp_path / "ca.crt")) as at:
         assert (await at.get("/metrics", certificate=shown)).status == 200
     assert api.asked[0].json["spec"]["user"] == "jane"
@@ -159,17 +161,17 @@ async def test_a_client_certificate_names_user_and_groups(api: ScriptedServer, t
 
 
 async def test_masters_may_everything_and_nobody_is_asked(api: ScriptedServer, tmp_path: Path) -> None:
-    authority = Authority.make("cluster")
+    authority = CertificateAuthority.make("cluster")
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
-    shown = (authority.for_client("admin", ["system:masters"]), tmp_path)
+    shown = (authority.issue_client_certificate("admin", ["system:masters"]), tmp_path)
     async with port(behind(api, tmp_path, client_ca=tmp_path / "ca.crt")) as at:
         assert (await at.get("/configz", certificate=shown)).status == 200
     assert api.asked == []
 
 
 async def test_a_certificate_of_another_authority_gets_no_connection(api: ScriptedServer, tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_bytes(Authority.make("cluster").certificate)
-    shown = (Authority.make("somebody").for_client("admin", ["system:masters"]), tmp_path)
+    (tmp_path / "ca.crt").write_bytes(CertificateAuthority.make("cluster").certificate)
+    shown = (CertificateAuthority.make("somebody").issue_client_certificate("admin", ["system:masters"]), tmp_path)
     async with port(behind(api, tmp_path, client_ca=tmp_path / "ca.crt")) as at:
         with pytest.raises(aiohttp.ClientError):
             await at.get("/configz", certificate=shown)
@@ -177,9 +179,9 @@ async def test_a_certificate_of_another_authority_gets_no_connection(api: Script
 
 
 async def test_the_cluster_says_whose_certificates_are_believed(api: ScriptedServer, tmp_path: Path) -> None:
-    authority = Authority.make("cluster")
+    authority = CertificateAuthority.make("cluster")
     api.answers("GET", TRUST, answer(200, {"data": {"client-ca-file": authority.certificate.decode()}}))
-    shown = (authority.for_client("admin", ["system:masters"]), tmp_path)
+    shown = (authority.issue_client_certificate("admin", ["system:masters"]), tmp_path)
     options = behind(api, tmp_path, skip_lookup=False, tolerate_lookup_failure=False)
     async with port(options) as at:
         assert (await at.get("/configz", certificate=shown)).status == 200
@@ -188,7 +190,9 @@ async def test_the_cluster_says_whose_certificates_are_believed(api: ScriptedSer
 PROXIED = {"X-Remote-User": "jane", "X-Remote-Group": "operators", "X-Remote-Extra-Reason%2Fwhy": "because"}
 
 
-def behind_proxies(api: ScriptedServer, directory: Path, clients: Authority, proxies: Authority) -> ServingOptions:
+def behind_proxies(
+    api: ScriptedServer, directory: Path, clients: CertificateAuthority, proxies: CertificateAuthority
+) -> ServingOptions:
     (directory / "ca.crt").write_bytes(clients.certificate)
     (directory / "proxy-ca.crt").write_bytes(proxies.certificate)
     return behind(
@@ -201,9 +205,9 @@ def behind_proxies(api: ScriptedServer, directory: Path, clients: Authority, pro
 
 
 async def test_a_front_proxy_speaks_for_others(api: ScriptedServer, tmp_path: Path) -> None:
-    clients, proxies = Authority.make("clients"), Authority.make("proxies")
+    clients, proxies = CertificateAuthority.make("clients"), CertificateAuthority.make("proxies")
     api.answers("POST", ACCESS, may(True))
-    shown = (proxies.for_client("front"), tmp_path)
+    shown = (proxies.issue_client_certificate("front"), tmp_path)
     async with port(behind_proxies(api, tmp_path, clients, proxies)) as at:
         assert (await at.get("/metrics", headers=PROXIED, certificate=shown)).status == 200
     spec = api.asked[0].json["spec"]
@@ -212,17 +216,17 @@ async def test_a_front_proxy_speaks_for_others(api: ScriptedServer, tmp_path: Pa
 
 
 async def test_what_a_client_says_of_others_counts_for_nothing(api: ScriptedServer, tmp_path: Path) -> None:
-    clients, proxies = Authority.make("clients"), Authority.make("proxies")
+    clients, proxies = CertificateAuthority.make("clients"), CertificateAuthority.make("proxies")
     api.answers("POST", ACCESS, may(True))
-    shown = (clients.for_client("front"), tmp_path)
+    shown = (clients.issue_client_certificate("front"), tmp_path)
     async with port(behind_proxies(api, tmp_path, clients, proxies)) as at:
         await at.get("/metrics", headers=PROXIED | {"X-Remote-Group": "system:masters"}, certificate=shown)
     assert api.asked[0].json["spec"]["user"] == "front"
 
 
 async def test_an_authority_of_proxies_makes_no_users(api: ScriptedServer, tmp_path: Path) -> None:
-    clients, proxies = Authority.make("clients"), Authority.make("proxies")
-    shown = (proxies.for_client("admin", ["system:masters"]), tmp_path)
+    clients, proxies = CertificateAuthority.make("clients"), CertificateAuthority.make("proxies")
+    shown = (proxies.issue_client_certificate("admin", ["system:masters"]), tmp_path)
     async with port(behind_proxies(api, tmp_path, clients, proxies)) as at:
         assert (await at.get("/configz", headers=PROXIED, certificate=shown)).status == 401
 

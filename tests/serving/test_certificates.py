@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.certificates import Authority, KeyPair
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
 from kubestow.serving.options import SNICertificate, TLSOptions
 from kubestow.serving.tls import ServerTLS
@@ -33,9 +33,9 @@ async def shown(at_port: int, server_name: str, trusted: bytes) -> str:
 
 
 async def test_a_given_certificate_is_shown_and_another_for_its_name(tmp_path: Path) -> None:
-    authority = Authority.make("cluster")
-    certificate, key = written(authority.for_server(["localhost"]), tmp_path, "server")
-    other = SNICertificate(*written(authority.for_server(["other.example"]), tmp_path, "other"))
+    authority = CertificateAuthority.make("cluster")
+    certificate, key = written(authority.issue_server_certificate(["localhost"]), tmp_path, "server")
+    other = SNICertificate(*written(authority.issue_server_certificate(["other.example"]), tmp_path, "other"))
     tls = TLSOptions(certificate, key, by_name=(other,))
     async with port(replace(OPEN, tls=tls)) as at:
         assert await shown(at.serving.port, "localhost", authority.certificate) == "localhost"
@@ -43,19 +43,21 @@ async def test_a_given_certificate_is_shown_and_another_for_its_name(tmp_path: P
 
 
 async def test_a_certificate_that_is_renewed_is_taken_over(tmp_path: Path) -> None:
-    authority, successor = Authority.make("old"), Authority.make("new")
-    certificate, key = written(authority.for_server(["localhost"]), tmp_path, "server")
+    authority, successor = CertificateAuthority.make("old"), CertificateAuthority.make("new")
+    certificate, key = written(authority.issue_server_certificate(["localhost"]), tmp_path, "server")
     tls = ServerTLS(TLSOptions(certificate, key))
     before = tls.context.current
     tls.refresh()
     assert tls.context.current is before
-    written(successor.for_server(["localhost", "newer.example"]), tmp_path, "server")
+    written(successor.issue_server_certificate(["localhost", "newer.example"]), tmp_path, "server")
     tls.refresh()
     assert tls.context.current is not before
 
 
 async def test_a_certificate_that_is_broken_leaves_the_old_one(tmp_path: Path) -> None:
-    certificate, key = written(Authority.make("old").for_server(["localhost"]), tmp_path, "server")
+    certificate, key = written(
+        CertificateAuthority.make("old").issue_server_certificate(["localhost"]), tmp_path, "server"
+    )
     tls = ServerTLS(TLSOptions(certificate, key))
     before = tls.context.current
     certificate.write_text("half a certif")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubestow.errors import APIError
-from kubestow.serving.messages import Failure, Request
-from kubestow.serving.why import Why
+from kubestow.serving.handlers.debug import SchedulingDebugger
+from kubestow.serving.http_messages import HTTPRequest, StatusError
 from kubestow.testing import node, pod
 from tests.observability.test_metrics import Hesitant
 from tests.observability.watched import Watched, watching
@@ -18,22 +18,22 @@ from tests.observability.watched import Watched, watching
 Told = dict[str, Any]
 
 
-def asking(story: Callable[[Watched, Why], Awaitable[None]], *objects: Any, **configured: Any) -> None:
+def asking(story: Callable[[Watched, SchedulingDebugger], Awaitable[None]], *objects: Any, **configured: Any) -> None:
     async def told(watched: Watched) -> None:
         scheduler = watched.world.scheduler
-        await story(watched, Why(scheduler, watched.observability.attempts, scheduler._clock))
+        await story(watched, SchedulingDebugger(scheduler, watched.observability.attempts, scheduler._clock))
 
     watching(told, *objects, **configured)
 
 
-def about(why: Why, name: str, **query: str) -> Told:
-    request = Request("GET", "/", {key: [value] for key, value in query.items()})
+def about(why: SchedulingDebugger, name: str, **query: str) -> Told:
+    request = HTTPRequest("GET", "/", {key: [value] for key, value in query.items()})
     answer: Told = json.loads(why.pod("default", name, request).body)
     return answer
 
 
 def test_a_refused_pod_is_told_why_and_what_it_waits_for() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("big", cpu="100"))
         await watched.world.passes(60)
         told = about(why, "big")
@@ -53,7 +53,7 @@ def test_a_refused_pod_is_told_why_and_what_it_waits_for() -> None:
 
 
 def test_asking_changes_nothing() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("big", cpu="100"))
         await watched.world.settles()
         before = len(watched.world.cluster.events)
@@ -65,7 +65,7 @@ def test_asking_changes_nothing() -> None:
 
 
 def test_what_nodes_would_say_now_is_not_what_they_said_then() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("big", cpu="3"))
         await watched.world.settles()
         watched.world.scheduler.queue.move = lambda *event, **among: None  # type: ignore[method-assign]
@@ -86,7 +86,7 @@ def test_what_nodes_would_say_now_is_not_what_they_said_then() -> None:
     ],
 )
 def test_every_place_has_its_sentence(made: Any, answer: str) -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(made)
         await watched.world.settles()
         assert about(why, "p")["answer"].startswith(answer)
@@ -95,7 +95,7 @@ def test_every_place_has_its_sentence(made: Any, answer: str) -> None:
 
 
 def test_a_pod_that_is_held_back_says_by_whom() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("held"))
         await watched.world.settles()
         assert about(why, "held")["answer"] == "it has been given node n, and is held back by Hesitant"
@@ -105,7 +105,7 @@ def test_a_pod_that_is_held_back_says_by_whom() -> None:
 
 
 def test_a_pod_whose_bind_failed_is_in_backoff() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.bind_failures.append(APIError(403, "Forbidden", "pods/binding is not for you"))
         watched.world.cluster.put(pod("p"))
         await watched.world.settles()
@@ -118,7 +118,7 @@ def test_a_pod_whose_bind_failed_is_in_backoff() -> None:
 
 
 def test_a_bound_pods_attempt_names_its_node() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("p"))
         await watched.world.settles()
         assert about(why, "p")["lastAttempt"]["node"] == "n"
@@ -127,8 +127,8 @@ def test_a_bound_pods_attempt_names_its_node() -> None:
 
 
 def test_a_pod_that_does_not_exist_is_404() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        with pytest.raises(Failure, match="default/none is not known here") as raised:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
+        with pytest.raises(StatusError, match="default/none is not known here") as raised:
             about(why, "none")
         assert raised.value.code == 404
 
@@ -136,29 +136,29 @@ def test_a_pod_that_does_not_exist_is_404() -> None:
 
 
 def test_the_queue_is_listed_by_place() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         for number in range(3):
             watched.world.cluster.put(pod(f"big{number}", cpu="100"))
         await watched.world.settles()
-        told = json.loads(why.queue(Request("GET", "/", {"limit": ["2"], "place": ["unschedulable"]})).body)
+        told = json.loads(why.queue(HTTPRequest("GET", "/", {"limit": ["2"], "place": ["unschedulable"]})).body)
         assert told["counts"]["unschedulable"] == 3
         assert [entry["pod"] for entry in told["pods"]] == ["default/big0", "default/big1"]
         for query in ({"place": ["nowhere"]}, {"limit": ["-1"]}, {"limit": ["9" * 400]}):
-            with pytest.raises(Failure) as raised:
-                why.queue(Request("GET", "/", query))
+            with pytest.raises(StatusError) as raised:
+                why.queue(HTTPRequest("GET", "/", query))
             assert raised.value.code == 400
 
     asking(story, node("n"))
 
 
 def test_the_cache_is_listed_by_node() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+    async def story(watched: Watched, why: SchedulingDebugger) -> None:
         watched.world.cluster.put(pod("p", cpu="1500m"))
         await watched.world.settles()
-        told = json.loads(why.cache(Request("GET", "/", {"node": ["n"]})).body)
+        told = json.loads(why.cache(HTTPRequest("GET", "/", {"node": ["n"]})).body)
         assert told["byNode"][0]["requested"] == {"cpu": "1500m"}
         assert told["byNode"][0]["podsHere"] == ["default/p"]
-        with pytest.raises(Failure, match='"none" is not known'):
-            why.cache(Request("GET", "/", {"node": ["none"]}))
+        with pytest.raises(StatusError, match='"none" is not known'):
+            why.cache(HTTPRequest("GET", "/", {"node": ["none"]}))
 
     asking(story, node("n"))

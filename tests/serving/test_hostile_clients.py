@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kubestow.serving import server
+from kubestow.serving import listener as server
 from kubestow.serving.options import TLSOptions
 from tests.serving.ports import OPEN, port, raw
 

@@ -7,5 +7,5 @@
     lease        leader election
     remote       all of it put together as the scheduler's ClusterAPI
 
-Start with :class:`kubestow.client.cluster_api.RemoteCluster`.
+Start with :class:`kubestow.client.cluster_client.ClusterClient`.
 """

@@ -19,9 +19,9 @@ from kubestow.scheduling.ports import Resource
 __all__ = [
     "UNDECODABLE",
     "Bookmark",
-    "Lines",
+    "LineSplitter",
     "ListPage",
-    "ObjectReader",
+    "ObjectDecoder",
     "WatchEvent",
     "error_event",
 ]
@@ -95,7 +95,7 @@ def error_event(data: msgspec.Raw) -> APIError:
     return APIError(status.code, status.reason, status.message)
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream into lines as its chunks come; a line is copied once, or twice where a chunk ends inside it."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Lines:
         return bool(self._begun)
 
 
-class ObjectReader:
+class ObjectDecoder:
     """Decodes the objects of one resource and reports those that do not decode: each once, until it changes its fault.
 
     ``report`` receives the object's ``namespace/name``, as far as it can be made out, and the problem. ``keep`` gets

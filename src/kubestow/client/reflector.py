@@ -25,14 +25,14 @@ from kubestow import gc_tuning as collector
 from kubestow.client.decoding import (
     UNDECODABLE,
     Bookmark,
-    Lines,
+    LineSplitter,
     ListPage,
-    ObjectReader,
+    ObjectDecoder,
     WatchEvent,
     error_event,
 )
-from kubestow.client.raw_objects import RawObjectCache
-from kubestow.client.transport import Transport
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Clock, Resource, Subscriber
 from kubestow.scheduling.writes.retries import Backoff, jittered
@@ -78,7 +78,7 @@ class Reflector:
         self._clock, self._random, self._silence = clock, random, silence
         self._originals = raw_objects
         keep = None if raw_objects is None else partial(raw_objects.saw, resource)
-        self._reader = ObjectReader(resource, self._unreadable, keep)
+        self._reader = ObjectDecoder(resource, self._unreadable, keep)
         self._version = ""  # where the next watch begins; empty: the collection has to be read as a whole
         self._initial: dict[tuple[str, str], Any] | None = None  # a streaming list while it is incomplete
         self._loading = ExitStack()  # what has to end when the list is complete
@@ -174,7 +174,7 @@ class Reflector:
         """One watch, to its end. Ends without an error only when the server ended it in good order."""
         seconds = int(jittered(_WATCH_SECONDS, 1.0, self._random))
         query |= {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), "watch": "true"}
-        began, received, lines = self._clock.monotonic(), 0, Lines()
+        began, received, lines = self._clock.monotonic(), 0, LineSplitter()
         async with self._transport.stream(self._path(query), silence=self._silence) as chunks:
             while (chunk := await self._next(chunks)) is not None:
                 for line in lines.feed(chunk):

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kubestow import config
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.demo.server import running_server
 from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
@@ -21,6 +20,7 @@ from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.wall_clock import WallClock
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload
 
@@ -93,7 +93,7 @@ async def play(workload: Workload, *, show: Callable[[Progress], None], limit: f
     async with running_server() as url:
         credentials = await load_credentials(master=url)
         async with (
-            RemoteCluster(credentials, clock=clock, random=random) as cluster,
+            ClusterClient(credentials, clock=clock, random=random) as cluster,
             Transport(credentials, clock=clock) as transport,
         ):
             submission = Submission(transport, workload)

@@ -17,10 +17,19 @@ from typing import Generic, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["Allowed", "Counter", "CounterCell", "Gauge", "Histogram", "HistogramCell", "Stability", "exponential"]
+__all__ = [
+    "Counter",
+    "CounterCell",
+    "Gauge",
+    "Histogram",
+    "HistogramCell",
+    "LabelAllowList",
+    "Stability",
+    "exponential",
+]
 
 #: Of a metric's labels, by name, the values that may be told apart.
-Allowed = Mapping[str, frozenset[str]]
+LabelAllowList = Mapping[str, frozenset[str]]
 
 _UNEXPECTED = "unexpected"
 
@@ -76,7 +85,7 @@ class _Family(Generic[Cell]):
 
     def __init__(self, name: str, meaning: str, stability: Stability, labels: Sequence[str]) -> None:
         self.name, self.help, self.labels = name, f"[{stability}] {meaning}", tuple(labels)
-        self._allowed: Allowed = {}
+        self._allowed: LabelAllowList = {}
         self._cells: dict[tuple[str, ...], Cell] = {}
         self._by_given: dict[tuple[str, ...], Cell] = {}
         if not labels:
@@ -93,7 +102,7 @@ class _Family(Generic[Cell]):
             cell = self._by_given[values] = self._cells.setdefault(told, self._new())
         return cell
 
-    def allow(self, allowed: Allowed) -> None:
+    def allow(self, allowed: LabelAllowList) -> None:
         """Restrict the values of labels, before anything has been counted."""
         self._allowed = allowed
 
@@ -158,9 +167,9 @@ class Gauge:
     ) -> None:
         self.name, self.help, self.labels = name, f"[{stability}] {meaning}", tuple(labels)
         self._read = read
-        self._allowed: Allowed = {}
+        self._allowed: LabelAllowList = {}
 
-    def allow(self, allowed: Allowed) -> None:
+    def allow(self, allowed: LabelAllowList) -> None:
         """Restrict the values of labels."""
         self._allowed = allowed
 

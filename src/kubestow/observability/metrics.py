@@ -1,7 +1,7 @@
 """Every metric there is: kube-scheduler's names, labels, buckets and stability (semantics 10), in words of our own.
 
-What counts is moved by :mod:`kubestow.observability.recording`; what is read at a scrape is given in by
-:mod:`kubestow.observability.readings`. There is no registry but the one that a :class:`Metrics` makes.
+What counts is moved by :mod:`kubestow.observability.metrics_recorder`; what is read at a scrape is given in by
+:mod:`kubestow.observability.state_gauges`. There is no registry but the one that a :class:`SchedulerMetrics` makes.
 
 Not here, because they have no meaning in this scheduler: ``batch_*``, ``get_node_hint_*`` and
 ``store_schedule_results_*`` (answers are remembered instead of node lists), ``volume_binder_cache_requests_total``
@@ -16,9 +16,9 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import Metric
 
-from kubestow.observability.instruments import Allowed, Counter, Gauge, Histogram, Stability, exponential
+from kubestow.observability.instruments import Counter, Gauge, Histogram, LabelAllowList, Stability, exponential
 
-__all__ = ["Metrics"]
+__all__ = ["SchedulerMetrics"]
 
 _STABLE, _BETA, _ALPHA = Stability.STABLE, Stability.BETA, Stability.ALPHA
 
@@ -31,14 +31,18 @@ _REQUEST = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 F = TypeVar("F", Counter, Histogram, Gauge)
 
 
-class Metrics:
+class SchedulerMetrics:
     """The metrics of one process. ``registry`` exposes them; nothing is shared with another instance.
 
     ``disabled`` names metrics that are not exposed, ``allowed`` the values of labels that are told apart, by metric.
     """
 
     def __init__(
-        self, *, disabled: Collection[str] = (), allowed: Mapping[str, Allowed] | None = None, process: bool = True
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, LabelAllowList] | None = None,
+        process: bool = True,
     ) -> None:
         self._families: dict[str, Counter | Histogram | Gauge] = {}
         self._disabled, self._allowed = frozenset(disabled), allowed or {}

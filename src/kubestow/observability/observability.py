@@ -13,14 +13,14 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
 from kubestow.config import FeatureGates
-from kubestow.observability.attempts import Attempts
-from kubestow.observability.instruments import Allowed
-from kubestow.observability.metrics import Metrics
-from kubestow.observability.narration import Narrator
-from kubestow.observability.pod_resources import PodResources
-from kubestow.observability.readings import add_readings
-from kubestow.observability.recording import Recorder
-from kubestow.observability.together import together
+from kubestow.observability.composite_observer import together
+from kubestow.observability.instruments import LabelAllowList
+from kubestow.observability.last_attempts import LastAttempts
+from kubestow.observability.logging_observer import LoggingObserver
+from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.observability.metrics_recorder import MetricsRecorder
+from kubestow.observability.pod_resources import PodResourceCollector
+from kubestow.observability.state_gauges import add_readings
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
@@ -38,16 +38,18 @@ class Observability:
         gates: FeatureGates,
         *,
         disabled_metrics: Collection[str] = (),
-        allowed_labels: Mapping[str, Allowed] | None = None,
+        allowed_labels: Mapping[str, LabelAllowList] | None = None,
         also: Observer | None = None,
     ) -> None:
-        self.metrics = Metrics(disabled=disabled_metrics, allowed=allowed_labels)
-        self.attempts = Attempts(clock)
+        self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels)
+        self.attempts = LastAttempts(clock)
         self.scheduler: Scheduler | None = None
         #: Whether the process has been asked to end, and is letting what is under way come to an end.
         self.is_ending: Callable[[], bool] = lambda: False
-        self.observer = together(Recorder(self.metrics), self.attempts, Narrator(), *([also] if also else []))
-        self._resources = PodResources()
+        self.observer = together(
+            MetricsRecorder(self.metrics), self.attempts, LoggingObserver(), *([also] if also else [])
+        )
+        self._resources = PodResourceCollector()
         add_readings(self.metrics, gates, scheduler=lambda: self.scheduler, leads=self._leads)
 
     def attach(self, scheduler: Scheduler) -> None:

@@ -14,14 +14,14 @@ from kubestow.cluster.pods.requests import CPU, limits_by_spec
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.errors import InvalidObject
 
-__all__ = ["PodResources"]
+__all__ = ["PodResourceCollector"]
 
 _LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 _REQUESTS = "[STABLE] What a pod asks for, as scheduling counts it."
 _LIMITS = "[STABLE] What a pod may use at most, added up as its requests are."
 
 
-class PodResources:
+class PodResourceCollector:
     """Collects the requests and limits of pods for prometheus_client."""
 
     def __init__(self) -> None:

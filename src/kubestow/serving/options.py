@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["AuthenticationOptions", "AuthorizationOptions", "SNICertificate", "ServingOptions", "TLSOptions"]
+__all__ = [
+    "DelegatingAuthenticationOptions",
+    "DelegatingAuthorizationOptions",
+    "SNICertificate",
+    "ServingOptions",
+    "TLSOptions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class TLSOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthenticationOptions:
+class DelegatingAuthenticationOptions:
     """Who is known, and how. Files given here go before what the cluster says. ``cache_ttl`` is in seconds."""
 
     kubeconfig: str = ""
@@ -51,7 +57,7 @@ class AuthenticationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorizationOptions:
+class DelegatingAuthorizationOptions:
     """Who may what. Paths may end in "*". Times are in seconds."""
 
     kubeconfig: str = ""
@@ -69,5 +75,5 @@ class ServingOptions:
     reuse_port: bool = False
     reuse_address: bool = False
     tls: TLSOptions = field(default_factory=TLSOptions)
-    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
-    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    authentication: DelegatingAuthenticationOptions = field(default_factory=DelegatingAuthenticationOptions)
+    authorization: DelegatingAuthorizationOptions = field(default_factory=DelegatingAuthorizationOptions)

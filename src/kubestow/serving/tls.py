@@ -19,7 +19,7 @@ from typing import Any
 
 from cryptography import x509
 
-from kubestow.certificates import Authority, KeyPair
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
 from kubestow.observability.logs import fields
 from kubestow.serving.options import SNICertificate, TLSOptions
@@ -236,8 +236,8 @@ def _own_pair(options: TLSOptions, hosts: tuple[str, ...]) -> KeyPair:
 
 
 def _made(hosts: tuple[str, ...]) -> KeyPair:
-    authority = Authority.make(f"{_NAME}-ca")
-    pair = authority.for_server(hosts)
+    authority = CertificateAuthority.make(f"{_NAME}-ca")
+    pair = authority.issue_server_certificate(hosts)
     return KeyPair(pair.certificate + authority.certificate, pair.key)
 
 
