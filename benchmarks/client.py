@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow import gc_tuning as collector
+from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
@@ -187,10 +187,10 @@ def decoding_a_list() -> None:
     """Decode a list from memory."""
     items = b",".join(msgspec.json.encode(pod(number)) for number in range(LISTED))
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
-    reader = ObjectDecoder(PODS, _Counter().refuse)
+    decoder = ObjectDecoder(PODS, _Counter().refuse)
     cpu = time.process_time()
-    with collector.paused():
-        objects = [reader.read(item) for item in ListPage.parse(body).items or []]
+    with gc_tuning.paused():
+        objects = [decoder.decode(item) for item in ListPage.parse(body).items or []]
     cpu = time.process_time() - cpu
     print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs a pod")
 

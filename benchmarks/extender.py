@@ -63,9 +63,9 @@ def seen(kept: RawObjectCache, nodes: int, pods: int) -> None:
         one = node(number)
         whole = {**msgspec.to_builtins(one)}
         whole["metadata"]["annotations"] = msgspec.json.decode(padding)
-        kept.saw(NODES, one, msgspec.Raw(msgspec.json.encode(whole)))
+        kept.store(NODES, one, msgspec.Raw(msgspec.json.encode(whole)))
     for number in range(pods):
-        kept.saw(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
+        kept.store(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
 
 
 async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
@@ -73,7 +73,7 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     settings = config.Extender(
         url_prefix=url, filter_verb="filter", prioritize_verb="prioritize", weight=1, node_cache_capable=cached
     )
-    kept = RawObjectCache.wanted_by([settings])
+    kept = RawObjectCache.for_extenders([settings])
     seen(kept, nodes, pods)
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]

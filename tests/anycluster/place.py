@@ -100,7 +100,7 @@ class Place:
     async def watch(self, collection: str, **query: str) -> AsyncIterator[Object]:
         """The events of a watch, without end."""
         path = f"{collection}?{urlencode({'watch': 'true', **query})}"
-        async with asyncio.timeout(_PATIENCE), self.transport.stream(path, silence=_PATIENCE) as chunks:
+        async with asyncio.timeout(_PATIENCE), self.transport.stream(path, idle_timeout=_PATIENCE) as chunks:
             rest = b""
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubestow.api.core import PodCondition
-from kubestow.client.pod_client import PodClient, patch_object
+from kubestow.client.merge_patch import merge_patch
+from kubestow.client.pod_client import PodClient
 from kubestow.client.rest.transport import MERGE_PATCH
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES
@@ -102,7 +103,7 @@ async def test_a_patch_of_an_older_version_is_refused(place: Place) -> None:
     await place.request("PATCH", path, {"metadata": {"annotations": {"a": "1"}}}, content_type=MERGE_PATCH)
     stale = ObjectReference("Node", "", name, old["uid"], resource_version=old["resourceVersion"])
     with pytest.raises(APIError) as refused:
-        await patch_object(place.transport, NODES, stale, {"metadata": {"annotations": {"a": "2"}}})
+        await merge_patch(place.transport, NODES, stale, {"metadata": {"annotations": {"a": "2"}}})
     assert refused.value.code == 409
 
 

@@ -35,5 +35,5 @@ def test_every_metric_is_there_with_its_labels() -> None:
         if re.match(r"`(scheduler|rest|auth[a-z]+|kubernetes|leader)_", row[0])
     }
     assert told == {
-        family.name: list(family.labels) for family in Observability(WallClock(), FeatureGates()).metrics.families
+        family.name: list(family.label_names) for family in Observability(WallClock(), FeatureGates()).metrics.families
     }

@@ -1,4 +1,4 @@
-"""The parts put together: a cluster behind an API server as the scheduler meets it."""
+"""The client as a whole: the scheduler's port to an API server."""
 
 from __future__ import annotations
 
@@ -11,132 +11,137 @@ import pytest
 
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials, load_credentials
+from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
-from tests.client.clocks import HeldClock
+from tests.client.clocks import ManualClock
 from tests.client.kubeconfigs import kubeconfig, save
-from tests.client.scripted_server import ScriptedServer, answer, failure
+from tests.client.scripted_server import ScriptedServer, failure, response
 from tests.client.subscribers import NODES, PODS, RecordingSubscriber, bookmark, event, pod
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
 
 
-def remote(server: ScriptedServer, clock: HeldClock, *, qps: float = 0.0, burst: int = 0) -> ClusterClient:
+def client(server: ScriptedServer, clock: ManualClock, rate_limit: RateLimit = UNLIMITED) -> ClusterClient:
     credentials = Credentials(server.url)
-    return ClusterClient(credentials, clock=clock, random=Random(1), qps=qps, burst=burst, host="host-1")
+    return ClusterClient(credentials, clock=clock, random=Random(1), rate_limit=rate_limit, host="host-1")
 
 
-async def test_it_is_the_port_that_the_scheduler_expects(server: ScriptedServer, held_clock: HeldClock) -> None:
-    cluster: ClusterAPI = remote(server, held_clock)
+async def test_the_client_implements_the_cluster_api(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    cluster: ClusterAPI = client(server, manual_clock)
     assert callable(cluster.subscribe)
 
 
-async def test_every_collection_is_reflected_until_cancelled(server: ScriptedServer, held_clock: HeldClock) -> None:
+async def test_all_collections_are_reflected_until_cancellation(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
     node = {"metadata": {"name": "n1", "resourceVersion": "1"}}
-    server.answers("GET", "/api/v1/nodes", server.watch(event("ADDED", node), bookmark(2, initial_end=True)))
-    server.answers("GET", "/api/v1/pods", server.watch(event("ADDED", pod("a")), bookmark(2, initial_end=True)))
+    server.respond("GET", "/api/v1/nodes", server.watch(event("ADDED", node), bookmark(2, initial_end=True)))
+    server.respond("GET", "/api/v1/pods", server.watch(event("ADDED", pod("a")), bookmark(2, initial_end=True)))
     subscriber = RecordingSubscriber()
-    async with remote(server, held_clock) as cluster:
+    async with client(server, manual_clock) as cluster:
         subscribing = asyncio.create_task(cluster.subscribe([NODES, PODS], subscriber))
-        seen = await subscriber.until_seen(2)
+        seen = await subscriber.wait_until_seen(2)
         subscribing.cancel()
         with suppress(asyncio.CancelledError):
             await subscribing
     assert sorted(seen) == [("replace", ["a"]), ("replace", ["n1"])]
 
 
-async def test_a_subscriber_that_fails_ends_the_subscription(server: ScriptedServer, held_clock: HeldClock) -> None:
+async def test_an_exception_of_the_subscriber_ends_the_subscription(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
     class Failing(RecordingSubscriber):
         def apply(self, *event: object) -> None:
             raise LookupError("no such node")
 
     watch = server.watch(bookmark(2, initial_end=True), event("ADDED", pod("a", 3)))
-    server.answers("GET", "/api/v1/pods", watch)
-    async with remote(server, held_clock) as cluster:
+    server.respond("GET", "/api/v1/pods", watch)
+    async with client(server, manual_clock) as cluster:
         with pytest.raises(ExceptionGroup) as caught:
             await cluster.subscribe([PODS], Failing())
     assert caught.group_contains(LookupError)
 
 
-async def test_writes_and_events_reach_the_server(server: ScriptedServer, held_clock: HeldClock) -> None:
+async def test_writes_and_events_reach_the_server(server: ScriptedServer, manual_clock: ManualClock) -> None:
     path = "/api/v1/namespaces/default/pods/p1"
-    server.answers("POST", f"{path}/binding", answer(201))
-    server.answers("PATCH", f"{path}/status", answer())
-    server.answers("DELETE", path, answer())
-    server.answers("POST", "/apis/events.k8s.io/v1/namespaces/default/events", answer(201))
-    async with remote(server, held_clock) as cluster:
+    server.respond("POST", f"{path}/binding", response(201))
+    server.respond("PATCH", f"{path}/status", response())
+    server.respond("DELETE", path, response())
+    server.respond("POST", "/apis/events.k8s.io/v1/namespaces/default/events", response(201))
+    async with client(server, manual_clock) as cluster:
         await cluster.bind(POD, "n1")
         await cluster.patch_pod_status(POD, PodStatusPatch(nominated_node_name="n1"))
         await cluster.delete_pod(POD)
         cluster.record(EventRecord(POD, reason="Scheduled", action="Binding", note="done"))
-    assert [asked.method for asked in server.asked] == ["POST", "PATCH", "DELETE", "POST"]
-    assert server.asked[3].json["reportingInstance"] == "default-scheduler-host-1"
+    assert [request.method for request in server.requests] == ["POST", "PATCH", "DELETE", "POST"]
+    assert server.requests[3].json["reportingInstance"] == "default-scheduler-host-1"
 
 
-async def test_the_rate_limit_spaces_writes(server: ScriptedServer, held_clock: HeldClock) -> None:
-    server.answers("POST", "/api/v1/namespaces/default/pods/p1/binding", *[answer(201)] * 3)
-    async with remote(server, held_clock, qps=1, burst=2) as cluster:
+async def test_the_rate_limit_applies_to_writes(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", *[response(201)] * 3)
+    async with client(server, manual_clock, RateLimit(qps=1, burst=2)) as cluster:
         binding = [asyncio.create_task(cluster.bind(POD, "n1")) for _ in range(3)]
         await asyncio.wait(binding[:2])
-        await held_clock.until_sleeping(3)  # the third binding beside the two housekeepers
+        await manual_clock.wait_for_sleepers(3)  # the third binding besides the two background tasks
         assert not binding[2].done()
-        await held_clock.advance(1)
+        await manual_clock.advance(1)
         await binding[2]
 
 
 async def test_credentials_are_refreshed_every_minute(
-    server: ScriptedServer, held_clock: HeldClock, tmp_path: Path
+    server: ScriptedServer, manual_clock: ManualClock, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("old")
-    found = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
-    server.answers("POST", "/api/v1/namespaces/default/pods/p1/binding", answer(201))
-    async with ClusterClient(found, clock=held_clock, random=Random(1)) as cluster:
-        await held_clock.until_sleeping(2)
+    credentials = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", response(201))
+    async with ClusterClient(credentials, clock=manual_clock, random=Random(1)) as cluster:
+        await manual_clock.wait_for_sleepers(2)
         (tmp_path / "token").write_text("new")
-        await held_clock.advance(60)
+        await manual_clock.advance(60)
         await cluster.bind(POD, "n1")
-    assert server.asked[0].headers["Authorization"] == "Bearer new"
+    assert server.requests[0].headers["Authorization"] == "Bearer new"
 
 
-async def test_credentials_that_cannot_be_refreshed_stay_in_use(
-    server: ScriptedServer, held_clock: HeldClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_credentials_stay_in_use_if_a_refresh_fails(
+    server: ScriptedServer, manual_clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "token").write_text("old")
-    found = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
-    server.answers("POST", "/api/v1/namespaces/default/pods/p1/binding", answer(201))
-    async with ClusterClient(found, clock=held_clock, random=Random(1)) as cluster:
-        await held_clock.until_sleeping(2)
+    credentials = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", response(201))
+    async with ClusterClient(credentials, clock=manual_clock, random=Random(1)) as cluster:
+        await manual_clock.wait_for_sleepers(2)
         (tmp_path / "token").unlink()
-        await held_clock.advance(60)
+        await manual_clock.advance(60)
         await cluster.bind(POD, "n1")
-    assert server.asked[0].headers["Authorization"] == "Bearer old"
-    assert "cannot refresh the credentials, going on with the old ones" in caplog.text
+    assert server.requests[0].headers["Authorization"] == "Bearer old"
+    assert "cannot refresh the credentials, continuing with the old ones" in caplog.text
 
 
-async def test_a_server_that_is_not_up_yet_is_waited_for(server: ScriptedServer, held_clock: HeldClock) -> None:
-    server.answers("GET", "/version", *[failure(503, "ServiceUnavailable")] * 2, answer())
-    async with remote(server, held_clock) as cluster:
+async def test_an_api_server_that_is_not_available_yet_is_polled_with_backoff(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("GET", "/version", *[failure(503, "ServiceUnavailable")] * 2, response())
+    async with client(server, manual_clock) as cluster:
         waiting = asyncio.create_task(cluster.wait_for_api_server())
-        for longest in (0.75, 1.5):
-            await held_clock.until_sleeping(3)  # beside the two housekeepers
+        for delay in (0.75, 1.5):
+            await manual_clock.wait_for_sleepers(3)  # besides the two background tasks
             assert not waiting.done()
-            await held_clock.advance(longest)
+            await manual_clock.advance(delay)
         await waiting
 
 
-async def test_a_server_that_turns_us_away_is_not_asked_again(server: ScriptedServer, held_clock: HeldClock) -> None:
-    server.answers("GET", "/version", failure(401, "Unauthorized"))
-    async with remote(server, held_clock) as cluster:
+async def test_a_rejection_by_the_api_server_raises_at_once(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    server.respond("GET", "/version", failure(401, "Unauthorized"))
+    async with client(server, manual_clock) as cluster:
         with pytest.raises(APIError, match="no"):
             await cluster.wait_for_api_server()
 
 
-async def test_a_server_that_asks_for_patience_from_the_start_is_waited_for(
-    server: ScriptedServer, held_clock: HeldClock
-) -> None:
-    server.answers("GET", "/version", failure(429, "TooManyRequests"), answer())
-    async with remote(server, held_clock) as cluster:
+async def test_too_many_requests_at_startup_is_retried(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    server.respond("GET", "/version", failure(429, "TooManyRequests"), response())
+    async with client(server, manual_clock) as cluster:
         waiting = asyncio.create_task(cluster.wait_for_api_server())
-        await held_clock.until_sleeping(3)  # beside the two housekeepers
-        await held_clock.advance(0.75)
+        await manual_clock.wait_for_sleepers(3)  # besides the two background tasks
+        await manual_clock.advance(0.75)
         await waiting

@@ -1,4 +1,4 @@
-"""The extender protocol over HTTP: what is sent, what answers mean, and everything that can go wrong on the way."""
+"""The extender protocol over HTTP: requests, results and failures."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.extenders.port import Filtered, PodGone, Spared
 from tests.client.extender_settings import POD, info, node, raw_objects, settings, without_managed_fields
-from tests.client.scripted_server import Answer, ScriptedServer, answer, disconnect
+from tests.client.scripted_server import Responder, ScriptedServer, disconnect, response
 
 VICTIM = {"metadata": {"name": "v", "namespace": "default", "uid": "uid-v"}, "spec": {"nodeName": "a"}}
 CACHING = {"nodeCacheCapable": True}
 
 
 @asynccontextmanager
-async def extender(server: ScriptedServer, **changed: Any) -> AsyncIterator[HTTPExtender]:
-    one = settings(server.url, **changed)
-    async with HTTPExtender(one, raw_objects(one, "a", "b", pods=(POD, VICTIM))) as connected:
+async def extender(server: ScriptedServer, **changes: Any) -> AsyncIterator[HTTPExtender]:
+    configured = settings(server.url, **changes)
+    async with HTTPExtender(configured, raw_objects(configured, "a", "b", pods=(POD, VICTIM))) as connected:
         yield connected
 
 
-async def filtered(server: ScriptedServer, body: Any, **changed: Any) -> Filtered:
-    server.answers("POST", "/filter", body if callable(body) else answer(200, body))
-    async with extender(server, **changed) as connected:
+async def filtered(server: ScriptedServer, body: Any, **changes: Any) -> Filtered:
+    server.respond("POST", "/filter", body if callable(body) else response(200, body))
+    async with extender(server, **changes) as connected:
         return await connected.filter(info(), ["a", "b"])
 
 
-async def problem(server: ScriptedServer, body: Any, **changed: Any) -> str:
+async def problem(server: ScriptedServer, body: Any, **changes: Any) -> str:
     with pytest.raises(ExtenderError) as caught:
-        await filtered(server, body, **changed)
+        await filtered(server, body, **changes)
     return caught.value.problem
 
 
 # -- filter ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_caching_extender_gets_the_whole_pod_and_names(server: ScriptedServer) -> None:
+async def test_a_node_cache_capable_extender_receives_the_whole_pod_and_node_names(server: ScriptedServer) -> None:
     await filtered(server, {"NodeNames": []}, **CACHING)
-    (asked,) = server.asked
-    assert asked.headers["Content-Type"] == "application/json"
-    assert asked.json == {"Pod": without_managed_fields(POD), "Nodes": None, "NodeNames": ["a", "b"]}
+    (request,) = server.requests
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.json == {"Pod": without_managed_fields(POD), "Nodes": None, "NodeNames": ["a", "b"]}
 
 
-async def test_another_gets_whole_nodes(server: ScriptedServer) -> None:
+async def test_other_extenders_receive_whole_nodes(server: ScriptedServer) -> None:
     await filtered(server, {"Nodes": {"items": []}})
     nodes = {"metadata": {}, "items": [node("a"), node("b")]}
-    assert server.asked[0].json == {"Pod": without_managed_fields(POD), "Nodes": nodes, "NodeNames": None}
+    assert server.requests[0].json == {"Pod": without_managed_fields(POD), "Nodes": nodes, "NodeNames": None}
 
 
-async def test_the_answer_of_a_caching_extender_names_nodes(server: ScriptedServer) -> None:
+async def test_a_node_cache_capable_extender_returns_node_names(server: ScriptedServer) -> None:
     body = {
         "Nodes": None,
         "NodeNames": ["b"],
@@ -67,15 +67,15 @@ async def test_the_answer_of_a_caching_extender_names_nodes(server: ScriptedServ
     assert await filtered(server, body, **CACHING) == Filtered(["b"], {"a": "no"}, {"x": "never"})
 
 
-async def test_the_answer_of_another_holds_nodes(server: ScriptedServer) -> None:
+async def test_other_extenders_return_nodes(server: ScriptedServer) -> None:
     assert (await filtered(server, {"Nodes": {"items": [node("b")]}, "NodeNames": ["a"]})).passed == ["b"]
 
 
-async def test_a_caching_extender_may_answer_with_nodes(server: ScriptedServer) -> None:
+async def test_a_node_cache_capable_extender_may_return_nodes(server: ScriptedServer) -> None:
     assert (await filtered(server, {"Nodes": {"items": [node("b")]}}, **CACHING)).passed == ["b"]
 
 
-async def test_an_empty_answer_passes_nothing(server: ScriptedServer) -> None:
+async def test_an_empty_result_passes_no_node(server: ScriptedServer) -> None:
     assert await filtered(server, {}) == Filtered([])
 
 
@@ -87,150 +87,152 @@ async def test_an_empty_answer_passes_nothing(server: ScriptedServer) -> None:
         {"NodeNames": ["b"], "FailedNodes": {"NodeNames": "no"}, "Version": 3},
     ],
 )
-async def test_keys_are_read_in_any_case_with_nulls_and_with_others(
+async def test_keys_are_case_insensitive_and_nulls_and_unknown_fields_are_ignored(
     server: ScriptedServer, body: Mapping[str, Any]
 ) -> None:
     assert await filtered(server, body, **CACHING) == Filtered(["b"], {"NodeNames": "no"})
 
 
-async def test_an_extenders_own_error_is_an_error(server: ScriptedServer) -> None:
+async def test_an_error_in_the_result_is_raised(server: ScriptedServer) -> None:
     assert await problem(server, {"NodeNames": ["a"], "Error": "no database"}, **CACHING) == "no database"
 
 
 @pytest.mark.parametrize("body", [{"NodeNames": ["x"]}, {"Nodes": {"items": [node("x")]}}])
-async def test_a_node_that_was_not_sent_is_an_error(server: ScriptedServer, body: Any) -> None:
-    claim = f'extender "{server.url}" claims a filtered node "x" which is not found in the input node list'
-    assert await problem(server, body, **CACHING) == claim
+async def test_a_result_with_a_node_that_was_not_sent_is_an_error(server: ScriptedServer, body: Any) -> None:
+    expected = f'extender "{server.url}" claims a filtered node "x" which is not found in the input node list'
+    assert await problem(server, body, **CACHING) == expected
 
 
-async def test_a_node_that_is_gone_by_now_is_not_sent(server: ScriptedServer) -> None:
-    one = settings(server.url)
-    server.answers("POST", "/filter", answer(200, {}))
-    async with HTTPExtender(one, raw_objects(one, "b")) as connected:
+async def test_a_node_deleted_meanwhile_is_not_sent(server: ScriptedServer) -> None:
+    configured = settings(server.url)
+    server.respond("POST", "/filter", response(200, {}))
+    async with HTTPExtender(configured, raw_objects(configured, "b")) as connected:
         await connected.filter(info(), ["a", "b"])
-    assert [item["metadata"]["name"] for item in server.asked[0].json["Nodes"]["items"]] == ["b"]
+    assert [item["metadata"]["name"] for item in server.requests[0].json["Nodes"]["items"]] == ["b"]
 
 
-async def test_a_pod_that_is_gone_by_now_is_not_asked_about(server: ScriptedServer) -> None:
-    one = settings(server.url)
-    async with HTTPExtender(one, raw_objects(one, pods=())) as connected:
+async def test_no_request_is_sent_for_a_pod_deleted_meanwhile(server: ScriptedServer) -> None:
+    configured = settings(server.url)
+    async with HTTPExtender(configured, raw_objects(configured, pods=())) as connected:
         with pytest.raises(PodGone, match="pod default/p is gone"):
             await connected.filter(info(), ["a"])
-    assert server.asked == []
+    assert server.requests == []
 
 
-# -- the other verbs ---------------------------------------------------------------------------------------------------
+# -- other verbs -------------------------------------------------------------------------------------------------------
 
 
-async def test_scores_are_read_as_they_are(server: ScriptedServer) -> None:
-    server.answers("POST", "/prioritize", answer(200, [{"Host": "a", "Score": 70}, {"host": "x", "score": -1}]))
+async def test_scores_are_returned_unchanged(server: ScriptedServer) -> None:
+    server.respond("POST", "/prioritize", response(200, [{"Host": "a", "Score": 70}, {"host": "x", "score": -1}]))
     async with extender(server, **CACHING) as connected:
         assert await connected.prioritize(info(), ["a", "b"]) == [("a", 70), ("x", -1)]
-    assert server.asked[0].json["NodeNames"] == ["a", "b"]
+    assert server.requests[0].json["NodeNames"] == ["a", "b"]
 
 
-async def test_a_caching_extender_gets_victims_by_uid(server: ScriptedServer) -> None:
+async def test_a_node_cache_capable_extender_receives_victims_by_uid(server: ScriptedServer) -> None:
     meta = {"a": {"Pods": [{"UID": "uid-v"}], "NumPDBViolations": 2}}
-    server.answers("POST", "/preempt", answer(200, {"NodeNameToMetaVictims": meta}))
+    server.respond("POST", "/preempt", response(200, {"NodeNameToMetaVictims": meta}))
     async with extender(server, **CACHING) as connected:
         spared = await connected.preempt(info(), {"a": Victims((info(VICTIM),), 2)})
     assert spared == {"a": Spared(["uid-v"], 2)}
-    assert server.asked[0].json == {
+    assert server.requests[0].json == {
         "Pod": without_managed_fields(POD),
         "NodeNameToVictims": None,
         "NodeNameToMetaVictims": meta,
     }
 
 
-async def test_another_gets_victims_in_full_and_answers_by_uid(server: ScriptedServer) -> None:
-    answered = {"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "uid-v"}], "numPDBViolations": 1}}}
-    server.answers("POST", "/preempt", answer(200, answered))
+async def test_other_extenders_receive_whole_victims_and_return_uids(server: ScriptedServer) -> None:
+    result = {"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "uid-v"}], "numPDBViolations": 1}}}
+    server.respond("POST", "/preempt", response(200, result))
     async with extender(server) as connected:
         assert await connected.preempt(info(), {"a": Victims((info(VICTIM),), 1)}) == {"a": Spared(["uid-v"], 1)}
-    asked = server.asked[0].json
-    assert asked["NodeNameToVictims"] == {"a": {"Pods": [VICTIM], "NumPDBViolations": 1}}
-    assert asked["NodeNameToMetaVictims"] is None
+    sent = server.requests[0].json
+    assert sent["NodeNameToVictims"] == {"a": {"Pods": [VICTIM], "NumPDBViolations": 1}}
+    assert sent["NodeNameToMetaVictims"] is None
 
 
 async def test_a_binding_names_pod_and_node(server: ScriptedServer) -> None:
-    server.answers("POST", "/bind", answer(200, {"Error": ""}))
+    server.respond("POST", "/bind", response(200, {"Error": ""}))
     async with extender(server) as connected:
         await connected.bind(info(), "a")
     expected = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "a"}
-    assert server.asked[0].json == expected
+    assert server.requests[0].json == expected
 
 
-async def test_a_refused_binding_is_an_error(server: ScriptedServer) -> None:
-    server.answers("POST", "/bind", answer(200, {"Error": "taken"}))
+async def test_an_error_in_the_binding_result_is_raised(server: ScriptedServer) -> None:
+    server.respond("POST", "/bind", response(200, {"Error": "taken"}))
     async with extender(server) as connected:
         with pytest.raises(ExtenderError, match="failed at bind: taken"):
             await connected.bind(info(), "a")
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
-async def test_slashes_at_the_end_of_the_prefix_do_not_count(server: ScriptedServer) -> None:
-    server.answers("POST", "/api/v2/filter", answer(200, {}))
-    one = settings(f"{server.url}/api/v2//")
-    async with HTTPExtender(one, raw_objects(one)) as connected:
+async def test_trailing_slashes_of_the_prefix_are_ignored(server: ScriptedServer) -> None:
+    server.respond("POST", "/api/v2/filter", response(200, {}))
+    configured = settings(f"{server.url}/api/v2//")
+    async with HTTPExtender(configured, raw_objects(configured)) as connected:
         await connected.filter(info(), [])
-    assert server.asked[0].path == "/api/v2/filter"
+    assert server.requests[0].path == "/api/v2/filter"
 
 
-async def test_only_status_200_will_do(server: ScriptedServer) -> None:
-    said = await problem(server, answer(204))
-    assert said == f"failed filter with extender at URL {server.url}/filter, code 204"
+async def test_a_status_other_than_200_is_an_error(server: ScriptedServer) -> None:
+    message = await problem(server, response(204))
+    assert message == f"failed filter with extender at URL {server.url}/filter, code 204"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
-        (b"<html>", "the answer cannot be read: not JSON"),
-        (b"\xff\xfe", "the answer cannot be read: not JSON"),
-        (b"", "the answer cannot be read: not JSON"),
-        (b'{"Error": ' + b"[" * 100_000, "the answer cannot be read: not JSON"),
-        (b'{"Nodes": {"items": [' + b"[" * 100_000, "the answer cannot be read: not JSON"),
-        (b"[]", "the answer cannot be read: Expected `object`, got `array`"),
+        (b"<html>", "malformed response: not JSON"),
+        (b"\xff\xfe", "malformed response: not JSON"),
+        (b"", "malformed response: not JSON"),
+        (b'{"Error": ' + b"[" * 100_000, "malformed response: not JSON"),
+        (b'{"Nodes": {"items": [' + b"[" * 100_000, "malformed response: not JSON"),
+        (b"[]", "malformed response: Expected `object`, got `array`"),
         ({"NodeNames": [3]}, "NodeNames[0]: Expected `str`, got `int`"),
         ({"Nodes": {"items": [{"metadata": {}}]}}, "Nodes.items: Object missing required field `name`"),
     ],
 )
-async def test_nonsense_is_an_error_that_says_where(server: ScriptedServer, body: Any, said: str) -> None:
-    body = answer(200, body) if isinstance(body, bytes) else body
-    assert said in await problem(server, body)
+async def test_a_malformed_response_is_an_error_that_names_the_position(
+    server: ScriptedServer, body: Any, expected: str
+) -> None:
+    body = response(200, body) if isinstance(body, bytes) else body
+    assert expected in await problem(server, body)
 
 
-async def test_an_answer_that_does_not_come_in_time_is_an_error(server: ScriptedServer) -> None:
-    assert await problem(server, server.hold, httpTimeout="50ms") == f'Post "{server.url}/filter": no answer in time'
+async def test_a_timeout_is_an_error(server: ScriptedServer) -> None:
+    assert await problem(server, server.hang, httpTimeout="50ms") == f'Post "{server.url}/filter": request timed out'
 
 
-async def test_a_connection_that_closes_is_tried_once_more(server: ScriptedServer) -> None:
-    server.answers("POST", "/filter", disconnect)
+async def test_a_closed_connection_is_retried_once(server: ScriptedServer) -> None:
+    server.respond("POST", "/filter", disconnect)
     assert await filtered(server, {"NodeNames": ["a"]}, **CACHING) == Filtered(["a"])
 
 
-async def test_connections_that_close_are_an_error(server: ScriptedServer) -> None:
-    server.answers("POST", "/filter", disconnect)
-    assert "closed the connection without an answer" in await problem(server, disconnect)
+async def test_a_second_closed_connection_is_an_error(server: ScriptedServer) -> None:
+    server.respond("POST", "/filter", disconnect)
+    assert "connection closed before a response" in await problem(server, disconnect)
 
 
-async def test_a_binding_is_asked_for_once(server: ScriptedServer) -> None:
-    server.answers("POST", "/bind", disconnect)
+async def test_a_binding_is_not_retried(server: ScriptedServer) -> None:
+    server.respond("POST", "/bind", disconnect)
     async with extender(server) as connected:
-        with pytest.raises(ExtenderError, match="closed the connection without an answer"):
+        with pytest.raises(ExtenderError, match="connection closed before a response"):
             await connected.bind(info(), "a")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_an_extender_that_is_not_there_is_an_error() -> None:
-    one = settings("http://127.0.0.1:9")
-    async with HTTPExtender(one, raw_objects(one)) as connected:
+async def test_an_unreachable_extender_is_an_error() -> None:
+    configured = settings("http://127.0.0.1:9")
+    async with HTTPExtender(configured, raw_objects(configured)) as connected:
         with pytest.raises(ExtenderError, match="connection refused"):
             await connected.filter(info(), [])
 
 
-def endless() -> Answer:
+def endless() -> Responder:
     async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -241,8 +243,6 @@ def endless() -> Answer:
     return respond
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_SPARE", 10_000)
-    assert "the answer is longer than" in await problem(server, endless())
+async def test_reading_stops_at_the_size_limit(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RESPONSE_ALLOWANCE", 10_000)
+    assert "response exceeds" in await problem(server, endless())

@@ -1,4 +1,4 @@
-"""What goes out for a pod: bindings, status patches, deletions."""
+"""The requests for pods: bindings, reads, status patches, deletions; and merge patches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kubestow.api.core import PodCondition
-from kubestow.client.pod_client import PodClient, patch_object
+from kubestow.client.merge_patch import merge_patch
+from kubestow.client.pod_client import PodClient
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
-from tests.client.scripted_server import ScriptedServer, answer, failure
+from tests.client.scripted_server import ScriptedServer, failure, response
 from tests.client.wire import exchanges, needs_wire
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
@@ -25,9 +26,9 @@ def pods(transport: Transport) -> PodClient:
 
 
 async def test_a_binding_carries_the_uid(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("POST", BINDING, answer(201))
+    server.respond("POST", BINDING, response(201))
     await pods.bind(POD, "n1")
-    assert server.asked[0].json == {
+    assert server.requests[0].json == {
         "kind": "Binding",
         "apiVersion": "v1",
         "metadata": {"name": "p1", "namespace": "default", "uid": "uid-1"},
@@ -35,109 +36,109 @@ async def test_a_binding_carries_the_uid(server: ScriptedServer, pods: PodClient
     }
 
 
-async def test_a_binding_refused_is_not_sent_again(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("POST", BINDING, failure(409, "Conflict", "pod p1 is already assigned"))
+async def test_a_rejected_binding_is_not_retried(server: ScriptedServer, pods: PodClient) -> None:
+    server.respond("POST", BINDING, failure(409, "Conflict", "pod p1 is already assigned"))
     with pytest.raises(APIError, match="already assigned"):
         await pods.bind(POD, "n1")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_an_object_is_patched_only_if_it_is_still_the_one_that_was_read(
-    server: ScriptedServer, transport: Transport
-) -> None:
-    server.answers("PATCH", "/api/v1/persistentvolumes/pv", answer(body={"metadata": {"resourceVersion": "8"}}))
+async def test_a_merge_patch_carries_uid_and_resource_version(server: ScriptedServer, transport: Transport) -> None:
+    server.respond("PATCH", "/api/v1/persistentvolumes/pv", response(body={"metadata": {"resourceVersion": "8"}}))
     volumes = Resource("/api/v1", "persistentvolumes", "PersistentVolume", object, namespaced=False)
     subject = ObjectReference("PersistentVolume", "", "pv", "uid-pv", resource_version="7")
     changes = {"metadata": {"annotations": {"a": "b"}}, "spec": {"claimRef": {"name": "c"}}}
-    assert await patch_object(transport, volumes, subject, changes) == "8"
-    (asked,) = server.asked
-    assert asked.headers["Content-Type"] == "application/merge-patch+json"
+    assert await merge_patch(transport, volumes, subject, changes) == "8"
+    (request,) = server.requests
+    assert request.headers["Content-Type"] == "application/merge-patch+json"
     metadata = {"annotations": {"a": "b"}, "uid": "uid-pv", "resourceVersion": "7"}
-    assert asked.json == {"metadata": metadata, "spec": {"claimRef": {"name": "c"}}}
+    assert request.json == {"metadata": metadata, "spec": {"claimRef": {"name": "c"}}}
 
 
-async def test_a_pod_is_read_as_it_is_now(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("GET", ITSELF, answer(200, {"metadata": {"name": "p1", "uid": "uid-1"}, "spec": {"nodeName": "n1"}}))
+async def test_a_pod_is_read_without_a_cache(server: ScriptedServer, pods: PodClient) -> None:
+    server.respond(
+        "GET", ITSELF, response(200, {"metadata": {"name": "p1", "uid": "uid-1"}, "spec": {"nodeName": "n1"}})
+    )
     read = await pods.read_pod(POD)
     assert read is not None and read.spec.node_name == "n1"
-    assert server.asked[0].query == {}
+    assert server.requests[0].query == {}
 
 
-async def test_a_pod_that_is_gone_or_replaced_is_not_read(server: ScriptedServer, pods: PodClient) -> None:
+async def test_a_pod_that_is_deleted_or_replaced_reads_as_none(server: ScriptedServer, pods: PodClient) -> None:
     another = {"metadata": {"name": "p1", "uid": "uid-2"}}
-    server.answers("GET", ITSELF, failure(404, "NotFound", "no such pod"), answer(200, another))
+    server.respond("GET", ITSELF, failure(404, "NotFound", "no such pod"), response(200, another))
     assert await pods.read_pod(POD) is None
     assert await pods.read_pod(POD) is None
 
 
 async def test_a_status_patch_is_a_strategic_merge_with_the_uid(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("PATCH", STATUS, answer())
+    server.respond("PATCH", STATUS, response())
     await pods.patch_pod_status(POD, NOMINATED)
-    (asked,) = server.asked
-    assert asked.headers["Content-Type"] == "application/strategic-merge-patch+json"
-    assert asked.json == {"metadata": {"uid": "uid-1"}, "status": {"nominatedNodeName": "n1"}}
+    (request,) = server.requests
+    assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert request.json == {"metadata": {"uid": "uid-1"}, "status": {"nominatedNodeName": "n1"}}
 
 
-async def test_an_empty_name_takes_the_nomination_away(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("PATCH", STATUS, answer())
+async def test_an_empty_node_name_clears_the_nomination(server: ScriptedServer, pods: PodClient) -> None:
+    server.respond("PATCH", STATUS, response())
     await pods.patch_pod_status(POD, PodStatusPatch(nominated_node_name=""))
-    assert server.asked[0].json["status"] == {"nominatedNodeName": None}
+    assert server.requests[0].json["status"] == {"nominatedNodeName": None}
 
 
 @pytest.mark.parametrize(
     "refusal", [failure(409, "Conflict"), failure(503, "ServiceUnavailable"), failure(404, "NotFound")]
 )
-async def test_a_status_patch_that_is_refused_is_not_sent_again(
-    server: ScriptedServer, pods: PodClient, refusal: Any
-) -> None:
-    server.answers("PATCH", STATUS, refusal)
+async def test_a_rejected_status_patch_is_not_retried(server: ScriptedServer, pods: PodClient, refusal: Any) -> None:
+    server.respond("PATCH", STATUS, refusal)
     with pytest.raises(APIError):
         await pods.patch_pod_status(POD, NOMINATED)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_a_deletion_is_held_to_the_uid(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("DELETE", ITSELF, answer())
+async def test_a_deletion_carries_the_uid_as_a_precondition(server: ScriptedServer, pods: PodClient) -> None:
+    server.respond("DELETE", ITSELF, response())
     await pods.delete_pod(POD)
     options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "uid-1"}}
-    assert server.asked[0].json == options
+    assert server.requests[0].json == options
 
 
 @pytest.mark.parametrize("gone", [failure(404, "NotFound"), failure(409, "Conflict", "the UID does not match")])
-async def test_a_pod_that_is_gone_or_replaced_counts_as_deleted(
+async def test_deleting_a_pod_that_is_deleted_or_replaced_is_not_an_error(
     server: ScriptedServer, pods: PodClient, gone: object
 ) -> None:
-    server.answers("DELETE", ITSELF, gone)  # type: ignore[arg-type]
+    server.respond("DELETE", ITSELF, gone)  # type: ignore[arg-type]
     await pods.delete_pod(POD)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_a_deletion_that_is_forbidden_is_raised(server: ScriptedServer, pods: PodClient) -> None:
-    server.answers("DELETE", ITSELF, failure(403, "Forbidden"))
+async def test_a_forbidden_deletion_raises(server: ScriptedServer, pods: PodClient) -> None:
+    server.respond("DELETE", ITSELF, failure(403, "Forbidden"))
     with pytest.raises(APIError, match="no"):
         await pods.delete_pod(POD)
 
 
 @needs_wire
-async def test_bindings_are_kube_schedulers(server: ScriptedServer, pods: PodClient) -> None:
+async def test_bindings_equal_those_of_kube_scheduler(server: ScriptedServer, pods: PodClient) -> None:
     for recorded in exchanges("scheduler-bind", "POST", "/binding"):
         body = recorded["reqBody"]
-        server.answers("POST", recorded["path"], answer(201, recorded["respBody"]))
+        server.respond("POST", recorded["path"], response(201, recorded["respBody"]))
         meta = body["metadata"]
         await pods.bind(ObjectReference("Pod", meta["namespace"], meta["name"], meta["uid"]), body["target"]["name"])
-        assert server.asked[-1].json == body
+        assert server.requests[-1].json == body
 
 
 @needs_wire
 @pytest.mark.parametrize("scenario", ["scheduler-unschedulable", "scheduler-preemption", "scheduler-volume-binding"])
-async def test_status_patches_are_kube_schedulers(server: ScriptedServer, pods: PodClient, scenario: str) -> None:
+async def test_status_patches_equal_those_of_kube_scheduler(
+    server: ScriptedServer, pods: PodClient, scenario: str
+) -> None:
     for recorded in exchanges(scenario, "PATCH", "/status"):
-        server.answers("PATCH", recorded["path"], answer())
+        server.respond("PATCH", recorded["path"], response())
         *_, namespace, _, name, _ = recorded["path"].split("/")
         status = recorded["reqBody"]["status"]
         patch = PodStatusPatch(_conditions(status), status.get("nominatedNodeName"))
         await pods.patch_pod_status(ObjectReference("Pod", namespace, name, "u"), patch)
-        assert server.asked[-1].json["status"] == status
+        assert server.requests[-1].json["status"] == status
 
 
 def _conditions(status: dict[str, list[dict[str, str]]]) -> tuple[PodCondition, ...]:

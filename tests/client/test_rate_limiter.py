@@ -1,4 +1,4 @@
-"""A limit on requests a second."""
+"""The token bucket rate limiter."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.client.rest.rate_limiter import RateLimit
-from tests.client.clocks import LeapingClock
+from kubestow.client.rest.rate_limiter import RateLimit, TokenBucketRateLimiter
+from tests.client.clocks import AutoAdvancingClock
 
 
 @given(st.floats(0.5, 1000), st.integers(1, 50), st.lists(st.floats(0, 5), max_size=60))
-async def test_no_window_ever_passes_more_than_burst_and_rate_allow(
+async def test_no_window_contains_more_requests_than_burst_and_qps_allow(
     qps: float, burst: int, pauses: list[float]
 ) -> None:
-    clock = LeapingClock()
-    limit = RateLimit(qps=qps, burst=burst, clock=clock)
+    clock = AutoAdvancingClock()
+    limiter = TokenBucketRateLimiter(RateLimit(qps, burst), clock=clock)
     passed = []
     for pause in pauses:
         clock.seconds += pause
-        await limit.wait()
+        await limiter.wait()
         passed.append(clock.seconds)
     for first in range(len(passed)):
         for last in range(first, len(passed)):
@@ -27,9 +27,9 @@ async def test_no_window_ever_passes_more_than_burst_and_rate_allow(
             assert last - first + 1 <= allowed + 1 + 1e-6
 
 
-async def test_tokens_do_not_pile_up_beyond_the_burst(clock: LeapingClock) -> None:
-    limit = RateLimit(qps=1, burst=2, clock=clock)
+async def test_tokens_do_not_accumulate_beyond_the_burst(clock: AutoAdvancingClock) -> None:
+    limiter = TokenBucketRateLimiter(RateLimit(1, 2), clock=clock)
     clock.seconds += 1000
     for _ in range(3):
-        await limit.wait()
+        await limiter.wait()
     assert clock.slept == [pytest.approx(1.0)]

@@ -1,4 +1,4 @@
-"""The JSON kept for extenders: as much as they may ask for, for as long as the object is there."""
+"""The JSON cached for extenders, over the life of the objects."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials
 from kubestow.scheduling.events.resources import NODES, PODS
-from tests.client.clocks import HeldClock
+from tests.client.clocks import ManualClock
 from tests.client.extender_settings import POD, raw_objects, settings, without_managed_fields
-from tests.client.scripted_server import ScriptedServer, answer
+from tests.client.scripted_server import ScriptedServer, response
 from tests.client.subscribers import RecordingSubscriber, bookmark, event
 
 BOUND = POD | {"spec": {"nodeName": "a", "containers": []}}
 
 
 @pytest.mark.parametrize(
-    ("changed", "kept"),
+    ("changes", "cached"),
     [
         ({}, 3),
         ({"nodeCacheCapable": True}, 1),
@@ -32,68 +32,70 @@ BOUND = POD | {"spec": {"nodeName": "a", "containers": []}}
         ({"filterVerb": "", "prioritizeVerb": "", "preemptVerb": ""}, 0),
     ],
 )
-def test_only_what_an_extender_may_ask_for_is_kept(changed: dict[str, Any], kept: int) -> None:
+def test_only_objects_that_extender_arguments_contain_are_cached(changes: dict[str, Any], cached: int) -> None:
     bound = BOUND | {"metadata": {"name": "b", "namespace": "default", "uid": "uid-b"}}
-    assert len(raw_objects(settings("http://x", **changed), "a", pods=(POD, bound))) == kept
+    assert len(raw_objects(settings("http://x", **changes), "a", pods=(POD, bound))) == cached
 
 
-def test_an_object_is_kept_whole_but_for_its_managed_fields() -> None:
-    kept = raw_objects(settings("http://x"))
-    found = kept.pod("default", "p", "uid-p")
+def test_an_object_is_cached_without_its_managed_fields() -> None:
+    cache = raw_objects(settings("http://x"))
+    found = cache.pod("default", "p", "uid-p")
     assert found is not None
     assert msgspec.json.decode(found) == without_managed_fields(POD)
 
 
-def test_a_pod_of_another_uid_is_another_pod() -> None:
+def test_a_pod_with_another_uid_is_not_returned() -> None:
     assert raw_objects(settings("http://x")).pod("default", "p", "uid-other") is None
 
 
-def test_a_pod_that_is_bound_is_let_go() -> None:
+def test_a_pod_is_removed_when_it_is_bound() -> None:
     assert len(raw_objects(settings("http://x", nodeCacheCapable=True), pods=(POD, BOUND))) == 0
 
 
-def placed(resource_version: int, name: str) -> dict[str, Any]:
+def node(resource_version: int, name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": str(resource_version)}}
 
 
-async def test_what_the_watch_brings_is_kept_and_let_go(server: ScriptedServer, held_clock: HeldClock) -> None:
-    kept = RawObjectCache.wanted_by([settings("http://x")])
+async def test_the_watch_adds_and_removes_objects(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    cache = RawObjectCache.for_extenders([settings("http://x")])
     first = server.watch(
-        event("ADDED", placed(1, "a")),
-        event("ADDED", placed(2, "b")),
+        event("ADDED", node(1, "a")),
+        event("ADDED", node(2, "b")),
         bookmark(2, initial_end=True),
-        event("DELETED", placed(3, "a")),
-        event("ADDED", placed(4, "c")),
+        event("DELETED", node(3, "a")),
+        event("ADDED", node(4, "c")),
     )
-    server.answers("GET", "/api/v1/nodes", first)
+    server.respond("GET", "/api/v1/nodes", first)
     subscriber = RecordingSubscriber()
-    remote = ClusterClient(Credentials(server.url), clock=held_clock, random=Random(1), raw_objects=kept)
-    async with remote as cluster:
+    client = ClusterClient(Credentials(server.url), clock=manual_clock, random=Random(1), raw_objects=cache)
+    async with client as cluster:
         subscribing = asyncio.create_task(cluster.subscribe([NODES], subscriber))
-        await subscriber.until_seen(3)
+        await subscriber.wait_until_seen(3)
         subscribing.cancel()
         with suppress(asyncio.CancelledError):
             await subscribing
-    assert [kept.node(name) is not None for name in "abc"] == [False, True, True]
+    assert [cache.node(name) is not None for name in "abc"] == [False, True, True]
 
 
-async def test_a_new_list_lets_go_of_what_is_not_in_it(server: ScriptedServer, held_clock: HeldClock) -> None:
-    kept = raw_objects(settings("http://x"), "gone")
-    server.answers("GET", "/api/v1/nodes", answer(400), answer(200, {"metadata": {"resourceVersion": "1"}}))
+async def test_a_new_list_removes_objects_that_it_does_not_contain(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    cache = raw_objects(settings("http://x"), "gone")
+    server.respond("GET", "/api/v1/nodes", response(400), response(200, {"metadata": {"resourceVersion": "1"}}))
     subscriber = RecordingSubscriber()
-    remote = ClusterClient(Credentials(server.url), clock=held_clock, random=Random(1), raw_objects=kept)
-    async with remote as cluster:
+    client = ClusterClient(Credentials(server.url), clock=manual_clock, random=Random(1), raw_objects=cache)
+    async with client as cluster:
         subscribing = asyncio.create_task(cluster.subscribe([NODES], subscriber))
-        await subscriber.until_seen(1)
+        await subscriber.wait_until_seen(1)
         subscribing.cancel()
         with suppress(asyncio.CancelledError):
             await subscribing
-    assert kept.node("gone") is None
-    assert kept.pod("default", "p", "uid-p") is not None
+    assert cache.node("gone") is None
+    assert cache.pod("default", "p", "uid-p") is not None
 
 
-def test_objects_of_other_kinds_pass_by() -> None:
-    kept = RawObjectCache.wanted_by([])
-    kept.gone(PODS, None)
-    kept.only(PODS, [])
-    assert len(kept) == 0
+def test_resources_that_are_not_cached_are_ignored() -> None:
+    cache = RawObjectCache.for_extenders([])
+    cache.delete(PODS, None)
+    cache.retain(PODS, [])
+    assert len(cache) == 0

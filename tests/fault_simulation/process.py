@@ -15,6 +15,7 @@ from typing import Any
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseTimings
+from kubestow.client.lease_lock import LeaseLock
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.pipeline import Decision
@@ -160,14 +161,10 @@ class Process(Observer):
         return [WaywardExtender(connection, self._faults, ignorable=ignorable, binds=binds)]
 
     def _candidacy(self, connection: Connection) -> LeaderElector:
-        times = LeaseTimings()
-        return LeaderElector(
-            connection.wire(patience=times.renew_deadline / 2),
-            identity=self.identity,
-            clock=self.clock,
-            times=times,
-            record=connection.record,
-        )
+        timings = LeaseTimings()
+        transport = connection.wire(patience=timings.renew_deadline / 2)
+        lock = LeaseLock(transport, identity=self.identity, record=connection.record)
+        return LeaderElector(lock, clock=self.clock, timings=timings)
 
     @property
     def identity(self) -> str:

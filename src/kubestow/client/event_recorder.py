@@ -1,8 +1,8 @@
-"""Kubernetes events: recorded without waiting, written in the background, repetitions told as a series.
+"""The event recorder: Kubernetes events are recorded synchronously, written in the background, and grouped into series.
 
-An event that says the same of the same object (semantics 1.7) is not written again: from the second time on the first
-one is patched with a count. That is decided when an event is recorded, synchronously; what waits in the queue are only
-the resulting writes. When the queue is full an event is dropped and counted: scheduling never waits for its chronicle.
+An event equal to an earlier one (semantics 1.7) is not written again; from its second occurrence on, the first event is
+patched with a series. :meth:`EventRecorder.record` decides that, and only the resulting writes are queued. If the queue
+is full, the event is dropped and counted, so scheduling never waits for events.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ __all__ = ["EventRecorder"]
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
-_TRIES = 12
+_TRIES_PER_EVENT = 12
 _RETRY_SECONDS, _RETRY_JITTER = 10.0, 0.25
-_SERIES_CLOSES_AFTER = timedelta(minutes=6)
+_SERIES_FINISHED_AFTER = timedelta(minutes=6)
 _SERIES_REFRESHED_AFTER = timedelta(minutes=30)
-_SWEEP_SECONDS = 60.0
+_REFRESH_SECONDS = 60.0
 _MAX_NOTE_BYTES = 1024
 _MAX_INSTANCE_LENGTH = 128
-#: Events remembered, so that a repetition is recognised.
-_MEMORY = 20_000
+#: Events in the cache that recognizes repetitions.
+_CACHE_SIZE = 20_000
 _FLUSH_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class _Series:
-    """One event and its repetitions."""
+    """An event and its repetitions."""
 
     event: EventRecord
     name: str
     first: datetime
     last: datetime
     count: int = 1
-    #: The count that the server knows; 0 before the event is created.
+    #: The count in the server's copy; 0 before the event is created.
     written: int = 0
     written_at: datetime | None = None
     queued: bool = False
@@ -61,7 +61,10 @@ class _Series:
 
 
 class EventRecorder:
-    """Records events and writes them from ``async with`` on. ``dropped`` counts those that were lost."""
+    """Implements ``record`` of the scheduler's ClusterAPI; ``async with`` runs the writers.
+
+    ``dropped`` counts the events that were lost because the queue was full.
+    """
 
     def __init__(
         self,
@@ -76,19 +79,19 @@ class EventRecorder:
         self._transport, self._host, self._clock, self._random = transport, host, clock, random
         self._writers = writers
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(queue_size)
-        self._known: dict[EventRecord, _Series] = {}
-        self._last_stamp = 0
+        self._cache: dict[EventRecord, _Series] = {}
+        self._last_suffix = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.dropped = 0
 
     def record(self, event: EventRecord) -> None:
-        """Write the event, or its repetition, some time soon. Never blocks; drops it when too many are waiting."""
+        """Queue the event, or the series that it repeats. Never blocks; drops the event if the queue is full."""
         now = self._clock.now()
-        series = self._known.get(event)
+        series = self._cache.get(event)
         if series is None:
             series = _Series(event, self._name(event.regarding, now), first=now, last=now)
             if self._enqueue(series):
-                self._remember(series)
+                self._add_to_cache(series)
             return
         series.count += 1
         series.last = now
@@ -96,27 +99,27 @@ class EventRecorder:
             series.count = 1  # the next repetition tries again
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._write_forever()) for _ in range(self._writers)]
-        self._tasks.append(asyncio.create_task(self._sweep_forever()))
+        self._tasks = [asyncio.create_task(self._run_writer()) for _ in range(self._writers)]
+        self._tasks.append(asyncio.create_task(self._run_series_refresh()))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write what is waiting if that takes no more than a moment, then stop."""
+        """Flush the queue for up to a second, then stop the writers."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._queue.join(), _FLUSH_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- recording
+    # -- recording -----------------------------------------------------------------------------------------------------
 
     def _name(self, regarding: ObjectReference, now: datetime) -> str:
-        """An event is named after its object and the nanosecond; two in one tick of the clock must differ."""
+        """The object's name and the time in nanoseconds, increased where two events fall into one clock tick."""
         microseconds = int(now.timestamp()) * 1_000_000 + now.microsecond
-        self._last_stamp = max(microseconds * 1000, self._last_stamp + 1)
-        return f"{regarding.name}.{self._last_stamp:x}"
+        self._last_suffix = max(microseconds * 1000, self._last_suffix + 1)
+        return f"{regarding.name}.{self._last_suffix:x}"
 
     def _enqueue(self, series: _Series) -> bool:
         if series.queued:
@@ -126,33 +129,37 @@ class EventRecorder:
         except asyncio.QueueFull:
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # at 1, 2, 4, 8, …
-                _log.warning("%d events dropped so far: the API server takes them too slowly", self.dropped)
+                _log.warning("event queue is full, %d events dropped so far", self.dropped)
             return False
         series.queued = True
         return True
 
-    def _remember(self, series: _Series) -> None:
-        self._known[series.event] = series
-        if len(self._known) > _MEMORY:
-            del self._known[next(iter(self._known))]
+    def _add_to_cache(self, series: _Series) -> None:
+        self._cache[series.event] = series
+        if len(self._cache) > _CACHE_SIZE:
+            del self._cache[next(iter(self._cache))]
 
-    # -- writing
+    def _remove_from_cache(self, series: _Series) -> None:
+        if self._cache.get(series.event) is series:
+            del self._cache[series.event]
 
-    async def _write_forever(self) -> None:
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def _run_writer(self) -> None:
         while True:
             series = await self._queue.get()
             try:
                 await self._write(series)
-            except Exception:  # of what is told about in plugins' words not everything can be written
+            except Exception:  # plugins choose reasons and notes, and not every text can be encoded
                 _log.exception("event %s (%s) lost", series.name, series.event.reason)
-                self._forget(series)
+                self._remove_from_cache(series)
             finally:
                 series.queued = False
                 self._queue.task_done()
 
     async def _write(self, series: _Series) -> None:
-        """Bring the server's copy up to date: create the event, then tell of repetitions that came meanwhile."""
-        for _ in range(_TRIES):
+        """Create the event unless it exists, then patch it with the repetitions recorded meanwhile."""
+        for _ in range(_TRIES_PER_EVENT):
             try:
                 if not series.written:
                     await self._create(series)
@@ -160,13 +167,13 @@ class EventRecorder:
                     await self._patch(series)
                 return
             except APIError as error:
-                self._refused(series, error)
+                self._rejected(series, error)
                 return
             except Unreachable as error:
-                _log.debug("event %s waits: %s", series.name, error)
+                _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, error)
                 await self._clock.sleep(jittered(_RETRY_SECONDS, _RETRY_JITTER, self._random))
-        _log.warning("event %s given up after %d tries", series.name, _TRIES)
-        self._forget(series)
+        _log.warning("unable to write event %s: retry limit exceeded after %d tries", series.name, _TRIES_PER_EVENT)
+        self._remove_from_cache(series)
 
     async def _create(self, series: _Series) -> None:
         count = series.count
@@ -184,34 +191,30 @@ class EventRecorder:
         except APIError as error:
             if error.code != 404:
                 raise
-            await self._create(series)  # the server keeps events for an hour only
+            await self._create(series)  # API servers delete events after an hour
         series.written, series.written_at = count, self._clock.now()
 
-    def _refused(self, series: _Series, error: APIError) -> None:
+    def _rejected(self, series: _Series, error: APIError) -> None:
         level = logging.DEBUG if error.reason == "AlreadyExists" else logging.WARNING
-        _log.log(level, "event %s (%s) refused: %s", series.name, series.event.reason, error)
-        self._forget(series)
+        _log.log(level, "server rejected event %s (%s): %s", series.name, series.event.reason, error)
+        self._remove_from_cache(series)
 
-    def _forget(self, series: _Series) -> None:
-        if self._known.get(series.event) is series:
-            del self._known[series.event]
+    # -- series --------------------------------------------------------------------------------------------------------
 
-    # -- series
-
-    async def _sweep_forever(self) -> None:
+    async def _run_series_refresh(self) -> None:
         while True:
-            await self._clock.sleep(_SWEEP_SECONDS)
-            self._sweep(self._clock.now())
+            await self._clock.sleep(_REFRESH_SECONDS)
+            self._refresh_series(self._clock.now())
 
-    def _sweep(self, now: datetime) -> None:
-        """Close series that have been idle, with their final count; refresh those that go on for long."""
-        for series in list(self._known.values()):
-            behind = series.written < series.count
-            if now - series.last > _SERIES_CLOSES_AFTER:
-                self._forget(series)
-                if behind:
+    def _refresh_series(self, now: datetime) -> None:
+        """Finish idle series by writing their final count; refresh the count of those that continue."""
+        for series in list(self._cache.values()):
+            outdated = series.written < series.count
+            if now - series.last > _SERIES_FINISHED_AFTER:
+                self._remove_from_cache(series)
+                if outdated:
                     self._enqueue(series)
-            elif behind and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
+            elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
                 self._enqueue(series)
 
 
@@ -234,7 +237,7 @@ def _body(series: _Series, *, instance: str) -> dict[str, Any]:
     }
     if event.related is not None:
         body["related"] = _reference(event.related)
-    return body | {"note": _cut(event.note), "type": event.type}
+    return body | {"note": _truncate(event.note), "type": event.type}
 
 
 def _series(series: _Series) -> dict[str, Any]:
@@ -253,7 +256,7 @@ def _reference(reference: ObjectReference) -> dict[str, str]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _cut(note: str) -> str:
+def _truncate(note: str) -> str:
     encoded = note.encode(errors="replace")
     if len(encoded) <= _MAX_NOTE_BYTES:
         return encoded.decode()

@@ -1,9 +1,8 @@
-"""Extenders over HTTP (semantics 2.6, 5.5): one service each, with connections, TLS and a time limit of its own.
+"""Extenders over HTTP (semantics 2.6, 5.5), each with connections, TLS settings and a timeout of its own.
 
-The protocol's messages are in :mod:`kubestow.api.extender`; what an answer means for a decision is the business of
-:mod:`kubestow.scheduling.extenders.port`. Whatever goes wrong between question and answer becomes an ExtenderError: no
-connection, no answer in time, a status other than 200, too long an answer, one that does not decode, an error that the
-extender itself reports.
+The messages of the protocol are in :mod:`kubestow.api.extender`; :mod:`kubestow.scheduling.extenders.port` applies the
+results. Every failure becomes an ExtenderError: connection errors, timeouts, a status other than 200, a response that
+is too long or malformed, and an error that the extender itself reports.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kubestow.api import extender as wire
 from kubestow.client.extender_tls import tls_context
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.proxies import proxy_from_environment
-from kubestow.client.rest.transport import JSON, USER_AGENT, problem_of
+from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection_error
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
 from kubestow.framework.interface import Victims
@@ -33,32 +32,32 @@ __all__ = ["HTTPExtender", "HTTPExtenders"]
 
 T = TypeVar("T")
 
-_TIMEOUT = 5.0
-#: An answer may repeat what was sent; reasons and whatever else come on top, up to so many bytes.
-_SPARE = 2**24
+_DEFAULT_TIMEOUT = 5.0
+#: A response may repeat the objects of the request; reasons and other fields may add this many bytes.
+_RESPONSE_ALLOWANCE = 2**24
 
 
 class HTTPExtenders:
-    """All extenders of a configuration. Use as ``async with``, which gives them in the order of the configuration.
+    """All extenders of a configuration. ``async with`` returns them in configured order.
 
-    Raises InputError for TLS settings that cannot be used.
+    Raises InputError for invalid TLS settings.
     """
 
     def __init__(self, settings: Sequence[config.Extender], raw_objects: RawObjectCache) -> None:
-        self._extenders = [HTTPExtender(one, raw_objects) for one in settings]
-        self._open = AsyncExitStack()
+        self._extenders = [HTTPExtender(extender, raw_objects) for extender in settings]
+        self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> list[HTTPExtender]:
-        async with AsyncExitStack() as opening:
+        async with AsyncExitStack() as stack:
             for extender in self._extenders:
-                await opening.enter_async_context(extender)
-            self._open = opening.pop_all()
+                await stack.enter_async_context(extender)
+            self._exit_stack = stack.pop_all()
         return self._extenders
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._open.aclose()
+        await self._exit_stack.aclose()
 
 
 class HTTPExtender:
@@ -66,7 +65,7 @@ class HTTPExtender:
 
     def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
         self.settings = settings
-        self._originals = raw_objects
+        self._raw_objects = raw_objects
         self._base = settings.url_prefix.rstrip("/")
         self._tls = tls_context(settings)
         self._session: aiohttp.ClientSession | None = None
@@ -76,7 +75,7 @@ class HTTPExtender:
             connector=aiohttp.TCPConnector(ssl=self._tls, keepalive_timeout=90),
             headers={"User-Agent": USER_AGENT},
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout.seconds or _TIMEOUT),
+            timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout.seconds or _DEFAULT_TIMEOUT),
             proxy=proxy_from_environment(self._base, os.environ),
         )
         return self
@@ -87,99 +86,98 @@ class HTTPExtender:
         assert self._session is not None
         await self._session.close()
 
-    # -- the verbs -------------------------------------------------------------------------------------------------
+    # -- verbs ---------------------------------------------------------------------------------------------------------
 
     async def filter(self, pod: PodInfo, names: Sequence[str]) -> Filtered:
-        """Which of some nodes are left. Raises ExtenderError, also for a node that was not sent."""
+        """The nodes that pass the filter verb. Raises ExtenderError, also for nodes that were not sent."""
         verb = self.settings.filter_verb
-        result = await self._ask(verb, self._question(verb, pod, names), wire.FilterResult)
+        result = await self._call(verb, self._extender_args(verb, pod, names), wire.FilterResult)
         if result.error:
             raise self._error(verb, result.error)
         passed = self._passed(verb, result)
         sent = frozenset(names)
         for name in passed:
             if name not in sent:
-                claim = f'claims a filtered node "{name}" which is not found in the input node list'
-                raise self._error(verb, f'extender "{self.settings.url_prefix}" {claim}')
+                problem = f'claims a filtered node "{name}" which is not found in the input node list'
+                raise self._error(verb, f'extender "{self.settings.url_prefix}" {problem}')
         return Filtered(passed, result.failed_nodes, result.failed_and_unresolvable_nodes)
 
     def _passed(self, verb: str, result: wire.FilterResult) -> Sequence[str]:
-        """The names of the nodes in an answer: those that the extender was to give, or else the nodes."""
+        """The node names of a result; an extender that is not ``nodeCacheCapable`` returns whole nodes."""
         if self.settings.node_cache_capable and result.node_names is not None:
             return result.node_names
         items = [] if result.nodes is None else result.nodes.items
         try:
             return [wire.name_of(node) for node in items]
         except InvalidObject as error:
-            raise self._nonsense(verb, f"Nodes.items: {error}") from None
+            raise self._malformed(verb, f"Nodes.items: {error}") from None
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
-        """Scores of nodes, as they are. Raises ExtenderError."""
+        """The scores of the prioritize verb by node name, not yet weighted. Raises ExtenderError."""
         verb = self.settings.prioritize_verb
-        scores = await self._ask(verb, self._question(verb, pod, names), list[wire.HostPriority])
-        return [(one.host, one.score) for one in scores]
+        scores = await self._call(verb, self._extender_args(verb, pod, names), list[wire.HostPriority])
+        return [(score.host, score.score) for score in scores]
 
-    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, Spared]:
-        """Which of some candidates are left, and whom to evict there. Raises ExtenderError."""
+    async def preempt(self, pod: PodInfo, candidates: Mapping[str, Victims]) -> Mapping[str, Spared]:
+        """The preemption candidates that the extender accepts, with their victims. Raises ExtenderError."""
         verb = self.settings.preempt_verb
-        original = self._pod(verb, pod)
+        raw_pod = self._pod(verb, pod)
         if self.settings.node_cache_capable:
-            by_uid = {
+            meta_victims = {
                 name: wire.MetaVictims(
                     pods=[wire.MetaPod(uid=victim.uid) for victim in victims.pods],
                     num_pdb_violations=victims.violations,
                 )
-                for name, victims in offers.items()
+                for name, victims in candidates.items()
             }
-            question = wire.PreemptionArgs(pod=original, node_name_to_meta_victims=by_uid)
+            args = wire.PreemptionArgs(pod=raw_pod, node_name_to_meta_victims=meta_victims)
         else:
-            in_full = {name: self._victims(victims) for name, victims in offers.items()}
-            question = wire.PreemptionArgs(pod=original, node_name_to_victims=in_full)
-        result = await self._ask(verb, question, wire.PreemptionResult)
+            all_victims = {name: self._victims(victims) for name, victims in candidates.items()}
+            args = wire.PreemptionArgs(pod=raw_pod, node_name_to_victims=all_victims)
+        result = await self._call(verb, args, wire.PreemptionResult)
         return {
             name: Spared([victim.uid for victim in victims.pods], victims.num_pdb_violations)
             for name, victims in result.node_name_to_meta_victims.items()
         }
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Bind a pod. Raises ExtenderError; the pod may be bound all the same."""
+        """Bind a pod. Raises ExtenderError, in which case the pod may be bound nevertheless."""
         verb = self.settings.bind_verb
-        question = wire.BindingArgs(pod_name=pod.name, pod_namespace=pod.namespace, pod_uid=pod.uid, node=node_name)
-        result = await self._ask(verb, question, wire.BindingResult)
+        args = wire.BindingArgs(pod_name=pod.name, pod_namespace=pod.namespace, pod_uid=pod.uid, node=node_name)
+        result = await self._call(verb, args, wire.BindingResult)
         if result.error:
             raise self._error(verb, result.error)
 
-    # -- questions -------------------------------------------------------------------------------------------------
+    # -- arguments -----------------------------------------------------------------------------------------------------
 
-    def _question(self, verb: str, pod: PodInfo, names: Sequence[str]) -> wire.ExtenderArgs:
+    def _extender_args(self, verb: str, pod: PodInfo, names: Sequence[str]) -> wire.ExtenderArgs:
         if self.settings.node_cache_capable:
             return wire.ExtenderArgs(pod=self._pod(verb, pod), node_names=list(names))
-        nodes = (self._originals.node(name) for name in names)
-        items = [node for node in nodes if node is not None]  # the others are gone by now
+        nodes = (self._raw_objects.node(name) for name in names)
+        items = [node for node in nodes if node is not None]  # the others were deleted meanwhile
         return wire.ExtenderArgs(pod=self._pod(verb, pod), nodes=wire.NodeList(items=items))
 
     def _pod(self, verb: str, pod: PodInfo) -> Raw:
-        original = self._originals.pod(pod.namespace, pod.name, pod.uid)
-        if original is None:
+        raw_pod = self._raw_objects.pod(pod.namespace, pod.name, pod.uid)
+        if raw_pod is None:
             raise PodGone(self.settings.url_prefix, verb, f"pod {pod.key} is gone")
-        return original
+        return raw_pod
 
     def _victims(self, victims: Victims) -> wire.Victims:
-        pods = (self._originals.pod(pod.namespace, pod.name, pod.uid) for pod in victims.pods)
+        pods = (self._raw_objects.pod(pod.namespace, pod.name, pod.uid) for pod in victims.pods)
         return wire.Victims(pods=[pod for pod in pods if pod is not None], num_pdb_violations=victims.violations)
 
-    # -- over the wire ---------------------------------------------------------------------------------------------
+    # -- HTTP ----------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, verb: str, question: msgspec.Struct, kind: type[T]) -> T:
-        body = msgspec.json.encode(question)
-        answer = await self._post(verb, body)
+    async def _call(self, verb: str, args: msgspec.Struct, result: type[T]) -> T:
+        response = await self._post(verb, msgspec.json.encode(args))
         try:
-            return wire.read(kind, answer)
+            return wire.read(result, response)
         except InvalidObject as error:
-            raise self._nonsense(verb, str(error)) from None
+            raise self._malformed(verb, str(error)) from None
 
     async def _post(self, verb: str, body: bytes) -> bytes:
-        """The body of the answer. A connection that the extender was closing just then is not the last word."""
+        """The body of the response. Retries once if an idle connection was closed, except for bind."""
         try:
             try:
                 return await self._send(verb, body)
@@ -188,7 +186,7 @@ class HTTPExtender:
                     raise
                 return await self._send(verb, body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise self._error(verb, f'Post "{self._base}/{verb}": {problem_of(error)}') from error
+            raise self._error(verb, f'Post "{self._base}/{verb}": {describe_connection_error(error)}') from error
 
     async def _send(self, verb: str, body: bytes) -> bytes:
         assert self._session is not None, "the extender is used outside its async with"
@@ -199,20 +197,20 @@ class HTTPExtender:
         ) as response:
             if response.status != 200:
                 raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
-            return await self._read(verb, response, len(body) + _SPARE)
+            return await self._read(verb, response, len(body) + _RESPONSE_ALLOWANCE)
 
     async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
-        parts: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
-        async for part in response.content.iter_any():
-            size += len(part)
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
             if size > limit:
-                raise self._error(verb, f"the answer is longer than {limit} bytes")
-            parts.append(part)
-        return b"".join(parts)
+                raise self._error(verb, f"response exceeds {limit} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
 
-    def _nonsense(self, verb: str, problem: str) -> ExtenderError:
-        return self._error(verb, f"the answer cannot be read: {problem}")
+    def _malformed(self, verb: str, problem: str) -> ExtenderError:
+        return self._error(verb, f"malformed response: {problem}")
 
     def _error(self, verb: str, problem: str) -> ExtenderError:
         return ExtenderError(self.settings.url_prefix, verb, problem)

@@ -1,10 +1,10 @@
-"""The objects that extenders want to see, in full, as the API server sent them.
+"""The JSON of pods and nodes as the API server sent it, for extenders.
 
-Decoded objects hold only what scheduling reads; an extender may look at anything. So where extenders are configured
-the client keeps the JSON of what could be shown to them, as bytes: pending pods; nodes, if some extender has no cache
-of its own; bound pods, if such an extender also takes part in preemption. It comes from the same watch as everything
-else, so it is never older than what the scheduler decides by. ``metadata.managedFields`` is left out, as it is by
-kube-scheduler.
+Decoded objects hold only the fields that scheduling reads, whereas an extender may read any field. If extenders are
+configured, the client therefore caches the JSON of the objects that their arguments contain: pending pods; nodes, if an
+extender is not ``nodeCacheCapable``; bound pods, if such an extender also takes part in preemption. The JSON comes from
+the same watch as the decoded objects, so it is never older than they are. ``metadata.managedFields`` is removed, as
+kube-scheduler does.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ __all__ = ["RawObjectCache"]
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 
+#: Namespace and name.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Original:
+class _RawObject:
     uid: str
     json: Raw
 
 
 class RawObjectCache:
-    """The JSON of pods and nodes by namespace and name."""
+    """The JSON of pods and nodes by namespace and name; the arguments select what is cached."""
 
     def __init__(self, *, pods: bool, nodes: bool, bound_pods: bool) -> None:
         self._bound_pods = bound_pods
-        self._kept: dict[Resource, dict[Key, _Original]] = {}
+        self._objects: dict[Resource, dict[Key, _RawObject]] = {}
         if pods:
-            self._kept[PODS] = {}
+            self._objects[PODS] = {}
         if nodes:
-            self._kept[NODES] = {}
+            self._objects[NODES] = {}
 
     @classmethod
-    def wanted_by(cls, extenders: Iterable[config.Extender]) -> RawObjectCache:
-        """As much as these extenders may ask for; nothing where there are none."""
+    def for_extenders(cls, extenders: Iterable[config.Extender]) -> RawObjectCache:
+        """A cache of the objects that the arguments of these extenders contain."""
         deciding = [e for e in extenders if e.filter_verb or e.prioritize_verb or e.preempt_verb]
         uncached = [e for e in deciding if not e.node_cache_capable]
         return cls(
@@ -56,50 +57,49 @@ class RawObjectCache:
         )
 
     def __len__(self) -> int:
-        """How many objects are kept."""
-        return sum(len(objects) for objects in self._kept.values())
+        return sum(len(objects) for objects in self._objects.values())
 
     def pod(self, namespace: str, name: str, uid: str) -> Raw | None:
-        """A pod, None when it is not there any longer."""
-        found = self._kept[PODS].get((namespace, name))
+        """The JSON of a pod; None if it is not cached or has another uid."""
+        found = self._objects[PODS].get((namespace, name))
         return found.json if found is not None and found.uid == uid else None
 
     def node(self, name: str) -> Raw | None:
-        """A node, None when it is not there any longer."""
-        found = self._kept[NODES].get(("", name))
+        """The JSON of a node; None if it is not cached."""
+        found = self._objects[NODES].get(("", name))
         return None if found is None else found.json
 
-    # -- what the watch brings -------------------------------------------------------------------------------------
+    # -- updates from the watch ----------------------------------------------------------------------------------------
 
-    def saw(self, resource: Resource, obj: Any, data: Raw) -> None:
-        """An object has been read from JSON."""
-        kept = self._kept.get(resource)
-        if kept is None:
+    def store(self, resource: Resource, obj: Any, data: Raw) -> None:
+        """Cache the JSON of an added or modified object; a bound pod is removed unless bound pods are cached."""
+        objects = self._objects.get(resource)
+        if objects is None:
             return
         metadata = obj.metadata
         key = (metadata.namespace, metadata.name)
         if resource == PODS and obj.spec.node_name and not self._bound_pods:
-            kept.pop(key, None)
+            objects.pop(key, None)
         else:
-            kept[key] = _Original(metadata.uid, _trimmed(data))
+            objects[key] = _RawObject(metadata.uid, _without_managed_fields(data))
 
-    def gone(self, resource: Resource, obj: Any) -> None:
-        """An object has been deleted."""
-        kept = self._kept.get(resource)
-        if kept is not None:
-            kept.pop((obj.metadata.namespace, obj.metadata.name), None)
+    def delete(self, resource: Resource, obj: Any) -> None:
+        """Remove a deleted object."""
+        objects = self._objects.get(resource)
+        if objects is not None:
+            objects.pop((obj.metadata.namespace, obj.metadata.name), None)
 
-    def only(self, resource: Resource, objects: Sequence[Any]) -> None:
-        """These are all objects there are of a resource."""
-        kept = self._kept.get(resource)
-        if kept is not None:
-            listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
-            for key in kept.keys() - listed:
-                del kept[key]
+    def retain(self, resource: Resource, listed: Sequence[Any]) -> None:
+        """Remove the objects of a resource that a new list does not contain."""
+        objects = self._objects.get(resource)
+        if objects is not None:
+            keys = {(obj.metadata.namespace, obj.metadata.name) for obj in listed}
+            for key in objects.keys() - keys:
+                del objects[key]
 
 
-def _trimmed(data: Raw) -> Raw:
-    """A copy without managed fields, which are often half of an object."""
+def _without_managed_fields(data: Raw) -> Raw:
+    """A copy; managed fields are often half of an object."""
     obj = _OBJECT.decode(data)
     metadata = _OBJECT.decode(obj.get("metadata", Raw(b"{}")))
     metadata.pop("managedFields", None)

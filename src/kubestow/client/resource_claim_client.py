@@ -1,6 +1,6 @@
-"""Writes claims on devices (resource.k8s.io/v1) to an API server.
+"""Requests for ResourceClaims (resource.k8s.io/v1).
 
-Each method is one request; what a conflict means, and whether to try again, is the caller's to say.
+Each method is one request; the caller decides what a conflict means and whether to retry.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class ResourceClaimClient:
         return decode(ResourceClaim, await self._transport.request("POST", _collection(namespace), _encode(manifest)))
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
-        """Strategic-merge PATCH of a claim or its subresource."""
+        """PATCH a claim or its subresource (strategic merge)."""
         path = f"{_path(claim)}/{subresource}" if subresource else _path(claim)
         body = await self._transport.request("PATCH", path, _encode(patch), content_type=STRATEGIC_MERGE_PATCH)
         return decode(ResourceClaim, body)
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """DELETE a claim; one that is gone, or replaced by a namesake, is no error."""
+        """DELETE a claim. A claim that is deleted or has another uid is not an error."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": claim.metadata.uid}}
         try:
             await self._transport.request("DELETE", _path(claim), _encode(options))
@@ -52,7 +52,7 @@ class ResourceClaimClient:
                 raise
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
-        """PATCH the pod's status."""
+        """PATCH ``status.extendedResourceClaimStatus`` of the pod."""
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(status)}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         await self._transport.request("PATCH", path, _encode(body), content_type=STRATEGIC_MERGE_PATCH)

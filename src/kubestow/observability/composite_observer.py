@@ -1,7 +1,7 @@
 """Several observers as one.
 
-Each method of the port becomes the one implementation there is, or a call of all of them in order; a method that no
-observer implements stays the one that does nothing. So what is only of interest to one costs one call.
+A method of the composite is that of the only observer that implements it, or calls all implementations in order. A
+method that none implements stays the no-op of the base class, so an event costs one call per interested observer.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from kubestow.framework.observer import PluginObserver
 from kubestow.scheduling.observer import Observer
 
-__all__ = ["together"]
+__all__ = ["CompositeObserver"]
 
-_TOLD = (
+_METHODS = (
     "attempted",
     "waited",
     "ended",
@@ -30,31 +30,28 @@ _TOLD = (
 )
 
 
-def together(*observers: Observer) -> Observer:
-    """An observer that tells all of these; the plugins of a profile are watched by the first who wants to."""
-    return _Together(observers)
+class CompositeObserver(Observer):
+    """Calls all ``observers`` in order. The plugins of a profile have one observer: the first that is not None."""
 
-
-class _Together(Observer):
-    def __init__(self, observers: Sequence[Observer]) -> None:
+    def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        for name in _TOLD:
-            listening = [
+        for name in _METHODS:
+            implementations = [
                 getattr(observer, name)
                 for observer in observers
                 if getattr(type(observer), name) is not getattr(Observer, name)
             ]
-            if listening:
-                setattr(self, name, listening[0] if len(listening) == 1 else _each(listening))
+            if implementations:
+                setattr(self, name, implementations[0] if len(implementations) == 1 else _call_all(implementations))
 
     def of_profile(self, scheduler_name: str) -> PluginObserver | None:
-        watching = (observer.of_profile(scheduler_name) for observer in self._observers)
-        return next((watcher for watcher in watching if watcher is not None), None)
+        plugin_observers = (observer.of_profile(scheduler_name) for observer in self._observers)
+        return next((observer for observer in plugin_observers if observer is not None), None)
 
 
-def _each(listening: Sequence[Callable[..., None]]) -> Callable[..., None]:
-    def tell(*told: Any, **named: Any) -> None:
-        for listener in listening:
-            listener(*told, **named)
+def _call_all(implementations: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def call(*args: Any, **kwargs: Any) -> None:
+        for implementation in implementations:
+            implementation(*args, **kwargs)
 
-    return tell
+    return call

@@ -1,7 +1,7 @@
-"""What became of each pod's last attempt: the memory behind the question "why is my pod pending?".
+"""The last scheduling attempt of each pod, for the debug endpoint.
 
-Kept are sentences and counts, never the arrays they were made of, and only of so many pods: the least recently tried
-are forgotten first. A pod that is still pending is tried again and again, so what matters stays.
+Messages and counts are kept, not the arrays they are derived from, and only for a bounded number of pods: the least
+recently attempted are evicted. A pending pod is attempted again and again, so it stays.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from kubestow.scheduling.queue.queued_pod import QueuedPod
 
 __all__ = ["AttemptRecord", "LastAttempts"]
 
-_REMEMBERED = 10_000
+_MAX_PODS = 10_000
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one attempt ended.
 
-    ``number`` counts from 1, ``seconds`` is how long it took; ``message`` says why it failed, else there is a node.
+    ``number`` counts from 1, ``seconds`` is the duration. A failed attempt has a ``message``, a successful one the
+    ``node_name`` once the pod is bound.
     """
 
     uid: str
@@ -36,19 +37,19 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LastAttempts(Observer):
-    """The last attempt of each pod, by ``namespace/name``."""
+    """The last attempt of each pod by ``namespace/name``."""
 
-    def __init__(self, clock: Clock, *, most: int = _REMEMBERED) -> None:
-        self._clock, self._most = clock, most
-        self._attempts: OrderedDict[str, AttemptRecord] = OrderedDict()
+    def __init__(self, clock: Clock, *, max_pods: int = _MAX_PODS) -> None:
+        self._clock, self._max_pods = clock, max_pods
+        self._records: OrderedDict[str, AttemptRecord] = OrderedDict()
 
     def of(self, key: str) -> AttemptRecord | None:
-        """A pod's last attempt, as far as it is remembered."""
-        return self._attempts.get(key)
+        """The last attempt of a pod; None if there was none or it was evicted."""
+        return self._records.get(key)
 
     def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         key = queued.info.key
-        self._attempts[key] = AttemptRecord(
+        self._records[key] = AttemptRecord(
             uid=queued.info.uid,
             number=queued.attempts,
             ended_at=self._clock.now(),
@@ -56,12 +57,12 @@ class LastAttempts(Observer):
             result=result,
             message=message,
         )
-        self._attempts.move_to_end(key)
-        if len(self._attempts) > self._most:
-            self._attempts.popitem(last=False)
+        self._records.move_to_end(key)
+        if len(self._records) > self._max_pods:
+            self._records.popitem(last=False)
 
     def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         key = queued.info.key
-        ended = self._attempts.get(key)
-        if ended is not None:
-            self._attempts[key] = msgspec.structs.replace(ended, node_name=node_name)
+        record = self._records.get(key)
+        if record is not None:
+            self._records[key] = msgspec.structs.replace(record, node_name=node_name)

@@ -1,7 +1,7 @@
-"""The scheduler's own story in the log: which pod was tried, bound, refused, and who had to go for it.
+"""The observer that logs scheduling attempts.
 
-The lines and their levels are kube-scheduler's (V(2) what became of a pod, V(3) what is tried); errors are written
-where they happen. Below their level they cost a comparison.
+Messages are kube-scheduler's where it logs the same. Results are logged at V(2), scheduling cycles at V(3); errors are
+also logged at error level where they occur. Below its level a call costs one comparison.
 """
 
 from __future__ import annotations
@@ -20,23 +20,28 @@ _log = logging.getLogger(__name__)
 
 
 class LoggingObserver(Observer):
-    """Tells the log what passes."""
+    """Logs the results of attempts, bindings and preemptions."""
 
     def attempted(self, decision: Decision, seconds: float) -> None:
         if _log.isEnabledFor(V(3)):
-            facts = fields(pod=decision.pod.key, node=decision.node_name or "", feasible_nodes=decision.feasible_count)
-            _log.log(V(3), "Decided about pod", extra=facts)
+            values = fields(pod=decision.pod.key, node=decision.node_name or "", feasibleNodes=decision.feasible_count)
+            _log.log(V(3), "Scheduling algorithm finished", extra=values)
 
     def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         if result is not Result.SCHEDULED and _log.isEnabledFor(V(2)):
-            told = "Unable to schedule pod; waiting" if result is Result.UNSCHEDULABLE else "Failed to schedule pod"
-            _log.log(V(2), told, extra=fields(pod=queued.info.key, attempt=queued.attempts, err=message))
+            text = (
+                "Unable to schedule pod; no fit; waiting"
+                if result is Result.UNSCHEDULABLE
+                else "Error scheduling pod; retrying"
+            )
+            _log.log(V(2), text, extra=fields(pod=queued.info.key, attempt=queued.attempts, err=message))
 
     def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         if _log.isEnabledFor(V(2)):
-            facts = fields(pod=queued.info.key, node=node_name, attempts=queued.attempts, seconds=round(seconds, 6))
-            _log.log(V(2), "Successfully bound pod to node", extra=facts)
+            values = fields(pod=queued.info.key, node=node_name, attempts=queued.attempts, seconds=round(seconds, 6))
+            _log.log(V(2), "Successfully bound pod to node", extra=values)
 
     def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
         if _log.isEnabledFor(V(2)):
-            _log.log(V(2), "Preempting", extra=fields(preemptor=preemptor.key, node=node_name, victims=victims))
+            values = fields(preemptor=preemptor.key, node=node_name, victims=victims)
+            _log.log(V(2), "Preemptor pod selected victims", extra=values)

@@ -1,7 +1,6 @@
-"""What is read when somebody asks: how many pods wait where, how many nodes there are, which features are on.
+"""Gauges computed at a scrape: the queue, the cache, leadership, versions and feature gates.
 
-Nothing is counted for these while the scheduler works; a scrape looks at its queue and its cluster. Before a scheduler
-is there (a process that is starting) the readings are zero.
+They cost nothing while the scheduler works. Before there is a scheduler, those about it are empty.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kubestow.scheduling.queue.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["add_readings"]
+__all__ = ["add_state_gauges"]
 
 _QUEUES = {
     "active": (Place.ACTIVE,),
@@ -39,41 +38,75 @@ _BUILD = (
     "platform",
 )
 
-Reading = Iterable[tuple[tuple[str, ...], float]]
+Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
-def add_readings(
+def add_state_gauges(
     metrics: SchedulerMetrics,
     gates: FeatureGates,
     *,
     scheduler: Callable[[], Scheduler | None],
-    leads: Callable[[], bool],
+    is_leader: Callable[[], bool],
 ) -> None:
-    """Add all readings of a scheduler, which may not be there yet, nor lead."""
+    """Add all gauges; ``scheduler`` returns None until there is a scheduler."""
 
-    def gauge(
-        name: str, meaning: str, stability: Stability, labels: tuple[str, ...], read: Callable[[Scheduler], Reading]
+    def add(
+        name: str,
+        documentation: str,
+        stability: Stability,
+        labels: tuple[str, ...],
+        read: Callable[[Scheduler], Samples],
     ) -> None:
-        def reading() -> Reading:
-            there = scheduler()
-            return () if there is None else read(there)
+        def samples() -> Samples:
+            current = scheduler()
+            return () if current is None else read(current)
 
-        metrics.add(Gauge(name, meaning, stability, labels, read=reading))
+        metrics.add(Gauge(name, documentation, stability, labels, read=samples))
 
-    beta, alpha = Stability.BETA, Stability.ALPHA
-    gauge("scheduler_pending_pods", "Pods that wait, by where.", Stability.STABLE, ("queue",), _pending)
-    gauge("scheduler_unschedulable_pods", "Waiting pods by who refused them.", beta, ("plugin", "profile"), _refused)
-    gauge("scheduler_inflight_events", "Events kept for pods being scheduled.", alpha, ("event",), _in_flight)
-    gauge("scheduler_goroutines", "Tasks under way beside the scheduling cycle.", beta, ("operation",), _tasks)
-    gauge("scheduler_pending_async_api_calls", "Writes asked for and not done.", alpha, ("call_type",), _writes)
-    gauge("scheduler_cache_size", "Pods on nodes, those not confirmed yet, and nodes.", alpha, ("type",), _cached)
+    stable, beta, alpha = Stability.STABLE, Stability.BETA, Stability.ALPHA
+    add("scheduler_pending_pods", "Number of pending pods, by queue.", stable, ("queue",), _pending)
+    add(
+        "scheduler_unschedulable_pods",
+        "Number of unschedulable pods, by plugin that rejected them.",
+        beta,
+        ("plugin", "profile"),
+        _unschedulable,
+    )
+    add(
+        "scheduler_inflight_events",
+        "Number of events recorded for pods that are being scheduled.",
+        alpha,
+        ("event",),
+        _in_flight,
+    )
+    add(
+        "scheduler_goroutines",
+        "Number of running background tasks, by operation.",
+        beta,
+        ("operation",),
+        _tasks,
+    )
+    add(
+        "scheduler_pending_async_api_calls",
+        "Number of write requests to the API server that are queued or in flight, by call type.",
+        alpha,
+        ("call_type",),
+        _pending_writes,
+    )
+    add(
+        "scheduler_cache_size",
+        "Number of nodes, pods, and assumed pods in the scheduler cache.",
+        alpha,
+        ("type",),
+        _cache_size,
+    )
     metrics.add(
         Gauge(
             "leader_election_master_status",
-            "Whether this process leads.",
+            "Whether this process is the leader (1) or a standby (0).",
             alpha,
             ("name",),
-            read=lambda: [(("kube-scheduler",), float(leads()))],
+            read=lambda: [(("kube-scheduler",), float(is_leader()))],
         )
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
@@ -82,7 +115,7 @@ def add_readings(
     metrics.add(
         Gauge(
             "kubernetes_build_info",
-            "Always 1; the labels say what this is.",
+            "Constant 1; the labels describe the build.",
             alpha,
             _BUILD,
             read=lambda: [(build, 1.0)],
@@ -91,10 +124,10 @@ def add_readings(
     metrics.add(
         Gauge(
             "kubernetes_feature_enabled",
-            "Whether a feature gate is on.",
+            "Whether the feature gate is enabled (1) or disabled (0).",
             beta,
             ("name", "stage"),
-            read=lambda: [((name, _stage(name)), float(on)) for name, on in gates],
+            read=lambda: [((name, _stage(name)), float(enabled)) for name, enabled in gates],
         )
     )
 
@@ -110,7 +143,7 @@ def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (queue,), sum(counts[place] for place in places)
 
 
-def _refused(scheduler: Scheduler) -> Reading:
+def _unschedulable(scheduler: Scheduler) -> Samples:
     counts: Counter[tuple[str, ...]] = Counter()
     for queued in scheduler.queue.waiting():
         for plugin in queued.rejectors | queued.pending:
@@ -118,7 +151,7 @@ def _refused(scheduler: Scheduler) -> Reading:
     return counts.items()
 
 
-def _in_flight(scheduler: Scheduler) -> Reading:
+def _in_flight(scheduler: Scheduler) -> Samples:
     return [((event,), count) for event, count in scheduler.queue.unfinished_events().items()]
 
 
@@ -127,13 +160,13 @@ def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     yield ("prioritizing_extender",), scheduler.extenders_prioritizing
 
 
-def _writes(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+def _pending_writes(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     pending = scheduler.dispatcher.pending()
     for call in Call:
         yield (call.value,), pending[call]
 
 
-def _cached(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+def _cache_size(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
     cluster = scheduler.cluster
     yield ("assumed_pods",), sum(1 for _ in cluster.assumed())
     yield ("pods",), cluster.pod_count

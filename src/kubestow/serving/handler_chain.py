@@ -1,15 +1,13 @@
-"""Which path is whose, and the way that a request takes to it (semantics 1.4).
+"""The path of a request: authentication, authorization, then its handler (semantics 1.4).
 
-First it is found out who asks, then whether they may, and only then whether there is such a path: what is not there is
-told to those alone who may know. Paths are compared whole and never looked up in a file system. Whatever goes wrong on
-the way is an answer too, and the log has the rest.
+Authorization precedes routing, so that only authorized users learn which paths exist. Every failure becomes a response;
+details go to the log.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
 
 from kubestow.observability.instruments import Histogram
 from kubestow.observability.logs import V, fields
@@ -17,94 +15,66 @@ from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.serving.auth.authentication import DelegatingAuthenticator
 from kubestow.serving.auth.authorization import DelegatingAuthorizer
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError, UserInfo
+from kubestow.serving.mux import PathMux
 
-__all__ = ["Handler", "HandlerChain", "Subtree"]
+__all__ = ["HandlerChain"]
 
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[HTTPRequest], HTTPResponse]
-#: Answers with the rest of the path, below a prefix.
-Subtree = Callable[[str, HTTPRequest], HTTPResponse]
-
-_READING = ("GET", "HEAD")
-
 
 class HandlerChain:
-    """Answers requests. ``paths`` are exact, ``trees`` begin with a prefix, ``deletions`` are paths of DELETE."""
+    """Turns every request into a response, and measures authentication and authorization."""
 
     def __init__(
         self,
         authenticator: DelegatingAuthenticator,
         authorizer: DelegatingAuthorizer,
-        *,
-        paths: Mapping[str, Handler],
-        trees: Mapping[str, Subtree],
-        deletions: Mapping[str, Handler],
+        mux: PathMux,
         metrics: SchedulerMetrics,
     ) -> None:
-        self._authenticator, self._authorizer = authenticator, authorizer
-        self._paths, self._trees, self._deletions = paths, trees, deletions
-        self._metrics = metrics
+        self._authenticator, self._authorizer, self._mux, self._metrics = authenticator, authorizer, mux, metrics
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Never raises."""
-        began = time.monotonic()
+        started = time.monotonic()
         try:
-            answer = await self._answer(request)
-        except StatusError as failure:
-            answer = failure.answer
-        except UnicodeEncodeError:  # header values are bytes, and some of them are no text
-            answer = StatusError(400, "BadRequest", "the request holds what is not UTF-8").answer
+            user = await self._authenticate(request)
+            await self._authorize(user, request)
+            response = self._mux.handle(request)
+        except StatusError as error:
+            response = error.response
+        except UnicodeEncodeError:  # header values are arbitrary bytes
+            response = StatusError(400, "BadRequest", "the request contains text that is not UTF-8").response
         except Exception:
-            _log.exception("Serving a request failed", extra=fields(verb=request.method, path=request.path[:256]))
-            answer = StatusError.internal().answer
+            _log.exception("Failed to handle a request", extra=fields(verb=request.method, path=request.path[:256]))
+            response = StatusError.internal().response
         if _log.isEnabledFor(V(3)):
-            seconds = round(time.monotonic() - began, 6)
-            facts = fields(verb=request.method, path=request.path[:256], code=answer.status, seconds=seconds)
-            _log.log(V(3), "Answered a request", extra=facts)
-        return answer
+            seconds = round(time.monotonic() - started, 6)
+            values = fields(verb=request.method, path=request.path[:256], code=response.status, seconds=seconds)
+            _log.log(V(3), "HTTP", extra=values)
+        return response
 
-    async def _answer(self, request: HTTPRequest) -> HTTPResponse:
-        user = await self._who(request)
-        await self._may(user, request)
-        if request.method == "DELETE" and request.path in self._deletions:
-            return self._deletions[request.path](request)
-        handler = self._paths.get(request.path)
-        if handler is None:
-            return self._below(request)
-        if request.method not in _READING:
-            raise StatusError(
-                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
-            )
-        return handler(request)
-
-    def _below(self, request: HTTPRequest) -> HTTPResponse:
-        for prefix, answer in self._trees.items():
-            if request.path.startswith(prefix) and request.method in _READING:
-                return answer(request.path.removeprefix(prefix), request)
-        raise StatusError.not_found()
-
-    async def _who(self, request: HTTPRequest) -> UserInfo:
-        began = time.monotonic()
+    async def _authenticate(self, request: HTTPRequest) -> UserInfo:
+        started = time.monotonic()
         try:
-            user = await self._authenticator.user(request)
+            user = await self._authenticator.authenticate(request)
         except StatusError:
-            _measured(self._metrics.authentication_duration, "failure", began)
+            _observe(self._metrics.authentication_duration, "failure", started)
             raise
-        _measured(self._metrics.authentication_duration, "success", began)
+        _observe(self._metrics.authentication_duration, "success", started)
         return user
 
-    async def _may(self, user: UserInfo, request: HTTPRequest) -> None:
-        began, result = time.monotonic(), "allowed"
+    async def _authorize(self, user: UserInfo, request: HTTPRequest) -> None:
+        started, result = time.monotonic(), "allowed"
         try:
-            await self._authorizer.check(user, request.method.lower(), request.path)
-        except StatusError as failure:
-            result = "denied" if failure.code == 403 else "error"
+            await self._authorizer.authorize(user, request.method.lower(), request.path)
+        except StatusError as error:
+            result = "denied" if error.code == 403 else "error"
             raise
         finally:
-            self._metrics.authorization_attempts.at(result).value += 1
-            _measured(self._metrics.authorization_duration, result, began)
+            self._metrics.authorization_attempts.labels(result).value += 1
+            _observe(self._metrics.authorization_duration, result, started)
 
 
-def _measured(duration: Histogram, result: str, began: float) -> None:
-    duration.at(result).observe(time.monotonic() - began)
+def _observe(duration: Histogram, result: str, started: float) -> None:
+    duration.labels(result).observe(time.monotonic() - started)

@@ -1,7 +1,7 @@
-"""A request once it is understood, and an answer before it is bytes.
+"""HTTP requests and responses as handlers see them, independent of the HTTP library.
 
-Failures are Kubernetes Status objects, as every client of a Kubernetes component expects. What they say is meant for
-strangers: never a traceback, never a path of this machine.
+Failures are Kubernetes Status objects, as in every Kubernetes component. Their messages go to any client, so they never
+contain tracebacks or paths of this machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """Who is asking."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client's certificate, which TLS has verified: whom it names, and the whole of it in DER."""
+    """A client certificate that TLS has verified: names of its subject, and the whole certificate in DER."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -39,7 +39,7 @@ class PeerCertificate:
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """One request. ``path`` is percent-decoded, header names are in lower case."""
+    """A request without its body. ``path`` is percent-decoded, header names are in lower case."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class HTTPRequest:
     certificate: PeerCertificate | None = None
 
     def header(self, name: str) -> str:
-        """All values of a header in one, "" when there is none."""
+        """The values of a header, joined by commas; "" if there is none."""
         return ",".join(self.headers.get(name, ()))
 
     def parameter(self, name: str) -> str | None:
@@ -58,7 +58,7 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class HTTPResponse:
-    """What is sent back."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -67,17 +67,17 @@ class HTTPResponse:
 
     @classmethod
     def text(cls, text: str, status: int = 200) -> HTTPResponse:
-        """Plain text."""
+        """A response in plain text."""
         return cls(status, text.encode(), TEXT, {"X-Content-Type-Options": "nosniff"})
 
     @classmethod
     def json(cls, value: Any, status: int = 200) -> HTTPResponse:
-        """JSON for people: indented, and in the order in which it is meant to be read."""
+        """A response in indented JSON; keys keep their order."""
         return cls(status, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 class StatusError(Exception):
-    """A request that gets a Status of failure."""
+    """Ends a request with a failure Status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -85,28 +85,28 @@ class StatusError(Exception):
 
     @classmethod
     def unauthorized(cls) -> StatusError:
-        """Whoever asks is not who they say."""
+        """401: the credentials are invalid."""
         return cls(401, "Unauthorized", "Unauthorized")
 
     @classmethod
     def forbidden(cls, user: UserInfo, verb: str, path: str, reason: str = "") -> StatusError:
-        """They may not."""
-        told = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
-        return cls(403, "Forbidden", f"{told}: {reason}" if reason else told)
+        """403: the user is not allowed to access the path."""
+        message = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
+        return cls(403, "Forbidden", f"{message}: {reason}" if reason else message)
 
     @classmethod
     def not_found(cls, message: str = "the server could not find the requested resource") -> StatusError:
-        """There is no such thing."""
+        """404: the path or the object does not exist."""
         return cls(404, "NotFound", message)
 
     @classmethod
     def internal(cls) -> StatusError:
-        """Something is wrong in here, and the log says what."""
-        return cls(500, "InternalError", "Internal error occurred; the scheduler's log has the details")
+        """500: an internal error, which the log explains."""
+        return cls(500, "InternalError", "Internal error occurred; see the scheduler's log")
 
     @property
-    def answer(self) -> HTTPResponse:
-        """The Status."""
+    def response(self) -> HTTPResponse:
+        """The Status as a response."""
         status = {
             "kind": "Status",
             "apiVersion": "v1",

@@ -1,8 +1,7 @@
-"""The secure port: sockets, and the limits that hold for whoever is at the other end.
+"""The listening socket and its connections, with limits against slow, excessive and malformed clients.
 
-A stranger may open connections, say nothing, say too much, or never read what is answered. So handshakes and requests
-have a deadline each, headers a size, connections a number, and bodies are not read at all. What is broken already below
-HTTP is answered by the HTTP library in a word, and told of in the log only to those who want to know everything.
+Handshakes and requests have a deadline, request lines and headers a maximum size, connections a maximum number, and
+bodies are not read. Input that is not HTTP is answered by the HTTP library and logged only at verbosity 4.
 """
 
 from __future__ import annotations
@@ -25,79 +24,83 @@ __all__ = ["SecureListener"]
 
 _log = logging.getLogger(__name__)
 
-#: Seconds for a TLS handshake; for a request from the connection's (or the last request's) beginning to the last byte
-#: that is read of its answer; and for what is under way when the server stops.
-_HANDSHAKE, _REQUEST, _STOPPING = 10.0, 60.0, 5.0
-#: Connections at one time.
-_CONNECTIONS = 256
-#: Bytes of a request's first line and of each header, and how many headers it may have.
-_LINE, _HEADERS = 8190, 100
+_HANDSHAKE_SECONDS = 10.0
+#: From the start of the connection, or of the previous request on it, to the last byte of the response.
+_REQUEST_SECONDS = 60.0
+#: For requests in flight when the listener stops.
+_SHUTDOWN_SECONDS = 5.0
+_MAX_CONNECTIONS = 256
+#: Bytes of the request line and of each header; number of headers.
+_MAX_LINE_BYTES, _MAX_HEADERS = 8190, 100
 
-_ALWAYS = {"Cache-Control": "no-cache, private", "Server": "kubestow"}
+_HEADERS = {"Cache-Control": "no-cache, private", "Server": "kubestow"}
 
 
 class SecureListener:
-    """Listens, and has ``answer`` answer. ``port`` is the one it got, once it is started."""
+    """Accepts connections and passes each request to ``handle``. ``port`` is the actual port after :meth:`start`."""
 
     def __init__(
-        self, options: ServingOptions, context: ssl.SSLContext, answer: Callable[[HTTPRequest], Awaitable[HTTPResponse]]
+        self,
+        options: ServingOptions,
+        context: ssl.SSLContext,
+        handle: Callable[[HTTPRequest], Awaitable[HTTPResponse]],
     ) -> None:
         self.port = options.port
-        self._options, self._context, self._answer = options, context, answer
+        self._options, self._context, self._handle = options, context, handle
         self._connections: _Connections | None = None
-        self._listening: asyncio.Server | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. Raises InputError for an address that cannot be had."""
+        """Listen. Raises InputError if the address is not available."""
         options = self._options
         self._connections = connections = _Connections(
-            self._handle,
+            self._respond,
             access_log=None,
-            logger=_complaints(),
-            max_line_size=_LINE,
-            max_field_size=_LINE,
-            max_headers=_HEADERS,
-            keepalive_timeout=_REQUEST,
+            logger=_http_logger(),
+            max_line_size=_MAX_LINE_BYTES,
+            max_field_size=_MAX_LINE_BYTES,
+            max_headers=_MAX_HEADERS,
+            keepalive_timeout=_REQUEST_SECONDS,
             lingering_time=0.0,
             handler_cancellation=True,
         )
         try:
-            self._listening = await asyncio.get_running_loop().create_server(
+            self._server = await asyncio.get_running_loop().create_server(
                 connections,
                 options.address,
                 options.port,
                 ssl=self._context,
-                ssl_handshake_timeout=_HANDSHAKE,
-                ssl_shutdown_timeout=_STOPPING,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
                 reuse_port=options.reuse_port or None,
                 reuse_address=options.reuse_address or None,
             )
         except OSError as error:
             problem = "is in use by another process" if error.errno == errno.EADDRINUSE else error.strerror or error
             raise InputError("--secure-port", f"{options.address}:{options.port} {problem}") from None
-        self.port = self._listening.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening, let answers under way be read for a moment, close everything."""
-        if self._listening is not None:
-            self._listening.close()
+        """Stop listening, give requests in flight a few seconds, and close all connections."""
+        if self._server is not None:
+            self._server.close()
         if self._connections is not None:
             self._connections.pre_shutdown()
-            await self._connections.shutdown(_STOPPING)
+            await self._connections.shutdown(_SHUTDOWN_SECONDS)
 
-    async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, incoming: web.BaseRequest) -> web.StreamResponse:
         assert self._connections is not None
-        self._connections.begin(incoming.protocol)
-        answer = await self._answer(_understood(incoming))
-        headers = {**_ALWAYS, **answer.headers, "Content-Type": answer.content_type}
-        response = web.Response(status=answer.status, body=answer.body, headers=headers)
+        self._connections.set_deadline(incoming.protocol)
+        response = await self._handle(_parse(incoming))
+        headers = {**_HEADERS, **response.headers, "Content-Type": response.content_type}
+        outgoing = web.Response(status=response.status, body=response.body, headers=headers)
         if incoming.can_read_body:
-            response.force_close()  # rather than read what nobody asked for
-        return response
+            outgoing.force_close()  # otherwise the library would read the body
+        return outgoing
 
 
 class _Connections(web.Server):
-    """All connections, each with a deadline that a new request moves."""
+    """All connections, each with a deadline that every new request extends."""
 
     def __init__(self, handler: Any, **options: Any) -> None:
         super().__init__(handler, **options)
@@ -105,10 +108,10 @@ class _Connections(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._deadlines) >= _CONNECTIONS:
+        if len(self._deadlines) >= _MAX_CONNECTIONS:
             transport.abort()
         else:
-            self.begin(handler)
+            self.set_deadline(handler)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
@@ -116,11 +119,11 @@ class _Connections(web.Server):
         if deadline is not None:
             deadline.cancel()
 
-    def begin(self, handler: web.RequestHandler) -> None:
-        """Something begins that has to be over in time: a connection, or a request on it."""
+    def set_deadline(self, handler: web.RequestHandler) -> None:
+        """Abort the connection unless another request starts, or the connection closes, within the deadline."""
         if (former := self._deadlines.get(handler)) is not None:
             former.cancel()
-        self._deadlines[handler] = asyncio.get_running_loop().call_later(_REQUEST, _abort, handler)
+        self._deadlines[handler] = asyncio.get_running_loop().call_later(_REQUEST_SECONDS, _abort, handler)
 
 
 def _abort(handler: web.RequestHandler) -> None:
@@ -128,7 +131,7 @@ def _abort(handler: web.RequestHandler) -> None:
         handler.transport.abort()
 
 
-def _understood(incoming: web.BaseRequest) -> HTTPRequest:
+def _parse(incoming: web.BaseRequest) -> HTTPRequest:
     headers: dict[str, list[str]] = {}
     for name, value in incoming.headers.items():
         headers.setdefault(name.lower(), []).append(value)
@@ -143,22 +146,22 @@ def _certificate(incoming: web.BaseRequest) -> PeerCertificate | None:
     der = None if connection is None else connection.getpeercert(binary_form=True)
     if not der:
         return None
-    named: dict[str, list[str]] = {}
-    for relative in connection.getpeercert().get("subject", ()):
-        for attribute, value in relative:
-            named.setdefault(attribute, []).append(value)
-    common_name = named.get("commonName", [""])[-1]
-    return PeerCertificate(common_name, tuple(named.get("organizationName", ())), der)
+    subject: dict[str, list[str]] = {}
+    for relative_name in connection.getpeercert().get("subject", ()):
+        for attribute, value in relative_name:
+            subject.setdefault(attribute, []).append(value)
+    common_name = subject.get("commonName", [""])[-1]
+    return PeerCertificate(common_name, tuple(subject.get("organizationName", ())), der)
 
 
-def _complaints() -> logging.Logger:
-    """Where the HTTP library complains of its peers: one line each, without the library's own stack."""
+def _http_logger() -> logging.Logger:
+    """The logger of the HTTP library: one line per malformed request, at verbosity 4, without a traceback."""
     logger = logging.getLogger(f"{__name__}.http")
-    logger.filters[:] = [_brief]
+    logger.filters[:] = [_shorten]
     return logger
 
 
-def _brief(record: logging.LogRecord) -> bool:
+def _shorten(record: logging.LogRecord) -> bool:
     if not _log.isEnabledFor(V(4)):
         return False
     if record.exc_info and record.exc_info[1] is not None:

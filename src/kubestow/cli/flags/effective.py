@@ -22,6 +22,7 @@ from kubestow.observability.logs import fields
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
     DelegatingAuthorizationOptions,
+    RequestHeaderOptions,
     ServingOptions,
     TLSOptions,
 )
@@ -155,12 +156,14 @@ def serving_options(flags: Flags) -> ServingOptions | None:
             skip_lookup=flags["authentication-skip-lookup"],
             tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
             client_ca=flags["client-ca-file"],
-            requestheader_ca=flags["requestheader-client-ca-file"],
-            requestheader_names=flags["requestheader-allowed-names"],
-            username_headers=_lower(flags["requestheader-username-headers"]),
-            uid_headers=_lower(flags["requestheader-uid-headers"]),
-            group_headers=_lower(flags["requestheader-group-headers"]),
-            extra_prefixes=_lower(flags["requestheader-extra-headers-prefix"]),
+            request_header_ca=flags["requestheader-client-ca-file"],
+            request_headers=RequestHeaderOptions(
+                allowed_names=flags["requestheader-allowed-names"],
+                username_headers=_lower(flags["requestheader-username-headers"]),
+                uid_headers=_lower(flags["requestheader-uid-headers"]),
+                group_headers=_lower(flags["requestheader-group-headers"]),
+                extra_header_prefixes=_lower(flags["requestheader-extra-headers-prefix"]),
+            ),
         ),
         authorization=DelegatingAuthorizationOptions(
             kubeconfig=flags["authorization-kubeconfig"],

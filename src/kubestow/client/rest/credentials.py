@@ -1,9 +1,9 @@
-"""Where an API server is and how to convince it: address, TLS, headers; kept fresh while they expire.
+"""Credentials for an API server: address, TLS and request headers, and how they are renewed before they expire.
 
-Credentials come from a kubeconfig, from the service account of the pod we run in, or are just an address. Tokens,
-exec plugins, OIDC and token files that rotate are the business of kubernetes_asyncio's config loader. It is imported
-only when there is something for it to load: the import takes a quarter of a second, for it brings all of that package.
-Refreshed OIDC tokens are not written back into the kubeconfig.
+Credentials come from a kubeconfig, from the service account of the pod (in-cluster), or consist of an address only.
+The config loader of kubernetes_asyncio evaluates tokens, token files, exec credential plugins and OIDC; it is imported
+only when it is needed, because the import takes a quarter of a second. Refreshed OIDC tokens are not written back to
+the kubeconfig.
 """
 
 from __future__ import annotations
@@ -18,33 +18,39 @@ from typing import Any, Protocol
 
 from multidict import CIMultiDict
 
-from kubestow.client.rest.kubeconfig import Located, Target, User, read_kubeconfig
+from kubestow.client.rest.kubeconfig import (
+    KubeconfigCluster,
+    KubeconfigContext,
+    KubeconfigUser,
+    Located,
+    read_kubeconfig,
+)
 from kubestow.client.rest.proxies import proxy_from_environment
 from kubestow.errors import InputError
 
-__all__ = ["Credentials", "load_credentials", "service_account"]
+__all__ = ["Credentials", "load_credentials", "load_in_cluster_credentials"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class _Source(Protocol):
-    """Where credentials come from. What is loaded carries the attributes of kubernetes_asyncio's configuration."""
+class _CredentialSource(Protocol):
+    """Where credentials are loaded from. They have the attributes of a kubernetes_asyncio ``Configuration``."""
 
     async def load(self) -> SimpleNamespace:
-        """Read everything anew."""
+        """Load everything again. Raises InputError."""
 
     async def refresh(self) -> SimpleNamespace | None:
-        """Renew what is about to expire; None when there is nothing that could."""
+        """Renew what is about to expire; None if nothing can expire. Raises InputError."""
 
-    def complaint(self, problem: str) -> InputError:
-        """The error to raise when what was loaded is of no use."""
+    def input_error(self, problem: str) -> InputError:
+        """The error to raise when the loaded credentials cannot be used."""
 
 
 class Credentials:
-    """How to reach one API server.
+    """The address of an API server and the credentials for it.
 
-    ``headers`` is replaced as a whole when the token changes, and ``tls`` learns a new client certificate in place, so
-    both are always fit for the next request.
+    A new token replaces ``headers``, a new client certificate is loaded into ``tls``; every request uses the current
+    ones.
     """
 
     def __init__(
@@ -55,37 +61,37 @@ class Credentials:
         tls_server_name: str | None = None,
         proxy: str | None = None,
         headers: CIMultiDict[str] | None = None,
-        source: _Source | None = None,
+        source: _CredentialSource | None = None,
     ) -> None:
         self.server = server.rstrip("/")
         self.tls, self.tls_server_name, self.proxy = tls, tls_server_name, proxy
         self.headers: CIMultiDict[str] = CIMultiDict() if headers is None else headers
         self._source = source
         self._certificate: tuple[str, str] | None = None
-        self._renewing = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Renew what is about to expire: to be called once a minute. Raises InputError; the old ones then stay."""
+        """Renew what is about to expire; call this once a minute. Raises InputError and keeps the old credentials."""
         if self._source is not None:
-            async with self._renewing:
+            async with self._lock:
                 loaded = await self._source.refresh()
                 if loaded is not None:
-                    self.adopt(loaded)
+                    self.apply(loaded)
 
-    async def renew(self, refused: Mapping[str, str]) -> bool:
-        """Read all anew after the server refused these headers; True if there are others to try now.
+    async def reload(self, rejected: Mapping[str, str]) -> bool:
+        """Load everything again after the server rejected these headers; True if the headers are different now.
 
-        Raises InputError when they cannot be read; the old ones then stay.
+        Raises InputError and keeps the old credentials.
         """
         if self._source is None:
             return False
-        async with self._renewing:
-            if self.headers is refused:  # else another request, refused as well, has been here first
-                self.adopt(await self._source.load())
-            return self.headers is not refused
+        async with self._lock:
+            if self.headers is rejected:  # else a concurrent request has reloaded them already
+                self.apply(await self._source.load())
+            return self.headers is not rejected
 
-    def adopt(self, loaded: SimpleNamespace) -> None:
-        """Take over the token and the client certificate that a source has loaded."""
+    def apply(self, loaded: SimpleNamespace) -> None:
+        """Use the token and the client certificate that a source has loaded from now on. Raises InputError."""
         authorization = loaded.api_key.get("BearerToken", "").strip()  # token files end in a newline
         if authorization and authorization != self.headers.get("Authorization"):
             self.headers = self.headers.copy()
@@ -98,86 +104,120 @@ class Credentials:
         if self.tls is None or self._source is None:
             return
         try:
-            # An encrypted key must fail; without a password OpenSSL would ask for one on the terminal.
+            # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
             self.tls.load_cert_chain(certificate, key, password=lambda: b"")
         except (ssl.SSLError, OSError) as error:
-            raise self._source.complaint(f"expected a client certificate and its key in PEM: {error}") from None
+            raise self._source.input_error(f"expected a client certificate and its key in PEM: {error}") from None
         self._certificate = (certificate, key)
 
 
 async def load_credentials(kubeconfig: str = "", *, context: str = "", master: str = "") -> Credentials:
-    """Find credentials: the kubeconfig named, or with ``master`` alone a bare address, or what is found.
+    """Load credentials by the loading rules below. Raises InputError.
 
-    Looked for are, in this order, the files of ``$KUBECONFIG``, ``~/.kube/config`` and a service account mounted into
-    this pod. ``master`` overrides the kubeconfig's server; without a kubeconfig named along with it none is read, so
-    that no token of one cluster is ever shown to another. Raises InputError.
+    1. With ``master`` and without ``kubeconfig``: the address alone. No kubeconfig is read, so that no credentials of
+       one cluster are sent to another.
+    2. The file ``kubeconfig``, else the files of ``$KUBECONFIG``, else ``~/.kube/config``; ``context`` replaces the
+       current context, ``master`` the address of the cluster.
+    3. The service account of the pod.
     """
     if master and not kubeconfig:
-        return _bare(master)
+        return _from_address(master)
     if files := _kubeconfig_files(kubeconfig):
         return await _from_kubeconfig(files, context=context, master=master)
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return await _from_service_account()
-    raise InputError("kubeconfig", "none given, none at ~/.kube/config, and this is not a pod with a service account")
+    credentials = await load_in_cluster_credentials()
+    if credentials is None:
+        raise InputError(
+            "kubeconfig",
+            "not given, no file at ~/.kube/config, and this process does not run in a pod; give --kubeconfig",
+        )
+    return credentials
 
 
-async def service_account() -> Credentials | None:
-    """The credentials of the pod that we run in; None when this is no pod. Raises InputError."""
-    return await _from_service_account() if "KUBERNETES_SERVICE_HOST" in os.environ else None
+async def load_in_cluster_credentials() -> Credentials | None:
+    """The service account of the pod; None if this process does not run in a pod. Raises InputError."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return None
+    source = _ServiceAccountSource()
+    loaded = await source.load()
+    try:
+        tls = _tls_context(loaded.ssl_ca_cert)
+    except ssl.SSLError as error:
+        raise InputError(loaded.ssl_ca_cert, f"expected certificates in PEM: {error}") from None
+    proxy = proxy_from_environment(loaded.host, os.environ)
+    credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source)
+    credentials.apply(loaded)
+    return credentials
 
 
-def _kubeconfig_files(named: str) -> list[Path]:
-    names = [named] if named else [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+def _kubeconfig_files(explicit: str) -> list[Path]:
+    names = [explicit] if explicit else [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if names:
         return [Path(name).expanduser() for name in names]
     default = Path.home() / ".kube" / "config"
     return [default] if default.exists() else []
 
 
-def _bare(server: str) -> Credentials:
+def _from_address(server: str) -> Credentials:
     if not server.startswith(("https://", "http://")):
         raise InputError("master", f"expected an http or https URL, got {server!r}")
     tls = _tls_context() if server.startswith("https:") else None
     return Credentials(server, tls=tls, proxy=proxy_from_environment(server, os.environ))
 
 
-class _KubeconfigSource:
-    """A user of a kubeconfig, through kubernetes_asyncio."""
+async def _from_kubeconfig(paths: list[Path], *, context: str, master: str) -> Credentials:
+    source = _KubeconfigSource(paths, context)
+    loaded = await source.load()
+    cluster = source.context.cluster.value
+    server = master or cluster.server
+    credentials = Credentials(
+        server,
+        tls=_kubeconfig_tls(source.context.cluster, loaded) if server.startswith("https:") else None,
+        tls_server_name=cluster.tls_server_name or None,
+        proxy=cluster.proxy_url or proxy_from_environment(server, os.environ),
+        headers=_impersonation(source.context.user.value),
+        source=source,
+    )
+    credentials.apply(loaded)
+    return credentials
 
-    def __init__(self, paths: list[Path], context: str) -> None:
-        self._paths, self._context = paths, context
+
+class _KubeconfigSource:
+    """A user of a kubeconfig, evaluated by kubernetes_asyncio."""
+
+    def __init__(self, paths: list[Path], context_name: str) -> None:
+        self._paths, self._context_name = paths, context_name
         self._loader: Any = None
-        self.target = read_kubeconfig(paths, context=context)
+        self.context: KubeconfigContext = read_kubeconfig(paths, context=context_name)
 
     async def load(self) -> SimpleNamespace:
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-        self.target = read_kubeconfig(self._paths, context=self._context)
-        self._loader = KubeConfigLoader(self.target.as_config(), config_base_path=None)
-        return await self._ask_loader()
+        self.context = read_kubeconfig(self._paths, context=self._context_name)
+        self._loader = KubeConfigLoader(self.context.as_config(), config_base_path=None)
+        return await self._load_user()
 
     async def refresh(self) -> SimpleNamespace | None:
-        return await self._ask_loader() if self._may_expire(self.target.user.value) else None
+        return await self._load_user() if self._can_expire(self.context.user.value) else None
 
-    async def _ask_loader(self) -> SimpleNamespace:
+    async def _load_user(self) -> SimpleNamespace:
         loaded = SimpleNamespace(api_key={})
         try:
             await self._loader.load_and_set(loaded)
-        except Exception as error:  # it runs foreign programs and asks foreign servers: whatever it raises is theirs
-            raise self.complaint(f"these credentials do not work: {error}") from error
+        except Exception as error:  # exec plugins and OIDC clients raise exceptions of any type
+            raise self.input_error(f"cannot obtain credentials: {error}") from error
         return loaded
 
-    def _may_expire(self, user: User) -> bool:
-        if user.exec is not None:  # a plugin that names no expiry is run again only when the server refuses its token
+    def _can_expire(self, user: KubeconfigUser) -> bool:
+        if user.exec is not None:  # an exec plugin that returns no expiry runs again only after a 401
             return hasattr(self._loader, "exec_plugin_expiry")
         return bool(user.auth_provider or user.token_file)
 
-    def complaint(self, problem: str) -> InputError:
-        return self.target.user.complaint("", problem)
+    def input_error(self, problem: str) -> InputError:
+        return self.context.user.input_error("", problem)
 
 
 class _ServiceAccountSource:
-    """The service account of the pod we run in; its token file is rotated by the kubelet."""
+    """The service account of the pod; the kubelet rotates its token file."""
 
     async def load(self) -> SimpleNamespace:
         from kubernetes_asyncio.config import ConfigException
@@ -188,71 +228,37 @@ class _ServiceAccountSource:
         try:
             InClusterConfigLoader(str(token), str(authority), try_refresh_token=False).load_and_set(loaded)
         except (ConfigException, OSError) as error:
-            raise self.complaint(f"the pod's service account cannot be used: {error}") from None
+            raise self.input_error(f"cannot load the service account of the pod: {error}") from None
         return loaded
 
     async def refresh(self) -> SimpleNamespace | None:
         return await self.load()
 
-    def complaint(self, problem: str) -> InputError:
+    def input_error(self, problem: str) -> InputError:
         return InputError(str(SERVICE_ACCOUNT), problem)
 
 
-async def _from_kubeconfig(paths: list[Path], *, context: str, master: str) -> Credentials:
-    source = _KubeconfigSource(paths, context)
-    loaded = await source.load()
-    cluster = source.target.cluster.value
-    server = master or cluster.server
-    credentials = Credentials(
-        server,
-        tls=_kubeconfig_tls(source.target, loaded) if server.startswith("https:") else None,
-        tls_server_name=cluster.tls_server_name or None,
-        proxy=cluster.proxy_url or proxy_from_environment(server, os.environ),
-        headers=_impersonation(source.target.user.value),
-        source=source,
-    )
-    credentials.adopt(loaded)
-    return credentials
-
-
-async def _from_service_account() -> Credentials:
-    source = _ServiceAccountSource()
-    loaded = await source.load()
-    try:
-        tls = _tls_context(loaded.ssl_ca_cert)
-    except ssl.SSLError as error:
-        raise InputError(loaded.ssl_ca_cert, f"expected certificates in PEM: {error}") from None
-    proxy = proxy_from_environment(loaded.host, os.environ)
-    credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source)
-    credentials.adopt(loaded)
-    return credentials
-
-
-def _kubeconfig_tls(target: Target, loaded: SimpleNamespace) -> ssl.SSLContext:
+def _kubeconfig_tls(cluster: Located[KubeconfigCluster], loaded: SimpleNamespace) -> ssl.SSLContext:
     try:
         context = _tls_context(getattr(loaded, "ssl_ca_cert", None))
     except ssl.SSLError as error:
-        raise _authority_complaint(target.cluster, error) from None
-    if target.cluster.value.insecure_skip_tls_verify:
+        key = "certificate-authority-data" if cluster.value.certificate_authority_data else "certificate-authority"
+        raise cluster.input_error(key, f"expected certificates in PEM: {error}") from None
+    if cluster.value.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _authority_complaint(cluster: Located[Any], error: ssl.SSLError) -> InputError:
-    key = "certificate-authority-data" if cluster.value.certificate_authority_data else "certificate-authority"
-    return cluster.complaint(key, f"expected certificates in PEM: {error}")
-
-
 def _tls_context(authority: str | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority)
-    # Python 3.13 refuses certificates that lack extensions which many clusters' own authorities never wrote.
+    # Python 3.13 rejects certificates without certain extensions, which many clusters' authorities do not issue.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
-def _impersonation(user: User) -> CIMultiDict[str]:
-    """The headers by which a user asks to act as somebody else."""
+def _impersonation(user: KubeconfigUser) -> CIMultiDict[str]:
+    """The impersonation headers of a kubeconfig user (``as``, ``as-groups``, …)."""
     headers: CIMultiDict[str] = CIMultiDict()
     if user.impersonate:
         headers["Impersonate-User"] = user.impersonate

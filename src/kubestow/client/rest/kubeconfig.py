@@ -1,9 +1,8 @@
-"""Kubeconfig files: read, merged and checked, down to the one context that is meant.
+"""Kubeconfig files: read, merged, and resolved to one context.
 
-Several files (a ``KUBECONFIG`` list) are merged as kubectl does: the first file that has a name, or a current-context,
-wins. What is wrong is said with the file and the place in it. What comes out is a :class:`Target`, self-contained: one
-cluster, one user, every path absolute. How its user proves who they are is not decided here, see
-:mod:`kubestow.client.rest.credentials`.
+Several files (the list in ``$KUBECONFIG``) are merged as kubectl does: the first file that defines a name, or a current
+context, wins. Errors name the file and the position in it. The result, a :class:`KubeconfigContext`, holds one cluster
+and one user with absolute paths. How the user authenticates is up to :mod:`kubestow.client.rest.credentials`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ import yaml
 from kubestow.api.meta import convert
 from kubestow.errors import InputError, InvalidObject
 
-__all__ = ["Cluster", "Located", "Target", "User", "read_kubeconfig"]
+__all__ = ["KubeconfigCluster", "KubeconfigContext", "KubeconfigUser", "Located", "read_kubeconfig"]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
-    """A part of a kubeconfig; fields that mean nothing to us are ignored."""
+    """The base of kubeconfig structs: kebab-case keys, unknown fields ignored."""
 
 
-class Cluster(_Entry, frozen=True):
+class KubeconfigCluster(_Entry, frozen=True):
     """``clusters[].cluster``."""
 
     server: str = ""
@@ -41,7 +40,7 @@ class Cluster(_Entry, frozen=True):
     proxy_url: str = ""
 
 
-class User(_Entry, frozen=True):
+class KubeconfigUser(_Entry, frozen=True):
     """``users[].user``."""
 
     client_certificate: str = ""
@@ -67,12 +66,12 @@ class _Context(_Entry, frozen=True):
 
 class _NamedCluster(_Entry, frozen=True):
     name: str
-    cluster: Cluster = Cluster()
+    cluster: KubeconfigCluster = KubeconfigCluster()
 
 
 class _NamedUser(_Entry, frozen=True):
     name: str
-    user: User = User()
+    user: KubeconfigUser = KubeconfigUser()
 
 
 class _NamedContext(_Entry, frozen=True):
@@ -93,30 +92,30 @@ E = TypeVar("E", bound=_Entry)
 
 @dataclass(frozen=True, slots=True)
 class Located(Generic[T]):
-    """An entry and where it stands, so that a complaint about it can say so."""
+    """An entry of a kubeconfig with its file and its position there, for error messages."""
 
     file: Path
     place: str
     value: T
 
-    def complaint(self, key: str, problem: str) -> InputError:
-        """The error to raise when the field ``key`` of this entry cannot be used."""
+    def input_error(self, key: str, problem: str) -> InputError:
+        """The error to raise when the field ``key`` of this entry is invalid; without a key, the entry itself."""
         return InputError(str(self.file), problem, place=f"{self.place}.{key}" if key else self.place)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """One context, resolved: the cluster to reach and the user to be."""
+class KubeconfigContext:
+    """A context with its cluster and its user."""
 
-    context: str
-    cluster: Located[Cluster]
-    user: Located[User]
+    name: str
+    cluster: Located[KubeconfigCluster]
+    user: Located[KubeconfigUser]
 
     def as_config(self) -> dict[str, Any]:
-        """The target as the content of a kubeconfig of its own, with absolute paths."""
+        """A kubeconfig document that contains only this context, with absolute paths."""
         return {
-            "current-context": self.context,
-            "contexts": [{"name": self.context, "context": {"cluster": "cluster", "user": "user"}}],
+            "current-context": self.name,
+            "contexts": [{"name": self.name, "context": {"cluster": "cluster", "user": "user"}}],
             "clusters": [{"name": "cluster", "cluster": msgspec.to_builtins(self.cluster.value)}],
             "users": [{"name": "user", "user": msgspec.to_builtins(self.user.value)}],
         }
@@ -126,8 +125,8 @@ class Target:
 class _Merged:
     files: list[Path] = field(default_factory=list)
     current_context: str = ""
-    clusters: dict[str, Located[Cluster]] = field(default_factory=dict)
-    users: dict[str, Located[User]] = field(default_factory=dict)
+    clusters: dict[str, Located[KubeconfigCluster]] = field(default_factory=dict)
+    users: dict[str, Located[KubeconfigUser]] = field(default_factory=dict)
     contexts: dict[str, Located[_Context]] = field(default_factory=dict)
 
     def add(self, path: Path, content: _File) -> None:
@@ -145,10 +144,10 @@ class _Merged:
         return ", ".join(map(str, self.files))
 
 
-def read_kubeconfig(paths: Sequence[Path], *, context: str = "") -> Target:
-    """Read the files and resolve one context: the one named, else the current one.
+def read_kubeconfig(paths: Sequence[Path], *, context: str = "") -> KubeconfigContext:
+    """Read and merge the files and resolve ``context``, by default the current one. Raises InputError.
 
-    A file of a list that does not exist is skipped, as long as one does. Raises InputError.
+    Missing files of a list are skipped unless all are missing.
     """
     existing = [path for path in paths if path.exists()] if len(paths) > 1 else paths
     if not existing:
@@ -184,40 +183,40 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> InputError:
     return InputError(str(path), f"not YAML: {error}")
 
 
-def _resolve(merged: _Merged, name: str) -> Target:
+def _resolve(merged: _Merged, name: str) -> KubeconfigContext:
     name = name or merged.current_context
     if not name:
-        raise InputError(merged.subject, "names no context; expected one to be set or given", place="current-context")
+        raise InputError(merged.subject, "no context is set or given", place="current-context")
     context = merged.contexts.get(name)
     if context is None:
         known = ", ".join(sorted(merged.contexts)) or "none"
-        raise InputError(merged.subject, f"there is no context {name!r}; there is: {known}", place="contexts")
+        raise InputError(merged.subject, f"context {name!r} does not exist; known contexts: {known}", place="contexts")
     cluster = merged.clusters.get(context.value.cluster)
     if cluster is None:
-        raise context.complaint("cluster", f"there is no cluster {context.value.cluster!r} under clusters")
+        raise context.input_error("cluster", f"cluster {context.value.cluster!r} does not exist in clusters")
     user = merged.users.get(context.value.user)
     if user is None and context.value.user:
-        raise context.complaint("user", f"there is no user {context.value.user!r} under users")
+        raise context.input_error("user", f"user {context.value.user!r} does not exist in users")
     if user is None:
-        user = Located(context.file, context.place, User())
-    return Target(name, _checked_cluster(cluster), _checked_user(user))
+        user = Located(context.file, context.place, KubeconfigUser())
+    return KubeconfigContext(name, _checked_cluster(cluster), _checked_user(user))
 
 
-def _checked_cluster(cluster: Located[Cluster]) -> Located[Cluster]:
+def _checked_cluster(cluster: Located[KubeconfigCluster]) -> Located[KubeconfigCluster]:
     if not cluster.value.server.startswith(("https://", "http://")):
-        raise cluster.complaint("server", f"expected an http or https URL, got {cluster.value.server!r}")
+        raise cluster.input_error("server", f"expected an http or https URL, got {cluster.value.server!r}")
     _check_base64(cluster, "certificate-authority-data", cluster.value.certificate_authority_data)
     authority = _absolute(cluster, "certificate-authority", cluster.value.certificate_authority)
     return _replaced(cluster, certificate_authority=authority)
 
 
-def _checked_user(user: Located[User]) -> Located[User]:
+def _checked_user(user: Located[KubeconfigUser]) -> Located[KubeconfigUser]:
     _check_base64(user, "client-certificate-data", user.value.client_certificate_data)
     _check_base64(user, "client-key-data", user.value.client_key_data)
     certificate = _absolute(user, "client-certificate", user.value.client_certificate)
     key = _absolute(user, "client-key", user.value.client_key)
     if bool(certificate or user.value.client_certificate_data) != bool(key or user.value.client_key_data):
-        raise user.complaint("", "client-certificate and client-key need each other; only one is given")
+        raise user.input_error("", "client-certificate and client-key must be set together")
     token_file = _absolute(user, "tokenFile", user.value.token_file)
     return _replaced(user, client_certificate=certificate, client_key=key, token_file=token_file)
 
@@ -230,14 +229,14 @@ def _check_base64(entry: Located[Any], key: str, data: str) -> None:
     try:
         base64.b64decode(data, validate=False)
     except binascii.Error as error:
-        raise entry.complaint(key, f"expected base64: {error}") from None
+        raise entry.input_error(key, f"expected base64: {error}") from None
 
 
 def _absolute(entry: Located[Any], key: str, name: str) -> str:
-    """A path written in a kubeconfig is relative to that file."""
+    """Resolve a path, which is relative to the directory of its kubeconfig, and check that it is a file."""
     if not name:
         return ""
     path = (entry.file.parent / name).absolute()
     if not path.is_file():
-        raise entry.complaint(key, f"expected a file, but there is none at {path}")
+        raise entry.input_error(key, f"expected an existing file, got {path}")
     return str(path)

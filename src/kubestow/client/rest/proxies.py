@@ -1,8 +1,7 @@
-"""Which HTTP proxy the environment asks for.
+"""The HTTP proxy that the environment prescribes for a server (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``).
 
-The rules are those of Go programs, which everybody's ``NO_PROXY`` is written for: networks such as ``10.0.0.0/8``
-count, a leading dot leaves out the domain itself, and this machine is never reached through a proxy. The standard
-library knows no networks.
+``NO_PROXY`` is evaluated as Go programs do: networks such as ``10.0.0.0/8`` match addresses, ``.example.org`` matches
+subdomains but not the domain itself, and loopback addresses are never proxied. ``urllib`` does not support networks.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ __all__ = ["proxy_from_environment"]
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
-    """The URL of the proxy for requests to this server, None where they go directly."""
+    """The URL of the proxy for requests to ``server``; None for a direct connection."""
     url = urlsplit(server)
     host = url.hostname or ""
     proxy = _variable(environ, f"{url.scheme}_proxy")
-    if not proxy or _is_local(host):
+    if not proxy or _is_loopback(host):
         return None
     port = url.port or (443 if url.scheme == "https" else 80)
     exceptions = (entry.strip().lower() for entry in _variable(environ, "no_proxy").split(","))
@@ -39,13 +38,13 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_local(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     address = _address(host)
     return address.is_loopback if address is not None else host == "localhost"
 
 
 def _matches(entry: str, host: str, port: int) -> bool:
-    """Whether one entry of NO_PROXY covers the host."""
+    """Whether one entry of NO_PROXY matches the host."""
     if entry == "*":
         return True
     if (address := _address(host)) is not None and "/" in entry:

@@ -80,7 +80,7 @@ def _addresses(name: str) -> list[str]:
 
 def _authority(directory: Path | None) -> CertificateAuthority:
     if directory is None:
-        return CertificateAuthority.make(_AUTHORITY)
+        return CertificateAuthority.generate(_AUTHORITY)
     certificate, key = directory / "ca.crt", directory / "ca.key"
     if certificate.exists():
         return CertificateAuthority(KeyPair.read(certificate, key), subject=str(certificate))
@@ -89,7 +89,7 @@ def _authority(directory: Path | None) -> CertificateAuthority:
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(str(directory), f"cannot be made: {error.strerror or error}") from None
-    authority = CertificateAuthority.make(_AUTHORITY)
+    authority = CertificateAuthority.generate(_AUTHORITY)
     authority.pair.write(certificate, key)
     return authority
 

@@ -1,7 +1,8 @@
-"""Who is asking (semantics 1.4): a front proxy's client, the holder of a certificate or of a token, or anybody.
+"""Authentication (semantics 1.4): a front proxy, a client certificate, a bearer token, or an anonymous request.
 
-They are tried in this order, which is the API server's. Credentials that are shown and turn out to be nobody's end it;
-only who shows none is ``system:anonymous``. Whose certificates are believed is in :mod:`kubestow.serving.auth.client_trust`.
+They are tried in this order, which is the API server's. A request with invalid credentials is rejected; only a request
+without credentials is ``system:anonymous``. Which certificates are accepted is up to
+:mod:`kubestow.serving.auth.client_trust`.
 """
 
 from __future__ import annotations
@@ -24,65 +25,65 @@ _AUTHENTICATED = "system:authenticated"
 
 
 class DelegatingAuthenticator:
-    """Finds out who is asking. ``reviews`` is None where tokens cannot be asked about."""
+    """Authenticates requests. Without a ``token_reviewer`` every token is invalid."""
 
-    def __init__(self, trust: ClientTrust, reviews: TokenReviewer | None = None) -> None:
-        self.trust, self._reviews = trust, reviews
+    def __init__(self, trust: ClientTrust, token_reviewer: TokenReviewer | None = None) -> None:
+        self.trust, self._token_reviewer = trust, token_reviewer
 
-    async def user(self, request: HTTPRequest) -> UserInfo:
-        """Raises Failure (401) for credentials that are nobody's."""
-        shown = False
+    async def authenticate(self, request: HTTPRequest) -> UserInfo:
+        """The user of a request. Raises StatusError (401) for invalid credentials."""
+        has_credentials = False
         if request.certificate is not None:
-            shown = True
-            found = self._behind_proxy(request) or self._with_certificate(request.certificate)
-            if found is not None:
-                return found
+            has_credentials = True
+            user = self._front_proxy_user(request) or self._certificate_user(request.certificate)
+            if user is not None:
+                return user
         token = _bearer_token(request)
         if token is not None:
-            shown = True
-            found = await self._with_token(token)
-            if found is not None:
-                return found
-        if shown:
+            has_credentials = True
+            user = await self._token_user(token)
+            if user is not None:
+                return user
+        if has_credentials:
             raise StatusError.unauthorized()
         return ANONYMOUS
 
-    def _behind_proxy(self, request: HTTPRequest) -> UserInfo | None:
+    def _front_proxy_user(self, request: HTTPRequest) -> UserInfo | None:
         assert request.certificate is not None
-        if not self.trust.is_proxy(request.certificate):
+        if not self.trust.is_front_proxy(request.certificate):
             return None
-        proxies = self.trust.proxies
-        name = next(iter(_values(request, proxies.username_headers)), "")
+        headers = self.trust.request_headers
+        name = next(iter(_values(request, headers.username_headers)), "")
         if not name:
             return None
-        uid = next(iter(_values(request, proxies.uid_headers)), "")
-        groups = tuple(_values(request, proxies.group_headers))
-        return _known(UserInfo(name, groups, uid, _extra(request.headers, proxies.extra_prefixes)))
+        uid = next(iter(_values(request, headers.uid_headers)), "")
+        groups = tuple(_values(request, headers.group_headers))
+        return _authenticated(UserInfo(name, groups, uid, _extra(request.headers, headers.extra_header_prefixes)))
 
-    def _with_certificate(self, certificate: PeerCertificate) -> UserInfo | None:
+    def _certificate_user(self, certificate: PeerCertificate) -> UserInfo | None:
         if not certificate.common_name or not self.trust.is_client(certificate):
             return None
-        return _known(UserInfo(certificate.common_name, certificate.organizations))
+        return _authenticated(UserInfo(certificate.common_name, certificate.organizations))
 
-    async def _with_token(self, token: str) -> UserInfo | None:
-        if self._reviews is None or not token.isascii():
+    async def _token_user(self, token: str) -> UserInfo | None:
+        if self._token_reviewer is None or not token.isascii():
             return None
         try:
-            user = await self._reviews.user(token)
+            user = await self._token_reviewer.user(token)
         except ReviewFailed as error:
-            _log.warning("Unable to authenticate a request", extra=fields(err=str(error)))
+            _log.warning("Unable to authenticate the request", extra=fields(err=str(error)))
             raise StatusError.unauthorized() from None
-        return None if user is None else _known(user)
+        return None if user is None else _authenticated(user)
 
 
-def _known(user: UserInfo) -> UserInfo:
+def _authenticated(user: UserInfo) -> UserInfo:
     if _AUTHENTICATED in user.groups:
         return user
     return UserInfo(user.name, (*user.groups, _AUTHENTICATED), user.uid, user.extra)
 
 
 def _bearer_token(request: HTTPRequest) -> str | None:
-    """The token of the Authorization header; None where there is none."""
+    """The token of the Authorization header; None if there is none."""
     values = request.headers.get("authorization")
     if not values:
         return None

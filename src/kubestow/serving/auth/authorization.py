@@ -1,4 +1,4 @@
-"""Whether somebody may (semantics 1.4): some paths anybody, ``system:masters`` all, else the API server says."""
+"""Authorization (semantics 1.4): always-allowed paths, the group system:masters, otherwise SubjectAccessReviews."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _MASTERS = "system:masters"
 
 
 class DelegatingAuthorizer:
-    """Lets requests pass or not. ``reviews`` is None where nobody can be asked; then nothing else is allowed."""
+    """Authorizes requests. Without an ``access_reviewer`` all other requests are denied."""
 
-    def __init__(self, always_allow: Sequence[str], reviews: AccessReviewer | None = None) -> None:
-        self._paths = frozenset(path for path in always_allow if not path.endswith("*"))
-        self._prefixes = tuple(path[:-1] for path in always_allow if path.endswith("*"))
-        self._reviews = reviews
+    def __init__(self, always_allow_paths: Sequence[str], access_reviewer: AccessReviewer | None = None) -> None:
+        self._paths = frozenset(path for path in always_allow_paths if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in always_allow_paths if path.endswith("*"))
+        self._access_reviewer = access_reviewer
 
-    async def check(self, user: UserInfo, verb: str, path: str) -> None:
-        """Raises Failure: 403 when they may not, 500 when that cannot be found out."""
-        if _MASTERS in user.groups or self._is_open(path):
+    async def authorize(self, user: UserInfo, verb: str, path: str) -> None:
+        """Raises StatusError: 403 if the request is denied, 500 if the review failed."""
+        if _MASTERS in user.groups or self._is_always_allowed(path):
             return
-        if self._reviews is None:
+        if self._access_reviewer is None:
             raise StatusError.forbidden(user, verb, path)
         try:
-            allowed, reason = await self._reviews.allowed(user, verb, path)
+            allowed, reason = await self._access_reviewer.review(user, verb, path)
         except ReviewFailed as error:
-            _log.warning("Unable to authorize a request", extra=fields(user=user.name, path=path, err=str(error)))
+            _log.warning("Unable to authorize the request", extra=fields(user=user.name, path=path, err=str(error)))
             raise StatusError.internal() from None
         if not allowed:
             raise StatusError.forbidden(user, verb, path, reason)
 
-    def _is_open(self, path: str) -> bool:
+    def _is_always_allowed(self, path: str) -> bool:
         return path in self._paths or (bool(self._prefixes) and path.startswith(self._prefixes))

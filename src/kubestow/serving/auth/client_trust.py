@@ -1,7 +1,7 @@
-"""Whose certificates are believed: authorities of users, and of front proxies that speak for others.
+"""The CAs whose client certificates are accepted: one bundle for users, one for front proxies.
 
-That a certificate comes from one of our authorities TLS has made sure of already (:mod:`kubestow.serving.tls`); here it
-is told apart which of them signed it, for an authority of front proxies must not make users.
+TLS verifies that a certificate is signed by a CA of either bundle (:mod:`kubestow.serving.tls`). This module finds out
+by which one, because a CA of front proxies must not authenticate users.
 """
 
 from __future__ import annotations
@@ -14,55 +14,44 @@ from cryptography.exceptions import InvalidSignature
 
 from kubestow.errors import InputError
 from kubestow.serving.http_messages import PeerCertificate
+from kubestow.serving.options import RequestHeaderOptions
 
-__all__ = ["ClientTrust", "FrontProxies"]
-
-
-@dataclass(frozen=True, slots=True)
-class FrontProxies:
-    """Who may speak for others, and in which headers they say for whom. Authorities are in PEM.
-
-    ``names`` are the proxies' common names, none means all of their authorities' making. Headers are in lower case.
-    """
-
-    authorities: bytes = b""
-    names: tuple[str, ...] = ()
-    username_headers: tuple[str, ...] = ()
-    uid_headers: tuple[str, ...] = ()
-    group_headers: tuple[str, ...] = ()
-    extra_prefixes: tuple[str, ...] = ()
+__all__ = ["ClientTrust"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClientTrust:
-    """Whose certificates are believed; authorities are in PEM. Raises InputError when they are not."""
+    """CA bundles in PEM, and the headers of front proxies. Raises InputError for an invalid bundle."""
 
-    client_authorities: bytes = b""
-    proxies: FrontProxies = FrontProxies()
-    _clients: list[x509.Certificate] = field(init=False, repr=False, compare=False)
-    _proxies: list[x509.Certificate] = field(init=False, repr=False, compare=False)
+    client_ca: bytes = b""
+    request_header_ca: bytes = b""
+    request_headers: RequestHeaderOptions = field(default_factory=RequestHeaderOptions)
+    _client_cas: list[x509.Certificate] = field(init=False, repr=False, compare=False)
+    _request_header_cas: list[x509.Certificate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_clients", _certificates(self.client_authorities, "client certificate authorities"))
-        object.__setattr__(self, "_proxies", _certificates(self.proxies.authorities, "front proxies' authorities"))
+        object.__setattr__(self, "_client_cas", _certificates(self.client_ca, "client CA"))
+        object.__setattr__(
+            self, "_request_header_cas", _certificates(self.request_header_ca, "requestheader client CA")
+        )
 
     @property
-    def authorities(self) -> bytes:
-        """All of them, for TLS."""
-        return b"\n".join(part for part in (self.client_authorities, self.proxies.authorities) if part)
+    def bundle(self) -> bytes:
+        """Both bundles, for TLS."""
+        return b"\n".join(part for part in (self.client_ca, self.request_header_ca) if part)
 
-    def is_proxy(self, certificate: PeerCertificate) -> bool:
-        """Whether a certificate is a front proxy's that may speak for others."""
-        names = self.proxies.names
-        return (not names or certificate.common_name in names) and _issued_by(certificate, self._proxies)
+    def is_front_proxy(self, certificate: PeerCertificate) -> bool:
+        """Whether a verified certificate belongs to a front proxy."""
+        names = self.request_headers.allowed_names
+        return (not names or certificate.common_name in names) and _issued_by(certificate, self._request_header_cas)
 
     def is_client(self, certificate: PeerCertificate) -> bool:
-        """Whether a certificate, which TLS has verified, is a user's.
+        """Whether a verified certificate belongs to a user.
 
-        Where there are front proxies too, it has to be signed by an authority of users itself: of certificates in
-        between nobody could tell on whose side they are.
+        If there are front proxies too, it must be issued directly by a client CA, because an intermediate CA could
+        belong to either bundle.
         """
-        return not self._proxies or _issued_by(certificate, self._clients)
+        return not self._request_header_cas or _issued_by(certificate, self._client_cas)
 
 
 def _certificates(pem: bytes, subject: str) -> list[x509.Certificate]:
@@ -79,10 +68,10 @@ def _issued_by(certificate: PeerCertificate, authorities: Sequence[x509.Certific
         issued = x509.load_der_x509_certificate(certificate.der)
     except ValueError:
         return False
-    return any(_signed(issued, authority) for authority in authorities)
+    return any(_verifies(issued, authority) for authority in authorities)
 
 
-def _signed(issued: x509.Certificate, authority: x509.Certificate) -> bool:
+def _verifies(issued: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         issued.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

@@ -1,8 +1,7 @@
-"""/healthz, /livez and /readyz: named checks, in the words of Kubernetes' own (semantics 1.4).
+"""/healthz, /livez and /readyz: named health checks in the format of Kubernetes components (semantics 1.4).
 
-Without a parameter the answer is ``ok`` or the list of checks with status 500; ``?verbose`` always lists them,
-``?exclude=name`` leaves some out, and ``/readyz/<name>`` asks one alone. Why a check fails is for the log, not for
-strangers.
+The response is ``ok``, or status 500 with the list of checks. ``?verbose`` always lists the checks, ``?exclude=name``
+skips some, and ``/readyz/<name>`` runs a single one. The reason of a failure goes to the log, not to clients.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Something that may be wrong; ``problem`` says what, or None."""
+    """A named check; ``problem`` returns what is wrong, or None."""
 
     name: str
     problem: Callable[[], str | None]
 
 
 PING = HealthCheck("ping", lambda: None)
-"""Whoever gets an answer knows that the process lives."""
+"""Passes whenever the process responds."""
 
 
 class HealthChecks:
-    """The checks of each endpoint (``healthz``, ``livez``, ``readyz``), and how often each was made and how it went."""
+    """The checks by endpoint (``healthz``, ``livez``, ``readyz``), and their metrics for /metrics/slis."""
 
     def __init__(self, checks: Mapping[str, Sequence[HealthCheck]]) -> None:
         self._checks = checks
-        self.made = Counter(
+        self._executions = Counter(
             "kubernetes_healthchecks_total",
-            "Health checks that were made, by outcome.",
+            "Number of executions of each health check, by result.",
             Stability.STABLE,
             ("name", "type", "status"),
         )
-        self.state = Gauge(
+        self._state = Gauge(
             "kubernetes_healthcheck",
-            "Whether a health check passes.",
+            "Whether the health check passes (1) or fails (0).",
             Stability.STABLE,
             ("name", "type"),
             read=lambda: [
@@ -59,16 +58,16 @@ class HealthChecks:
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of /metrics/slis, for prometheus_client."""
-        yield self.state.collect()
-        yield self.made.collect()
+        yield self._state.collect()
+        yield self._executions.collect()
 
     @property
     def endpoints(self) -> Sequence[str]:
-        """Their names."""
+        """The names of the endpoints."""
         return tuple(self._checks)
 
-    def answer(self, endpoint: str, request: HTTPRequest) -> HTTPResponse:
-        """The whole of an endpoint."""
+    def handle(self, endpoint: str, request: HTTPRequest) -> HTTPResponse:
+        """Run all checks of an endpoint except excluded ones."""
         excluded = {name for value in request.query.get("exclude", ()) for name in value.split(",") if name}
         lines, failed = [], []
         for check in self._checks[endpoint]:
@@ -81,15 +80,15 @@ class HealthChecks:
                 lines.append(f"[-]{check.name} failed: reason withheld\n")
         unknown = sorted(excluded - {check.name for check in self._checks[endpoint]})
         if unknown:
-            named = ",".join(f'"{name}"' for name in unknown)
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {named}\n")
+            names = ",".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
         listing = "".join(lines)
         if failed:
             return HTTPResponse.text(f"{listing}{endpoint} check failed\n", 500)
         return HTTPResponse.text(f"{listing}{endpoint} check passed\n" if "verbose" in request.query else "ok")
 
-    def answer_one(self, endpoint: str, name: str) -> HTTPResponse:
-        """One check of an endpoint. Raises Failure (404) when there is none of that name."""
+    def handle_check(self, endpoint: str, name: str) -> HTTPResponse:
+        """Run a single check of an endpoint. Raises StatusError (404) for an unknown name."""
         check = next((check for check in self._checks[endpoint] if check.name == name), None)
         if check is None:
             raise StatusError.not_found()
@@ -99,7 +98,7 @@ class HealthChecks:
 
     def _passes(self, endpoint: str, check: HealthCheck) -> bool:
         problem = check.problem()
-        self.made.at(check.name, endpoint, "success" if problem is None else "error").value += 1
+        self._executions.labels(check.name, endpoint, "success" if problem is None else "error").value += 1
         if problem is not None:
-            _log.info("Health check failed", extra=fields(endpoint=endpoint, check=check.name, problem=problem))
+            _log.info("Health check failed", extra=fields(endpoint=endpoint, check=check.name, err=problem))
         return problem is None

@@ -1,7 +1,7 @@
-"""What a scheduler says of itself: /configz, /flagz and /statusz.
+"""The z-pages: /configz, /flagz and /statusz.
 
-/flagz and /statusz are text for people, and structured where the Accept header asks for it, as Kubernetes' are. Secrets
-that a configuration may hold (keys of extenders, what plugins' arguments call a token or a password) are not shown.
+/flagz and /statusz are plain text, or objects if the Accept header requests them, as in Kubernetes components. Secrets
+in the configuration (keys of extenders, plugin arguments named like a token or a password) are redacted.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ _WARNING = (
 _GROUP = "config.k8s.io"
 _VERSIONS = ("v1beta1", "v1alpha1")
 _SECRET = re.compile(r"(token|password|passwd|secret|credential|privatekey|apikey|keydata|certdata)", re.IGNORECASE)
-_HIDDEN = "<redacted>"
+_REDACTED = "<redacted>"
 
 
 def redacted(value: Any) -> Any:
-    """Plain data without what its names say is secret."""
+    """A copy of plain data in which non-empty strings under names of secrets are replaced."""
     if isinstance(value, Mapping):
         return {
-            name: _HIDDEN if _SECRET.search(str(name)) and isinstance(item, (str, bytes)) and item else redacted(item)
+            name: _REDACTED if _SECRET.search(str(name)) and isinstance(item, (str, bytes)) and item else redacted(item)
             for name, item in value.items()
         }
     return [redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class ZPages:
-    """``flags`` are the flags of this process by name, ``paths`` what /statusz lists, ``now`` the time in UTC."""
+    """The handlers of the z-pages.
+
+    ``flags`` are the flags of this process by name, ``paths`` are listed by /statusz, ``now`` returns the time in UTC.
+    """
 
     def __init__(
         self,
@@ -62,19 +65,19 @@ class ZPages:
         return HTTPResponse.json({"componentconfig": redacted(render(self._configuration))})
 
     def flagz(self, request: HTTPRequest) -> HTTPResponse:
-        """The flags as they are in effect."""
+        """The effective flags."""
         flags = dict(sorted(self._flags.items()))
         lines = [f"{name}={value}" for name, value in flags.items()]
         return _page(request, "Flagz", lines, {"flags": flags})
 
     def statusz(self, request: HTTPRequest) -> HTTPResponse:
-        """What this is, and since when it runs."""
-        up = self._now() - self._started
+        """Versions, start time and uptime."""
+        uptime = self._now() - self._started
         python = f"{platform.python_implementation()} {platform.python_version()}"
         binary, emulated = KUBERNETES_VERSION.removeprefix("v"), KUBERNETES_VERSION.removeprefix("v").rsplit(".", 1)[0]
         lines = [
             f"Started: {self._started:%a %b %d %H:%M:%S UTC %Y}",
-            f"Up: {_spoken(up)}",
+            f"Up: {_format(uptime)}",
             f"Python version: {python}",
             f"kubestow version: {VERSION}",
             f"Binary version: {binary}",
@@ -83,7 +86,7 @@ class ZPages:
         ]
         status = {
             "startTime": timestamp(self._started),
-            "uptimeSeconds": int(up.total_seconds()),
+            "uptimeSeconds": int(uptime.total_seconds()),
             "goVersion": python,
             "binaryVersion": binary,
             "emulationVersion": emulated,
@@ -94,35 +97,43 @@ class ZPages:
 
 def _page(request: HTTPRequest, kind: str, lines: Sequence[str], content: Mapping[str, Any]) -> HTTPResponse:
     accepted = [part.strip() for part in request.header("accept").split(",")]
-    for media in accepted:
-        kind_of_media, version = _structured(media, kind)
+    for part in accepted:
+        media_type, version = _structured(part, kind)
         if version:
-            return _object(kind, version, kind_of_media, content)
-    if not {media.split(";")[0] for media in accepted} & {"", "*/*", "text/*", "text/plain"}:
-        raise StatusError(406, "NotAcceptable", f"only text/plain, and {kind} as application/json or application/yaml")
+            return _object(kind, version, media_type, content)
+    if not {part.split(";")[0] for part in accepted} & {"", "*/*", "text/*", "text/plain"}:
+        raise StatusError(
+            406, "NotAcceptable", f"only text/plain, and {kind} as application/json or application/yaml, are available"
+        )
     heading = f"{_COMPONENT} {kind.lower()}"
     return HTTPResponse.text("\n".join(["", heading, _WARNING, "", *lines, ""]))
 
 
-def _structured(media: str, kind: str) -> tuple[str, str]:
-    """The media type and version that one part of an Accept header asks for; no version when it asks for text."""
-    name, *parameters = (part.strip() for part in media.split(";"))
-    given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
-    asked = name in ("application/json", "application/yaml") and given.get("g") == _GROUP and given.get("as") == kind
-    version = given.get("v", "")
-    return name, version if asked and version in _VERSIONS else ""
-
-
-def _object(kind: str, version: str, media: str, content: Mapping[str, Any]) -> HTTPResponse:
-    whole = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
-    body = (
-        msgspec.json.encode(whole) if media == "application/json" else yaml.safe_dump(whole, sort_keys=False).encode()
+def _structured(part: str, kind: str) -> tuple[str, str]:
+    """The media type and API version that one part of an Accept header requests; no version if it requests text."""
+    media_type, *pairs = (piece.strip() for piece in part.split(";"))
+    parameters = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    version = parameters.get("v", "")
+    is_structured = (
+        media_type in ("application/json", "application/yaml")
+        and parameters.get("g") == _GROUP
+        and parameters.get("as") == kind
+        and version in _VERSIONS
     )
+    return media_type, version if is_structured else ""
+
+
+def _object(kind: str, version: str, media_type: str, content: Mapping[str, Any]) -> HTTPResponse:
+    obj = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
+    if media_type == "application/json":
+        body = msgspec.json.encode(obj)
+    else:
+        body = yaml.safe_dump(obj, sort_keys=False).encode()
     headers = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
-    return HTTPResponse(200, body, media, headers)
+    return HTTPResponse(200, body, media_type, headers)
 
 
-def _spoken(up: timedelta) -> str:
-    minutes, seconds = divmod(int(up.total_seconds()), 60)
+def _format(uptime: timedelta) -> str:
+    minutes, seconds = divmod(int(uptime.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} hr {minutes:02} min {seconds:02} sec"
