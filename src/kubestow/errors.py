@@ -35,7 +35,7 @@ __all__ = [
 
 
 class KubestowError(Exception):
-    """The root of the tree. The command line prints one as a single line and no traceback."""
+    """The root of the tree. The command line prints the message without a traceback."""
 
 
 class InputError(KubestowError):

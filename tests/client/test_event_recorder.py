@@ -111,8 +111,8 @@ async def test_characters_of_a_note_that_cannot_be_encoded_are_replaced(
 ) -> None:
     server.respond("POST", EVENTS, response(201))
     async with recording(server, manual_clock) as recorder:
-        recorder.record(replace(SCHEDULED, note="plugin said \udcff"))
-    assert server.requests[0].json["note"] == "plugin said ?"
+        recorder.record(replace(SCHEDULED, note="invalid text \udcff"))
+    assert server.requests[0].json["note"] == "invalid text ?"
 
 
 async def test_the_first_repetition_is_patched_and_further_ones_are_counted(
@@ -188,7 +188,7 @@ async def test_an_event_that_cannot_be_encoded_does_not_stop_the_others(
     server: ScriptedServer, manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.respond("POST", EVENTS, response(201))
-    note: Any = ValueError("said by a plugin that forgot str()")
+    note: Any = ValueError("not a string")
     async with recording(server, manual_clock, writers=1) as recorder:
         recorder.record(replace(SCHEDULED, note=note))
         recorder.record(SCHEDULED)

@@ -161,9 +161,9 @@ async def test_a_binding_names_pod_and_node(server: ScriptedServer) -> None:
 
 
 async def test_an_error_in_the_binding_result_is_raised(server: ScriptedServer) -> None:
-    server.respond("POST", "/bind", response(200, {"Error": "taken"}))
+    server.respond("POST", "/bind", response(200, {"Error": "already bound"}))
     async with extender(server) as connected:
-        with pytest.raises(ExtenderError, match="failed at bind: taken"):
+        with pytest.raises(ExtenderError, match="failed at bind: already bound"):
             await connected.bind(info(), "a")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kubestow.api.core import PodCondition
@@ -12,7 +10,7 @@ from kubestow.client.pod_client import PodClient
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
-from tests.client.scripted_server import ScriptedServer, failure, response
+from tests.client.scripted_server import Responder, ScriptedServer, failure, response
 from tests.client.wire import exchanges, needs_wire
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
@@ -86,10 +84,12 @@ async def test_an_empty_node_name_clears_the_nomination(server: ScriptedServer, 
 
 
 @pytest.mark.parametrize(
-    "refusal", [failure(409, "Conflict"), failure(503, "ServiceUnavailable"), failure(404, "NotFound")]
+    "rejection", [failure(409, "Conflict"), failure(503, "ServiceUnavailable"), failure(404, "NotFound")]
 )
-async def test_a_rejected_status_patch_is_not_retried(server: ScriptedServer, pods: PodClient, refusal: Any) -> None:
-    server.respond("PATCH", STATUS, refusal)
+async def test_a_rejected_status_patch_is_not_retried(
+    server: ScriptedServer, pods: PodClient, rejection: Responder
+) -> None:
+    server.respond("PATCH", STATUS, rejection)
     with pytest.raises(APIError):
         await pods.patch_pod_status(POD, NOMINATED)
     assert len(server.requests) == 1
@@ -102,11 +102,11 @@ async def test_a_deletion_carries_the_uid_as_a_precondition(server: ScriptedServ
     assert server.requests[0].json == options
 
 
-@pytest.mark.parametrize("gone", [failure(404, "NotFound"), failure(409, "Conflict", "the UID does not match")])
+@pytest.mark.parametrize("failed", [failure(404, "NotFound"), failure(409, "Conflict", "the UID does not match")])
 async def test_deleting_a_pod_that_is_deleted_or_replaced_is_not_an_error(
-    server: ScriptedServer, pods: PodClient, gone: object
+    server: ScriptedServer, pods: PodClient, failed: Responder
 ) -> None:
-    server.respond("DELETE", ITSELF, gone)  # type: ignore[arg-type]
+    server.respond("DELETE", ITSELF, failed)
     await pods.delete_pod(POD)
     assert len(server.requests) == 1
 

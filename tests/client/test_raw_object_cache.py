@@ -80,7 +80,7 @@ async def test_the_watch_adds_and_removes_objects(server: ScriptedServer, manual
 async def test_a_new_list_removes_objects_that_it_does_not_contain(
     server: ScriptedServer, manual_clock: ManualClock
 ) -> None:
-    cache = raw_objects(settings("http://x"), "gone")
+    cache = raw_objects(settings("http://x"), "deleted")
     server.respond("GET", "/api/v1/nodes", response(400), response(200, {"metadata": {"resourceVersion": "1"}}))
     subscriber = RecordingSubscriber()
     client = ClusterClient(Credentials(server.url), clock=manual_clock, random=Random(1), raw_objects=cache)
@@ -90,7 +90,7 @@ async def test_a_new_list_removes_objects_that_it_does_not_contain(
         subscribing.cancel()
         with suppress(asyncio.CancelledError):
             await subscribing
-    assert cache.node("gone") is None
+    assert cache.node("deleted") is None
     assert cache.pod("default", "p", "uid-p") is not None
 
 

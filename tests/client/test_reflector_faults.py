@@ -110,7 +110,7 @@ async def test_a_broken_connection_does_not_cause_a_new_list(
 async def test_a_broken_streaming_list_starts_again(
     server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
-    half = server.watch(event("ADDED", pod("gone")), end="cut")
+    half = server.watch(event("ADDED", pod("partial")), end="cut")
     server.respond("GET", "/api/v1/pods", half, server.watch(event("ADDED", pod("a")), READY))
     async with reflecting(transport, clock) as subscriber:
         assert await subscriber.wait_until_seen(1) == [("replace", ["a"])]
@@ -177,8 +177,8 @@ async def test_an_undecodable_object_is_not_reported_again_after_a_new_list(
 async def test_the_deletion_of_an_undecodable_object_is_applied(
     server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
-    gone = event("DELETED", pod("a", 9, priority="high"))
-    server.respond("GET", "/api/v1/pods", server.watch(event("ADDED", pod("a")), READY, gone))
+    deleted = event("DELETED", pod("a", 9, priority="high"))
+    server.respond("GET", "/api/v1/pods", server.watch(event("ADDED", pod("a")), READY, deleted))
     async with reflecting(transport, clock) as subscriber:
         assert await subscriber.wait_until_seen(2) == [("replace", ["a"]), ("DELETED", "a")]
 

@@ -56,8 +56,8 @@ async def test_a_failure_status_becomes_an_api_error(server: ScriptedServer, tra
 
 
 async def test_a_failure_of_a_proxy_keeps_its_code(server: ScriptedServer, transport: Transport) -> None:
-    server.respond("GET", "/x", response(502, b"<html>\n upstream is gone</html>"))
-    with pytest.raises(APIError, match="502 Bad Gateway: <html> upstream is gone") as caught:
+    server.respond("GET", "/x", response(502, b"<html>\n upstream is down</html>"))
+    with pytest.raises(APIError, match="502 Bad Gateway: <html> upstream is down") as caught:
         await transport.request("GET", "/x")
     assert caught.value.code == 502
 

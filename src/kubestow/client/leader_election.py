@@ -71,7 +71,7 @@ class LeaderElector:
     ) -> None:
         self._lock, self._clock, self._timings, self._on_new_leader = lock, clock, timings, on_new_leader
         self._observed_spec: dict[str, Any] | None = None
-        #: Monotonic time when the spec was observed to change; for a change of our own, when it was requested.
+        #: Monotonic time when the spec was observed to change; for our own writes, the time of the request.
         self._observed_at = float("-inf")
         self.leader = ""
 
@@ -201,7 +201,7 @@ class LeaderElector:
         self._observed_at = requested_at
 
     def _spec(self, *, holder: str, duration: float, acquired: bool) -> dict[str, Any]:
-        """The observed spec with our changes; ``acquired`` if the lease changes hands."""
+        """The observed spec with our changes; ``acquired`` if the holder changes."""
         now = micro_timestamp(self._clock.now())
         spec: dict[str, Any] = dict(self._observed_spec or {})
         transitions = spec.get("leaseTransitions") or 0

@@ -1,7 +1,7 @@
 """Requests to one API server over persistent connections: bytes in, bytes out, failures as APIError or Unreachable.
 
 All traffic of the client goes through :meth:`Transport.request`, or :meth:`Transport.stream` for a watch. The transport
-handles two things for all callers: it waits and retries as ``Retry-After`` asks (at most a minute each time), and it
+handles two things for all callers: it retries after the delay of ``Retry-After`` (at most a minute each time), and it
 reloads credentials once after a 401. Every other retry is up to the caller, which knows whether it is safe.
 """
 
@@ -50,7 +50,7 @@ USER_AGENT = f"kubestow/{VERSION}"
 OnResponse = Callable[[str, str, str, float], None]
 
 _RETRIES = 10
-#: The longest Retry-After, in seconds, that is respected: a load balancer may send one while the server is long back.
+#: The longest Retry-After, in seconds, that is respected: a load balancer may send a longer one than the outage lasts.
 _MAX_RETRY_AFTER = 60.0
 _CONNECTIONS = 256
 _CONNECT_TIMEOUT = 30.0
@@ -257,7 +257,7 @@ def _cap(retry_after: float | None) -> float | None:
 
 
 def _keepalive_socket(address: AddrInfoType) -> socket.socket:
-    """A socket with TCP keep-alive, so that a peer that is gone is detected within a minute."""
+    """A socket with TCP keep-alive, so that a dead peer is detected within a minute."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family=family, type=kind, proto=protocol)
     connection.setblocking(False)
