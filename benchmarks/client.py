@@ -17,16 +17,16 @@ from typing import Any
 
 import msgspec
 
-from kubestow import gc_tuning as collector
+from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
-from kubestow.client.credentials import Credentials
-from kubestow.client.decoding import Lines, ListPage, ObjectReader, WatchEvent
-from kubestow.client.rate_limit import WallClock
+from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
+from kubestow.client.pod_client import PodClient
 from kubestow.client.reflector import Reflector
-from kubestow.client.transport import Transport
-from kubestow.client.writes import PodWriter
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.ports import ObjectReference, Resource
+from kubestow.wall_clock import WallClock
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod)
 BINDINGS, IN_FLIGHT = 12_800, 32
@@ -125,7 +125,7 @@ def _watch_answer() -> bytes:
 async def bindings(url: str) -> None:
     """POST bindings, many in flight."""
     async with Transport(Credentials(url), clock=WallClock()) as transport:
-        pods = PodWriter(transport)
+        pods = PodClient(transport)
 
         async def bind(count: int) -> None:
             for number in range(count):
@@ -172,7 +172,7 @@ async def streaming_list(url: str) -> None:
 
 def decoding() -> None:
     """Split and decode a watch from memory."""
-    stream, lines, count = watch_stream(20_000), Lines(), 0
+    stream, lines, count = watch_stream(20_000), LineSplitter(), 0
     chunks = [stream[start : start + 2**17] for start in range(0, len(stream), 2**17)]
     cpu = time.process_time()
     for chunk in chunks:
@@ -187,10 +187,10 @@ def decoding_a_list() -> None:
     """Decode a list from memory."""
     items = b",".join(msgspec.json.encode(pod(number)) for number in range(LISTED))
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
-    reader = ObjectReader(PODS, _Counter().refuse)
+    decoder = ObjectDecoder(PODS, _Counter().refuse)
     cpu = time.process_time()
-    with collector.paused():
-        objects = [reader.read(item) for item in ListPage.parse(body).items or []]
+    with gc_tuning.paused():
+        objects = [decoder.decode(item) for item in ListPage.parse(body).items or []]
     cpu = time.process_time() - cpu
     print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs a pod")
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.demo.server import running_server
+from kubestow.wall_clock import WallClock
 
 AT_ONCE = 16
 

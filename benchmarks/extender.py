@@ -21,12 +21,13 @@ from aiohttp import web
 
 from core import World, node, pod
 from kubestow import config
-from kubestow.client.extenders import HTTPExtender
-from kubestow.client.raw_objects import RawObjectCache
+from kubestow.client.http_extender import HTTPExtender
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow.scheduling.extenders.port import Extenders
-from kubestow.scheduling.extenders.stages import ExtendedDecider
+from kubestow.scheduling.extenders.stages import Extenders
 
 #: What makes a node's JSON as large as those of real nodes are, in bytes.
 PADDING = 8_000
@@ -63,9 +64,9 @@ def seen(kept: RawObjectCache, nodes: int, pods: int) -> None:
         one = node(number)
         whole = {**msgspec.to_builtins(one)}
         whole["metadata"]["annotations"] = msgspec.json.decode(padding)
-        kept.saw(NODES, one, msgspec.Raw(msgspec.json.encode(whole)))
+        kept.store(NODES, one, msgspec.Raw(msgspec.json.encode(whole)))
     for number in range(pods):
-        kept.saw(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
+        kept.store(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
 
 
 async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
@@ -73,16 +74,17 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     settings = config.Extender(
         url_prefix=url, filter_verb="filter", prioritize_verb="prioritize", weight=1, node_cache_capable=cached
     )
-    kept = RawObjectCache.wanted_by([settings])
+    kept = RawObjectCache.for_extenders([settings])
     seen(kept, nodes, pods)
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
     async with HTTPExtender(settings, kept) as extender:
-        pipeline = ExtendedDecider(world.pipeline, Extenders(world.cluster, [extender]))
-        await pipeline.decide(infos[0])
+        extenders = Extenders(world.cluster, [extender])
+        pipeline = DecisionPipeline(world.cluster, world.profiles, FirstByName(), extenders)
+        await pipeline.decide_with_extenders(infos[0])
         began, began_cpu = time.perf_counter(), time.process_time()
         for info in infos:
-            place(world, await pipeline.decide(info))
+            place(world, await pipeline.decide_with_extenders(info))
         report("by name" if cached else "in full", pods, time.perf_counter() - began, time.process_time() - began_cpu)
 
 

@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 
 from end_to_end import create, node, pod
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.demo.server import running_server
+from kubestow.wall_clock import WallClock
 
 PODS_PER_NODE = 40  # by CPU
 PODS = "/api/v1/namespaces/default/pods"

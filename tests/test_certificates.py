@@ -1,4 +1,4 @@
-"""Self-made certificates, judged by the TLS library that has to take them."""
+"""Generated certificates are accepted or rejected by the standard library's TLS handshake."""
 
 from __future__ import annotations
 
@@ -8,88 +8,105 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.certificates import Authority, KeyPair, write_private
+from kubestow.certificates import CertificateAuthority, KeyPair, write_private
 from kubestow.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.make("kubestow-ca")
+def authority() -> CertificateAuthority:
+    return CertificateAuthority.generate("kubestow-ca")
 
 
-def context(purpose: ssl.Purpose, pair: KeyPair, trusted: Authority, directory: Path) -> ssl.SSLContext:
+def tls_context(purpose: ssl.Purpose, pair: KeyPair, trusted: CertificateAuthority, directory: Path) -> ssl.SSLContext:
     certificate, key = directory / f"{purpose.name}.crt", directory / f"{purpose.name}.key"
     pair.write(certificate, key)
-    made = ssl.create_default_context(purpose, cadata=trusted.certificate.decode())
-    made.load_cert_chain(certificate, key)
-    return made
+    context = ssl.create_default_context(purpose, cadata=trusted.certificate.decode())
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.SSLObject:
-    """Both ends in memory; the server's."""
+    """Perform a handshake in memory and return the server's end."""
     one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
-    served = server.wrap_bio(one, other, server_side=True)
-    asking = client.wrap_bio(other, one, server_hostname=host)
-    for end in (asking, served) * 2:
+    server_end = server.wrap_bio(one, other, server_side=True)
+    client_end = client.wrap_bio(other, one, server_hostname=host)
+    for end in (client_end, server_end) * 2:
         try:
             end.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    return served
+    return server_end
 
 
-def met(tmp_path: Path, ours: Authority, *, host: str, theirs: Authority | None = None) -> ssl.SSLObject:
-    server = context(ssl.Purpose.CLIENT_AUTH, ours.for_server(["localhost", "127.0.0.1", "::1"]), ours, tmp_path)
+def connect(
+    tmp_path: Path,
+    server_authority: CertificateAuthority,
+    *,
+    host: str,
+    client_authority: CertificateAuthority | None = None,
+) -> ssl.SSLObject:
+    server = tls_context(
+        ssl.Purpose.CLIENT_AUTH,
+        server_authority.issue_server_certificate(["localhost", "127.0.0.1", "::1"]),
+        server_authority,
+        tmp_path,
+    )
     server.verify_mode = ssl.CERT_REQUIRED
-    users = (theirs or ours).for_client("ann", ["system:masters", "dev"])
-    return handshake(server, context(ssl.Purpose.SERVER_AUTH, users, ours, tmp_path), host)
+    client = (client_authority or server_authority).issue_client_certificate("ann", ["system:masters", "dev"])
+    return handshake(server, tls_context(ssl.Purpose.SERVER_AUTH, client, server_authority, tmp_path), host)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-def test_a_server_is_trusted_by_every_host_it_was_issued_for(authority: Authority, tmp_path: Path, host: str) -> None:
-    assert met(tmp_path, authority, host=host).cipher()
+def test_a_serving_certificate_is_valid_for_each_of_its_hosts(
+    authority: CertificateAuthority, tmp_path: Path, host: str
+) -> None:
+    assert connect(tmp_path, authority, host=host).cipher()
 
 
-def test_a_server_is_not_trusted_as_another_host(authority: Authority, tmp_path: Path) -> None:
+def test_a_serving_certificate_is_not_valid_for_another_host(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        met(tmp_path, authority, host="example.org")
+        connect(tmp_path, authority, host="example.org")
 
 
-def test_a_client_certificate_names_the_user_and_the_groups(authority: Authority, tmp_path: Path) -> None:
-    seen = met(tmp_path, authority, host="localhost").getpeercert()
-    assert seen is not None
-    subject = [pair for names in seen["subject"] for pair in names]
+def test_a_client_certificate_holds_the_user_and_the_groups(authority: CertificateAuthority, tmp_path: Path) -> None:
+    certificate = connect(tmp_path, authority, host="localhost").getpeercert()
+    assert certificate is not None
+    subject = [pair for names in certificate["subject"] for pair in names]
     assert subject == [("organizationName", "system:masters"), ("organizationName", "dev"), ("commonName", "ann")]
 
 
-def test_a_client_of_another_authority_is_refused(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_certificate_of_another_authority_is_rejected(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        met(tmp_path, authority, host="localhost", theirs=Authority.make("another"))
+        connect(tmp_path, authority, host="localhost", client_authority=CertificateAuthority.generate("another"))
 
 
-def test_an_authority_read_again_issues_what_the_first_is_trusted_for(authority: Authority, tmp_path: Path) -> None:
+def test_an_authority_loaded_from_files_issues_certificates_that_the_original_verifies(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
     authority.pair.write(tmp_path / "ca.crt", tmp_path / "ca.key")
-    again = Authority(KeyPair.read(tmp_path / "ca.crt", tmp_path / "ca.key"))
-    assert met(tmp_path, again, host="localhost", theirs=authority).cipher()
+    loaded = CertificateAuthority(KeyPair.read(tmp_path / "ca.crt", tmp_path / "ca.key"))
+    assert connect(tmp_path, loaded, host="localhost", client_authority=authority).cipher()
 
 
-def test_what_is_no_authority_is_one_line(authority: Authority) -> None:
-    with pytest.raises(InputError, match=r"ca.crt: is not a certificate and its key in PEM"):
-        Authority(KeyPair(b"x", b"y"), subject="ca.crt")
-    with pytest.raises(InputError, match=r"ca.crt: the key is not the certificate's"):
-        Authority(KeyPair(authority.certificate, Authority.make("another").pair.key), subject="ca.crt")
+def test_an_invalid_authority_raises_an_input_error(authority: CertificateAuthority) -> None:
+    with pytest.raises(InputError, match=r"ca.crt: expected a certificate and its key in PEM"):
+        CertificateAuthority(KeyPair(b"x", b"y"), subject="ca.crt")
+    with pytest.raises(InputError, match=r"ca.crt: the key does not match the certificate"):
+        CertificateAuthority(
+            KeyPair(authority.certificate, CertificateAuthority.generate("another").pair.key), subject="ca.crt"
+        )
 
 
-def test_written_files_are_whole_and_for_the_owner_alone(tmp_path: Path) -> None:
+def test_private_files_are_replaced_atomically_with_mode_0600(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    path.write_text("older")
+    path.write_text("old")
     path.chmod(0o644)
-    write_private(path, b"newer")
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"newer", 0o600)
+    write_private(path, b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_directory_raises_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):
         write_private(tmp_path / "none" / "key", b"")
     with pytest.raises(InputError, match="cannot be read: No such file or directory"):

@@ -1,4 +1,4 @@
-"""The collector is the whole process's: nobody may leave it off, or more eager than somebody else wants it."""
+"""The collector is global to the process: pauses nest, and settings of the application are respected."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubestow import gc_tuning as collector
+from kubestow import gc_tuning
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def restore_settings() -> Iterator[None]:
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
     gc.enable()
 
 
-def test_it_comes_back_when_the_last_pause_ends() -> None:
+def test_the_collector_is_on_again_when_the_last_pause_ends() -> None:
     assert gc.isenabled()
-    first, second = collector.paused(), collector.paused()
+    first, second = gc_tuning.paused(), gc_tuning.paused()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -29,23 +29,23 @@ def test_it_comes_back_when_the_last_pause_ends() -> None:
     assert gc.isenabled()
 
 
-def test_one_that_was_off_stays_off() -> None:
+def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
-    with collector.paused():
+    with gc_tuning.paused():
         assert not gc.isenabled()
     assert not gc.isenabled()
 
 
-def test_patience_makes_it_look_less_often_at_the_youngest() -> None:
+def test_raising_thresholds_changes_that_of_the_youngest_generation_only() -> None:
     gc.set_threshold(700, 10, 10)
-    collector.raise_thresholds()
+    gc_tuning.raise_thresholds()
     youngest, *older = gc.get_threshold()
     assert youngest > 700
     assert older == [10, 10]
 
 
-@pytest.mark.parametrize("chosen", [0, 1_000_000])
-def test_one_that_looks_never_or_hardly_ever_is_left_as_it_is(chosen: int) -> None:
-    gc.set_threshold(chosen, 7, 7)
-    collector.raise_thresholds()
-    assert gc.get_threshold() == (chosen, 7, 7)
+@pytest.mark.parametrize("threshold", [0, 1_000_000])
+def test_a_threshold_of_zero_or_above_ours_is_kept(threshold: int) -> None:
+    gc.set_threshold(threshold, 7, 7)
+    gc_tuning.raise_thresholds()
+    assert gc.get_threshold() == (threshold, 7, 7)

@@ -1,23 +1,24 @@
-"""kubestow: a Kubernetes scheduler in Python, deciding as kube-scheduler v1.36 does.
+"""kubestow: a Kubernetes scheduler in Python that makes the decisions of kube-scheduler v1.36.
 
-The rooms, from the bottom up (a test holds the direction of the arrows):
+The packages, from the bottom up (import contracts in pyproject.toml enforce the direction):
 
 - :mod:`kubestow.api`: Kubernetes objects as the scheduler reads them; quantities; selectors
 - :mod:`kubestow.config`: KubeSchedulerConfiguration v1: types, defaults, validation
-- :mod:`kubestow.cluster`: what the scheduler knows of the cluster, as columns and counters
-- :mod:`kubestow.framework`: the contract with plugins, and the runtime that asks them
-- :mod:`kubestow.plugins`: one module per in-tree plugin
+- :mod:`kubestow.cluster`: the scheduler cache: nodes and pods as columns and counters
+- :mod:`kubestow.framework`: the plugin interface, and the runtime that calls plugins
+- :mod:`kubestow.plugins`: the in-tree plugins
 - :mod:`kubestow.scheduling`: queue, scheduling cycle, binding cycle, event handlers
-- :mod:`kubestow.client`, :mod:`kubestow.devcluster.apiserver`, :mod:`kubestow.simulation`: the worlds it runs in
-- :mod:`kubestow.workloads`: clusters and pods to play with
-- :mod:`kubestow.observability`: metrics, the log, what became of each pod's last attempt
-- :mod:`kubestow.serving`: the secure port: health, metrics, why a pod is pending
-- :mod:`kubestow.demo`: the main job on an embedded default
-- :mod:`kubestow.testing`: builders and a world for tests, also those of plugin authors
-- :mod:`kubestow.app`: the scheduler on a real cluster, put together
+- :mod:`kubestow.client`, :mod:`kubestow.devcluster`, :mod:`kubestow.simulation`: the backends a scheduler runs on
+- :mod:`kubestow.workloads`: generated clusters and pods
+- :mod:`kubestow.observability`: metrics, logs, the last scheduling attempt of each pod
+- :mod:`kubestow.serving`: the secure port: health checks, metrics, debug endpoints
+- :mod:`kubestow.extending`: plugins served to another scheduler as an extender
+- :mod:`kubestow.demo`: a workload scheduled on an embedded API server
+- :mod:`kubestow.testing`: builders and a virtual cluster for tests, for plugin authors as well
+- :mod:`kubestow.app`: the scheduler on a real cluster
 - :mod:`kubestow.cli`: the commands
 
-A program that brings its own plugins calls :func:`kubestow.run`; importing the package alone loads nothing.
+A program with plugins of its own calls :func:`kubestow.run`. Importing this package imports none of the others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The scheduler on a real cluster: what ``kubestow run`` and :func:`kubestow.run` put together.
+"""The scheduler on a real cluster, as ``kubestow run`` and :func:`kubestow.run` start it.
 
-Everything that was given is checked before the API server is spoken to: plugins, then the configuration, then the
-credentials. Then the parts are joined (client, clock, random source, leader election, scheduler) and run until
-interrupted: the first time in good order, the second time at once.
+:meth:`SchedulerApp.create` validates all input (plugins, configuration, feature gates) before the API server is
+contacted. :meth:`SchedulerApp.run` then starts the secure port, loads the credentials, connects the client, the
+extenders and the leader elector, and runs the scheduler until a signal or until leadership is lost. The first SIGINT or
+SIGTERM shuts down gracefully, the second exits at once.
 """
 
 from __future__ import annotations
@@ -23,30 +24,32 @@ from random import Random
 from typing import Any
 
 from kubestow import config, gc_tuning
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import Credentials, load_credentials
-from kubestow.client.extenders import HTTPExtenders
-from kubestow.client.lease import LeaderElection, LeaseTimes
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.raw_objects import RawObjectCache
-from kubestow.client.transport import USER_AGENT, Transport
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.http_extender import HTTPExtenders
+from kubestow.client.leader_election import LeaderElector, LeaseTimings
+from kubestow.client.lease_lock import LeaseLock
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.credentials import Credentials, load_credentials
+from kubestow.client.rest.rate_limiter import RateLimit
+from kubestow.client.rest.transport import USER_AGENT, Transport
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry, implements
-from kubestow.observability.instruments import Allowed
+from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
-from kubestow.observability.readings import KUBERNETES_VERSION
 from kubestow.plugins.discovery import find_plugins
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.port import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
-from kubestow.serving.serving import About, Serving
-from kubestow.version import VERSION
+from kubestow.serving.routes import ComponentInfo
+from kubestow.serving.secure_server import SecureServer
+from kubestow.version import KUBERNETES_VERSION, VERSION
+from kubestow.wall_clock import WallClock
 
-__all__ = ["Live", "Operation", "read_configuration", "run"]
+__all__ = ["AppOptions", "SchedulerApp", "read_configuration", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,24 +64,24 @@ def run(
     seed: int | None = None,
     on_ready: Callable[[Scheduler], None] = lambda scheduler: None,
 ) -> None:
-    """Schedule the pods of a cluster until interrupted (SIGINT or SIGTERM), while leading if leaders are elected.
+    """Schedule the pods of a cluster until SIGINT or SIGTERM; with leader election, only while leading.
 
-    ``plugins`` are plugin classes by name, beside the in-tree ones and those of installed packages; they are enabled
-    and configured in ``config``, a KubeSchedulerConfiguration as a file or as data. ``kubeconfig`` and ``master`` say
-    which cluster, ``feature_gates`` is spelled ``Name=true,Other=false``, ``seed`` makes the choice among equally good
-    nodes repeatable. ``on_ready`` is called when scheduling begins.
+    ``plugins`` maps names to plugin classes, which are registered in addition to the in-tree plugins and those of
+    installed packages; ``config``, a KubeSchedulerConfiguration as a file or plain data, enables and configures them.
+    ``kubeconfig`` and ``master`` select the cluster. ``feature_gates`` is spelled ``Name=true,Other=false``. ``seed``
+    makes the choice among nodes of equal score repeatable. ``on_ready`` is called once, when scheduling begins.
 
-    A cluster that does not answer is waited for. Raises InputError for what cannot be used, APIError when the cluster
-    turns us away, LeaseLost when another scheduler may lead from now on.
+    Waits for an API server that is not available yet. Raises InputError for invalid input, APIError if the API server
+    rejects the credentials, LeaseLost if leadership is lost.
     """
-    live = Live.of(given=plugins, source=config, feature_gates=feature_gates, seed=seed)
-    asyncio.run(live.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
+    app = SchedulerApp.create(plugins=plugins, source=config, feature_gates=feature_gates, seed=seed)
+    asyncio.run(app.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
 
 
 def read_configuration(
     source: Path | str | Mapping[str, Any] | None, gates: config.FeatureGates, registry: Registry
 ) -> config.SchedulerConfiguration:
-    """The configuration in a file or in data, or the default one. Raises InputError for one that cannot be used."""
+    """Load a configuration from a file or from plain data; None stands for the defaults. Raises InputError."""
     if source is None:
         return config.default_configuration(gates)
     if isinstance(source, Mapping):
@@ -91,45 +94,47 @@ def read_configuration(
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """What an operator chooses beside the configuration. Without ``serving`` no port is opened.
+class AppOptions:
+    """Options of the process that are not part of the configuration.
 
-    ``longest_unschedulable`` is how many seconds a refused pod waits for an event; ``flags`` are shown, not read.
+    Without ``serving`` no port is opened. ``flags`` are shown by /flagz and have no effect here.
+    ``pod_max_in_unschedulable_pods`` is the period, in seconds, after which an unschedulable pod is retried without an
+    event (semantics 6.7).
     """
 
     serving: ServingOptions | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     disabled_metrics: tuple[str, ...] = ()
-    allowed_labels: Mapping[str, Allowed] = field(default_factory=dict)
-    longest_unschedulable: float = 300.0
+    allowed_labels: Mapping[str, LabelAllowList] = field(default_factory=dict)
+    pod_max_in_unschedulable_pods: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """A scheduler that could be started: everything but the cluster."""
+class SchedulerApp:
+    """A configured scheduler that is not connected to a cluster yet."""
 
     configuration: config.SchedulerConfiguration
     registry: Registry
     gates: config.FeatureGates
     random: Random
-    operation: Operation = field(default_factory=Operation)
+    options: AppOptions = field(default_factory=AppOptions)
 
     @classmethod
-    def of(
+    def create(
         cls,
         *,
-        named: Iterable[str] = (),
-        given: Mapping[str, type[Plugin]] | None = None,
+        plugin_references: Iterable[str] = (),
+        plugins: Mapping[str, type[Plugin]] | None = None,
         source: Path | str | Mapping[str, Any] | None = None,
         feature_gates: str = "",
         seed: int | None = None,
-    ) -> Live:
-        """From what a person gives; plugins are ``named`` as ``module:Class`` or ``given`` as classes.
+    ) -> SchedulerApp:
+        """Resolve plugins and load the configuration ``source``. Raises InputError for invalid input.
 
-        Raises InputError for what cannot be used.
+        ``plugin_references`` are spelled ``module:Class``; the other arguments are those of :func:`run`.
         """
         gates = config.FeatureGates.parse(feature_gates)
-        registry = find_plugins(named, given)
+        registry = find_plugins(plugin_references, plugins)
         return cls(read_configuration(source, gates, registry), registry, gates, Random(seed))
 
     async def run(
@@ -138,51 +143,52 @@ class Live:
         kubeconfig: str,
         master: str,
         on_ready: Callable[[Scheduler], None],
-        on_leader: Callable[[str], None] = lambda identity: None,
+        on_new_leader: Callable[[str], None] = lambda identity: None,
     ) -> None:
-        """Schedule until interrupted or cancelled. Raises InputError, APIError and LeaseLost.
+        """Schedule until a signal or cancellation. Raises InputError, APIError and LeaseLost.
 
-        ``on_ready`` is called when scheduling begins, ``on_leader`` with the identity of every leader, ourselves too.
+        ``on_ready`` is called when scheduling begins, ``on_new_leader`` with the identity of each new leader, including
+        this process.
         """
         gc_tuning.raise_thresholds()
-        settings, connection = self.configuration.extenders, self.configuration.client_connection
-        raw_objects = RawObjectCache.wanted_by(settings)
-        http_extenders = HTTPExtenders(settings, raw_objects)
+        extender_settings = self.configuration.extenders
+        raw_objects = RawObjectCache.for_extenders(extender_settings)
+        http_extenders = HTTPExtenders(extender_settings, raw_objects)
         _log.info("Starting kubestow", extra=fields(version=VERSION, kubernetes=KUBERNETES_VERSION))
         _log.info("Python settings", extra=fields(python=platform.python_version(), platform=platform.platform()))
         async with AsyncExitStack() as stack:
-            observability = await self._observed(stack)
+            observability = await self._start_serving(stack)
+            connection = self.configuration.client_connection
             credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
             cluster = await stack.enter_async_context(
-                RemoteCluster(
+                ClusterClient(
                     credentials,
                     clock=WallClock(),
                     random=self.random,
-                    qps=connection.qps or 0.0,
-                    burst=connection.burst or 0,
-                    raw_objects=raw_objects if settings else None,
-                    on_answer=observability.metrics.answered,
+                    rate_limit=RateLimit(connection.qps or 0.0, connection.burst or 0),
+                    raw_objects=raw_objects if extender_settings else None,
+                    on_response=observability.metrics.record_client_request,
                 )
             )
             extenders = await stack.enter_async_context(http_extenders)
-            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_leader))
+            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))
             await self._schedule(observability, cluster, extenders, leadership, on_ready)
 
-    async def _observed(self, stack: AsyncExitStack) -> Observability:
-        """Watch, and serve from here on: before there is a scheduler, and also while another one leads."""
-        operation, clock = self.operation, WallClock()
+    async def _start_serving(self, stack: AsyncExitStack) -> Observability:
+        """Open the secure port before there is a scheduler, so that a starting or standby process is observable."""
+        options, clock = self.options, WallClock()
         observability = Observability(
-            clock, self.gates, disabled_metrics=operation.disabled_metrics, allowed_labels=operation.allowed_labels
+            clock, self.gates, disabled_metrics=options.disabled_metrics, allowed_labels=options.allowed_labels
         )
-        if operation.serving is not None:
-            about = About(self.configuration, self.gates, operation.flags)
-            await stack.enter_async_context(Serving(operation.serving, about, observability, clock=clock))
+        if options.serving is not None:
+            component = ComponentInfo(self.configuration, self.gates, options.flags)
+            await stack.enter_async_context(SecureServer(options.serving, component, observability, clock=clock))
         return observability
 
     async def _schedule(
         self,
         observability: Observability,
-        cluster: RemoteCluster,
+        cluster: ClusterClient,
         extenders: Sequence[Extender],
         leadership: Leadership,
         on_ready: Callable[[Scheduler], None],
@@ -194,18 +200,18 @@ class Live:
             gates=self.gates,
             extenders=extenders,
             leadership=leadership,
-            pod_max_in_unschedulable_pods=self.operation.longest_unschedulable,
+            pod_max_in_unschedulable_pods=self.options.pod_max_in_unschedulable_pods,
         )
         observability.attach(scheduler)
-        running = asyncio.create_task(_scheduling(scheduler, cluster))
-        observability.is_ending = lambda: running.cancelling() > 0
-        _end_on_signals(running)
+        running = asyncio.create_task(_run_when_available(scheduler, cluster))
+        observability.is_shutting_down = lambda: running.cancelling() > 0
+        _cancel_on_signals(running)
         ready = asyncio.create_task(scheduler.started())
         try:
             await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 on_ready(scheduler)
-            await _until_ended(running)
+            await _until_done_or_cancelled(running)
         finally:
             ready.cancel()
             running.cancel()
@@ -213,64 +219,61 @@ class Live:
 
     @asynccontextmanager
     async def _leadership(
-        self, credentials: Credentials, cluster: RemoteCluster, on_leader: Callable[[str], None]
+        self, credentials: Credentials, cluster: ClusterClient, on_new_leader: Callable[[str], None]
     ) -> AsyncIterator[Leadership]:
-        """A candidacy, on connections of its own: a busy scheduler must not lose its lease to its own requests."""
-        wanted = self.configuration.leader_election
-        if not wanted.leader_elect:
+        """A leader elector with connections of its own, so that load on the others cannot delay a renewal."""
+        election = self.configuration.leader_election
+        if not election.leader_elect:
             yield NoLeaderElection()
             return
-        times = LeaseTimes(
-            duration=wanted.lease_duration.seconds,
-            renew_deadline=wanted.renew_deadline.seconds,
-            retry_period=wanted.retry_period.seconds,
+        timings = LeaseTimings(
+            lease_duration=election.lease_duration.seconds,
+            renew_deadline=election.renew_deadline.seconds,
+            retry_period=election.retry_period.seconds,
         )
-        clock = WallClock()
         async with Transport(
             credentials,
-            clock=clock,
+            clock=WallClock(),
             user_agent=f"{USER_AGENT}/leader-election",
-            timeout=max(1.0, times.renew_deadline / 2),
+            timeout=max(1.0, timings.renew_deadline / 2),
         ) as transport:
-            yield LeaderElection(
+            lock = LeaseLock(
                 transport,
                 identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-                clock=clock,
-                namespace=wanted.resource_namespace,
-                name=wanted.resource_name,
-                times=times,
-                on_new_leader=on_leader,
+                namespace=election.resource_namespace,
+                name=election.resource_name,
                 record=cluster.record,
-                reporter=self.configuration.profiles[0].scheduler_name,
+                reporting_controller=self.configuration.profiles[0].scheduler_name,
             )
+            yield LeaderElector(lock, clock=WallClock(), timings=timings, on_new_leader=on_new_leader)
 
 
-async def _scheduling(scheduler: Scheduler, cluster: RemoteCluster) -> None:
-    """A scheduler may be up before its API server is, as where both are pods of one node that has just started."""
-    await cluster.answered()
+async def _run_when_available(scheduler: Scheduler, cluster: ClusterClient) -> None:
+    """Static pods of one node start together, so the scheduler may run before the API server is available."""
+    await cluster.wait_for_api_server()
     await scheduler.run()
 
 
-def _end_on_signals(running: asyncio.Task[None]) -> None:
-    if threading.current_thread() is not threading.main_thread():  # others get no signals
+def _cancel_on_signals(running: asyncio.Task[None]) -> None:
+    if threading.current_thread() is not threading.main_thread():  # Python delivers signals to the main thread only
         return
     loop = asyncio.get_running_loop()
 
-    def end(signum: signal.Signals) -> None:
-        _log.info("asked to end by %s", signum.name)
+    def shut_down(signum: signal.Signals) -> None:
+        _log.info("received %s, shutting down", signum.name)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, os._exit, 1)
         running.cancel()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, end, signum)
+        loop.add_signal_handler(signum, shut_down, signum)
 
 
-async def _until_ended(running: asyncio.Task[None]) -> None:
-    """Wait for a task that somebody cancels in the end."""
+async def _until_done_or_cancelled(task: asyncio.Task[None]) -> None:
+    """Wait for ``task``; its cancellation by a signal is a normal end, that of the waiting task is propagated."""
     try:
-        await running
+        await task
     except asyncio.CancelledError:
         waiting = asyncio.current_task()
-        if waiting is not None and waiting.cancelling():  # it was not the task that was cancelled first
+        if waiting is not None and waiting.cancelling():
             raise

@@ -1,11 +1,11 @@
-"""Self-made certificates: an authority, what it issues to servers and to users, and PEM files that only we can read.
+"""Self-signed certificate authorities, the certificates they issue to servers and clients, and private PEM files.
 
-A server without certificates of its own makes an :class:`Authority`, gives its certificate to clients to trust, and has
-it issue a :class:`KeyPair` for the hosts it is reached by. Client certificates name a user and groups as Kubernetes
-reads them: the subject's common name and organizations.
+A server without certificates of its own generates a :class:`CertificateAuthority`, publishes its certificate for
+clients to trust, and issues itself a :class:`KeyPair` for its host names. A client certificate holds a user and groups
+as Kubernetes reads them: the common name and the organizations of the subject.
 
-Keys are P-256, made in microseconds and taken by every TLS library. Nothing here renews or revokes: a leaf is valid for
-a year, an authority for ten. Checking certificates is the business of ``ssl``.
+Keys are P-256. Leaf certificates are valid for a year, authorities for ten. There is no renewal and no revocation;
+verification is left to ``ssl``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubestow.errors import InputError
 
-__all__ = ["Authority", "KeyPair", "write_private"]
+__all__ = ["CertificateAuthority", "KeyPair", "write_private"]
 
 _AUTHORITY_VALID = timedelta(days=3650)
 _LEAF_VALID = timedelta(days=365)
-#: Certificates are valid a little before they are made: clocks of two machines differ.
+#: Clocks of two machines differ, so validity begins a little before the time of issue.
 _BACKDATED = timedelta(minutes=5)
 
 
@@ -43,33 +43,33 @@ class KeyPair:
 
     @classmethod
     def read(cls, certificate: Path, key: Path) -> Self:
-        """Raises InputError for a file that cannot be read."""
-        return cls(_content(certificate), _content(key))
+        """Read both files. Raises InputError for a file that cannot be read."""
+        return cls(_read(certificate), _read(key))
 
     def write(self, certificate: Path, key: Path) -> None:
-        """The key is written first, so a certificate that exists has one. Raises InputError."""
+        """Write the key, then the certificate: a certificate that exists always has its key. Raises InputError."""
         write_private(key, self.key)
         write_private(certificate, self.certificate)
 
 
-class Authority:
-    """A certificate authority. ``pair`` is its own certificate and key, to be kept or to be thrown away."""
+class CertificateAuthority:
+    """A certificate authority. ``pair`` is its own certificate and key, which callers may persist."""
 
     def __init__(self, pair: KeyPair, *, subject: str = "the certificate authority") -> None:
-        """``subject`` names ``pair`` in errors. Raises InputError when it is not a P-256 or P-384 authority's."""
+        """``subject`` names ``pair`` in errors. Raises InputError unless it is a certificate with its EC key."""
         self.pair = pair
         try:
             certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = load_pem_private_key(pair.key, password=None)
         except (ValueError, TypeError) as error:
-            raise InputError(subject, f"is not a certificate and its key in PEM: {error}") from None
+            raise InputError(subject, f"expected a certificate and its key in PEM: {error}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-            raise InputError(subject, "the key is not the certificate's; expected the elliptic curve key made with it")
+            raise InputError(subject, "the key does not match the certificate; expected its elliptic curve key")
         self._issuer, self._key = certificate.subject, key
 
     @classmethod
-    def make(cls, name: str) -> Self:
-        """A new self-signed authority with this common name."""
+    def generate(cls, name: str) -> Self:
+        """Generate a self-signed authority with this common name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = x509.KeyUsage(
@@ -85,26 +85,26 @@ class Authority:
         )
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = (
-            _draft(subject, subject, key, _AUTHORITY_VALID)
+            _builder(subject, subject, key, _AUTHORITY_VALID)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(identifier, critical=False)
         )
-        return cls(_signed(builder, key, signer=key))
+        return cls(_sign(builder, key, signer=key))
 
     @property
     def certificate(self) -> bytes:
-        """What clients have to trust, in PEM."""
+        """The certificate that clients must trust, in PEM."""
         return self.pair.certificate
 
-    def for_server(self, hosts: Iterable[str]) -> KeyPair:
-        """A certificate for a server that is reached as any of ``hosts``: DNS names and IP addresses."""
+    def issue_server_certificate(self, hosts: Iterable[str]) -> KeyPair:
+        """Issue a serving certificate for ``hosts``, which are DNS names and IP addresses."""
         names = [_general_name(host) for host in hosts]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(names[0].value))])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
 
-    def for_client(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
-        """A certificate by which a Kubernetes API server knows ``user`` as a member of ``groups``."""
+    def issue_client_certificate(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
+        """Issue a client certificate that authenticates ``user`` as a member of ``groups``."""
         organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -113,35 +113,35 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
-            _draft(subject, self._issuer, key, _LEAF_VALID)
+            _builder(subject, self._issuer, key, _LEAF_VALID)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
             .add_extension(authority, critical=False)
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
-        return _signed(builder, key, signer=self._key)
+        return _sign(builder, key, signer=self._key)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all. Raises InputError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file with mode 0600, atomically. Raises InputError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(path)
+            temporary.replace(path)
         except OSError:
-            draft.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror or error}") from None
 
 
-def _content(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -155,7 +155,7 @@ def _general_name(host: str) -> x509.DNSName | x509.IPAddress:
         return x509.DNSName(host)
 
 
-def _draft(
+def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, valid: timedelta
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
@@ -170,9 +170,9 @@ def _draft(
     )
 
 
-def _signed(
+def _sign(
     builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, *, signer: ec.EllipticCurvePrivateKey
 ) -> KeyPair:
     certificate = builder.sign(signer, SHA256())
-    written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return KeyPair(certificate.public_bytes(Encoding.PEM), written)
+    private_key = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return KeyPair(certificate.public_bytes(Encoding.PEM), private_key)

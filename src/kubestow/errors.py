@@ -1,18 +1,20 @@
-"""Every error kubestow raises on purpose, as one tree.
+"""The errors that kubestow raises across package boundaries, as one tree.
 
     KubestowError
-    ├── InputError              a file or option given by a person cannot be used
-    │   └── ConfigurationError  a KubeSchedulerConfiguration with one or more mistakes
-    ├── InvalidObject           a Kubernetes object that cannot be read as what it claims to be
+    ├── InputError              a file, flag or option cannot be used
+    │   └── ConfigurationError  a KubeSchedulerConfiguration is invalid; holds every problem found
+    ├── InvalidObject           a Kubernetes object cannot be decoded
     │   ├── InvalidQuantity     … because of a resource quantity such as "1.5.2"
     │   └── InvalidSelector     … because of a label, field or node selector
-    ├── PluginError             a plugin broke its contract: names the plugin and the extension point
-    ├── ExtenderError           an extender failed, or answered with what the protocol does not allow
-    ├── APIError                the API server answered with a failure Status
-    └── Unreachable             the API server did not answer at all
+    ├── PluginError             a plugin violated its contract at an extension point
+    ├── ExtenderError           a call of an extender failed, or its response violates the protocol
+    ├── APIError                the API server returned a failure Status
+    ├── Unreachable             the API server could not be reached, or its response is incomplete or malformed
+    └── LeaseLost               leader election was lost; the process must stop scheduling at once
 
-An error's text is one line that names its subject (the object, file, plugin or server), the place in it, and what was
-expected. A refusal ("no node fits") is not an error: it is data, see :mod:`kubestow.framework.status`.
+The message of an error is one line that names the subject (object, file, plugin, extender or server), the position
+inside it, and the problem. Packages derive further errors where only they raise them. A pod that fits no node is not an
+error but a :class:`kubestow.framework.status.Status`.
 """
 
 from __future__ import annotations
@@ -26,20 +28,21 @@ __all__ = [
     "InvalidQuantity",
     "InvalidSelector",
     "KubestowError",
+    "LeaseLost",
     "PluginError",
     "Unreachable",
 ]
 
 
 class KubestowError(Exception):
-    """The root of the tree; catching it catches everything kubestow raises on purpose."""
+    """The root of the tree. The command line prints the message without a traceback."""
 
 
 class InputError(KubestowError):
-    """A file or option given by a person cannot be used.
+    """A file, flag or option cannot be used.
 
-    ``subject`` is the file or option, ``place`` the line or path inside it (may be empty), ``problem`` what is wrong
-    and what was expected.
+    ``subject`` is the file, flag or option, ``place`` the line or path inside it (empty if there is none), ``problem``
+    what is wrong and what was expected.
     """
 
     def __init__(self, subject: str, problem: str, *, place: str = "") -> None:
@@ -48,7 +51,7 @@ class InputError(KubestowError):
 
 
 class ConfigurationError(InputError):
-    """A scheduler configuration with one or more mistakes, all of them in ``problems`` as ``(path, text)``."""
+    """A KubeSchedulerConfiguration is invalid; ``problems`` holds every problem found as ``(field path, text)``."""
 
     def __init__(self, subject: str, problems: list[tuple[str, str]]) -> None:
         self.problems = problems
@@ -56,9 +59,9 @@ class ConfigurationError(InputError):
 
 
 class InvalidObject(KubestowError):
-    """A Kubernetes object, or a part of one, that cannot be read.
+    """A Kubernetes object, or a part of one, cannot be decoded.
 
-    ``path`` is the field path inside the object (may be empty while it is not known yet).
+    ``path`` is the field path inside the object; it is empty if the code that decodes a value does not know it.
     """
 
     def __init__(self, problem: str, *, path: str = "") -> None:
@@ -67,15 +70,15 @@ class InvalidObject(KubestowError):
 
 
 class InvalidQuantity(InvalidObject):
-    """A resource quantity that does not parse."""
+    """A resource quantity does not parse."""
 
 
 class InvalidSelector(InvalidObject):
-    """A label, field or node selector that does not parse."""
+    """A label, field or node selector does not parse."""
 
 
 class PluginError(KubestowError):
-    """A plugin broke its contract at an extension point: raised, or answered with what the contract does not allow."""
+    """A plugin raised an exception at an extension point, or returned a value that its contract does not allow."""
 
     def __init__(self, plugin: str, extension_point: str, problem: str) -> None:
         self.plugin, self.extension_point, self.problem = plugin, extension_point, problem
@@ -83,7 +86,7 @@ class PluginError(KubestowError):
 
 
 class ExtenderError(KubestowError):
-    """An extender (named by its URL) failed at a verb; ``problem`` is what the pod's condition will say."""
+    """A call of an extender failed. ``extender`` is its URL, ``problem`` the text of the pod's condition."""
 
     def __init__(self, extender: str, verb: str, problem: str) -> None:
         self.extender, self.verb, self.problem = extender, verb, problem
@@ -91,9 +94,10 @@ class ExtenderError(KubestowError):
 
 
 class APIError(KubestowError):
-    """The API server answered a request with a failure Status (``code``, ``reason`` and ``message`` are its own).
+    """The API server returned a failure Status; ``code``, ``reason`` and ``message`` are its fields.
 
-    ``in_doubt`` says whether what was asked may have been done all the same.
+    ``retry_after`` is the delay in seconds that the server requested. ``in_doubt`` is True if the request may have
+    taken effect nevertheless.
     """
 
     def __init__(self, code: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
@@ -103,9 +107,9 @@ class APIError(KubestowError):
 
 
 class Unreachable(KubestowError):
-    """The API server could not be reached or broke off in the middle of an answer.
+    """The API server ``server`` could not be reached, or its response is incomplete or malformed.
 
-    What was asked may have been done all the same: ``in_doubt``, as for an APIError.
+    The request may have taken effect nevertheless, so ``in_doubt`` is True as for an :class:`APIError` of that kind.
     """
 
     in_doubt = True
@@ -113,3 +117,11 @@ class Unreachable(KubestowError):
     def __init__(self, server: str, problem: str) -> None:
         self.server, self.problem = server, problem
         super().__init__(f"{server}: {problem}")
+
+
+class LeaseLost(KubestowError):
+    """The lease ``lease`` (namespace/name) was not renewed in time or has another holder."""
+
+    def __init__(self, lease: str, problem: str) -> None:
+        self.lease, self.problem = lease, problem
+        super().__init__(f"leader election lost: the lease {lease} {problem}")

@@ -1,8 +1,8 @@
-"""The cyclic garbage collector: when it runs, and how often.
+"""Tuning of Python's cyclic garbage collector.
 
-Nearly everything here goes when the last reference to it does; what holds itself in a circle is rare (a failed request
-with its traceback). The collector looks through all containers for such circles after every few hundred new ones, which
-is a tenth of a busy scheduler's CPU time. So it is told to be patient, and to wait while much is loaded at once.
+Almost all objects are freed by reference counting; cycles are rare (an exception with its traceback). With the default
+thresholds the collector runs after every few hundred allocations and takes a tenth of the CPU time of a busy scheduler.
+:func:`raise_thresholds` makes it run less often, :func:`paused` turns it off while a large list is decoded.
 """
 
 from __future__ import annotations
@@ -13,28 +13,25 @@ from contextlib import contextmanager
 
 __all__ = ["paused", "raise_thresholds"]
 
-#: New containers after which the collector looks through the youngest: some megabytes at most wait for it.
-_PATIENCE = 20_000
+#: Allocations between two collections of the youngest generation; at most a few megabytes of garbage accumulate.
+_YOUNGEST_THRESHOLD = 20_000
 
-#: Who keeps the collector from running; it is the process's, so are these.
+#: The pauses in effect. The collector is global to the process, so the set is as well.
 _pauses: set[object] = set()
 
 
 def raise_thresholds() -> None:
-    """Have the collector run more rarely from now on; somebody's choice to have it run even less often stays.
-
-    For whoever is the process's main job.
-    """
+    """Make the collector of this process run less often; a threshold that is higher already, or 0 (off), is kept."""
     youngest, *older = gc.get_threshold()
-    if 0 < youngest < _PATIENCE:  # 0 is never
-        gc.set_threshold(_PATIENCE, *older)
+    if 0 < youngest < _YOUNGEST_THRESHOLD:
+        gc.set_threshold(_YOUNGEST_THRESHOLD, *older)
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Keep the collector from running while a collection is loaded, none of which is garbage.
+    """Turn the collector off while many long-lived objects are allocated; decoding a list takes half the time then.
 
-    With it on, loading takes about twice as long. Pauses may overlap: the collector comes back when the last one ends.
+    Pauses may overlap: the collector is turned on again when the last one ends. If it was off, it stays off.
     """
     if not _pauses and not gc.isenabled():
         yield

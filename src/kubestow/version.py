@@ -1,5 +1,11 @@
-"""The version of this package, as ``--version``, the User-Agent header and ``kubestow_build_info`` show it."""
+"""The versions of this package and of the kube-scheduler that it reproduces.
 
-__all__ = ["VERSION"]
+``VERSION`` is what ``--version``, the User-Agent header and ``/statusz`` show.
+"""
+
+__all__ = ["KUBERNETES_VERSION", "VERSION"]
 
 VERSION = "0.1.0"
+
+KUBERNETES_VERSION = "v1.36.2"
+"""The kube-scheduler release whose decisions kubestow reproduces; the git version in ``kubernetes_build_info``."""

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.devcluster.cluster import DevCluster
+from kubestow.wall_clock import WallClock
 from tests.anycluster.place import Place
 
 KUBECONFIG = os.environ.get("KUBESTOW_TEST_KUBECONFIG", "")

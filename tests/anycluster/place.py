@@ -11,9 +11,9 @@ from typing import Any, Self
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from kubestow.app import Live
-from kubestow.client.credentials import Credentials
-from kubestow.client.transport import MERGE_PATCH, Transport
+from kubestow.app import SchedulerApp
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import MERGE_PATCH, Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference
 
@@ -100,7 +100,7 @@ class Place:
     async def watch(self, collection: str, **query: str) -> AsyncIterator[Object]:
         """The events of a watch, without end."""
         path = f"{collection}?{urlencode({'watch': 'true', **query})}"
-        async with asyncio.timeout(_PATIENCE), self.transport.stream(path, silence=_PATIENCE) as chunks:
+        async with asyncio.timeout(_PATIENCE), self.transport.stream(path, idle_timeout=_PATIENCE) as chunks:
             rest = b""
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -133,7 +133,7 @@ class Place:
             "profiles": [{"schedulerName": self.name}],
         }
         ready = asyncio.Event()
-        live = Live.of(source=source)
+        live = SchedulerApp.create(source=source)
         running = asyncio.create_task(
             live.run(kubeconfig=self._kubeconfig, master=self._master, on_ready=lambda scheduler: ready.set())
         )

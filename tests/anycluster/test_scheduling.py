@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.client.transport import MERGE_PATCH
+from kubestow.client.rest.transport import MERGE_PATCH
 from tests.anycluster.place import Object, Place
 
 

@@ -197,7 +197,7 @@ def test_serving_flags_come_through() -> None:
     )
     assert options is not None
     assert options.authorization.always_allow_paths == ("/healthz", "/metrics", "/livez")
-    assert options.authentication.username_headers == ("x-remote-user", "x-other")
+    assert options.authentication.request_headers.username_headers == ("x-remote-user", "x-other")
     assert options.authentication.cache_ttl == 90.0
     assert [pair.names for pair in options.tls.by_name] == [("*.example", "b.example"), ()]
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from kubestow.cli.flags.catalog import BY_NAME
-from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
+from kubestow.wall_clock import WallClock
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| `")]
@@ -35,5 +35,5 @@ def test_every_metric_is_there_with_its_labels() -> None:
         if re.match(r"`(scheduler|rest|auth[a-z]+|kubernetes|leader)_", row[0])
     }
     assert told == {
-        family.name: list(family.labels) for family in Observability(WallClock(), FeatureGates()).metrics.families
+        family.name: list(family.label_names) for family in Observability(WallClock(), FeatureGates()).metrics.families
     }

@@ -72,8 +72,8 @@ async def test_a_scheduler_that_is_up_before_its_api_server_waits_for_it(tmp_pat
     flags = [f"--master=http://127.0.0.1:{api_port}", f"--secure-port={port}", "--leader-elect=false"]
     async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
-        told = await process.stderr.readuntil(b"trying again in")
-        assert f"no answer from the API server at http://127.0.0.1:{api_port}: " in told.decode()
+        told = await process.stderr.readuntil(b"retrying in")
+        assert f"API server http://127.0.0.1:{api_port} is not available: " in told.decode()
         assert f'"Serving securely" address="0.0.0.0:{port}"' in told.decode()
         assert [await status(port, path) for path in ("/livez", "/readyz")] == [200, 500]
         async with DevCluster(port=api_port, nodes=1):
@@ -89,7 +89,7 @@ async def test_a_scheduler_ends_when_it_is_asked_to_while_it_waits_for_its_api_s
     flags = [f"--master=http://127.0.0.1:{free_port()}", "--secure-port=0", "--leader-elect=false"]
     async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
-        await process.stderr.readuntil(b"trying again in")
+        await process.stderr.readuntil(b"retrying in")
         process.terminate()
         assert await process.wait() == 0
 

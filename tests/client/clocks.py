@@ -1,4 +1,4 @@
-"""Clocks that do not pass by themselves."""
+"""Clocks under the control of a test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class LeapingClock:
-    """Time leaps forward at once whenever somebody sleeps; ``slept`` says how long, in order."""
+class AutoAdvancingClock:
+    """A clock that advances by the duration of every sleep at once; ``slept`` lists the durations."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -28,14 +28,14 @@ class LeapingClock:
         await asyncio.sleep(0)
 
 
-class HeldClock:
-    """Time passes only in :meth:`advance`; sleepers wait for it."""
+class ManualClock:
+    """A clock that advances only in :meth:`advance`."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
         self._sleepers: list[tuple[float, int, asyncio.Event]] = []
         self._count = 0
-        self._someone_sleeps = asyncio.Event()
+        self._sleep_started = asyncio.Event()
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.seconds)
@@ -47,18 +47,18 @@ class HeldClock:
         woken = asyncio.Event()
         self._count += 1
         heapq.heappush(self._sleepers, (self.seconds + seconds, self._count, woken))
-        self._someone_sleeps.set()
+        self._sleep_started.set()
         await woken.wait()
 
-    async def until_sleeping(self, count: int) -> None:
-        """Wait until that many wait for time to pass."""
+    async def wait_for_sleepers(self, count: int) -> None:
+        """Return once ``count`` tasks sleep."""
         async with asyncio.timeout(10):
             while len(self._sleepers) < count:
-                self._someone_sleeps.clear()
-                await self._someone_sleeps.wait()
+                self._sleep_started.clear()
+                await self._sleep_started.wait()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking everybody whose time it is, in order."""
+        """Advance the time and wake the sleepers that are due, in order."""
         end = self.seconds + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             self.seconds, _, woken = heapq.heappop(self._sleepers)

@@ -1,4 +1,4 @@
-"""The server, clocks and the transport between them that the tests of the client share."""
+"""Fixtures: a scripted server, clocks, and a transport connected to the server."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from random import Random
 
 import pytest
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.transport import Transport
-from tests.client.clocks import HeldClock, LeapingClock
-from tests.client.scripted_server import ScriptedServer, running
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import Transport
+from tests.client.clocks import AutoAdvancingClock, ManualClock
+from tests.client.scripted_server import ScriptedServer, scripted_server
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    async with running() as scripted:
-        yield scripted
+    async with scripted_server() as server:
+        yield server
 
 
 @pytest.fixture
-def clock() -> LeapingClock:
-    return LeapingClock()
+def clock() -> AutoAdvancingClock:
+    return AutoAdvancingClock()
 
 
 @pytest.fixture
-def held_clock() -> HeldClock:
-    return HeldClock()
+def manual_clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -35,6 +35,6 @@ def random() -> Random:
 
 
 @pytest.fixture
-async def transport(server: ScriptedServer, clock: LeapingClock) -> AsyncIterator[Transport]:
+async def transport(server: ScriptedServer, clock: AutoAdvancingClock) -> AsyncIterator[Transport]:
     async with Transport(Credentials(server.url), clock=clock) as connected:
         yield connected

@@ -1,4 +1,4 @@
-"""Extenders as configured, and objects they are asked about."""
+"""Extender settings, and the objects that extenders receive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import decode
-from kubestow.client.raw_objects import RawObjectCache
+from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.config import API_VERSION, KIND
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -23,7 +23,7 @@ VERBS = {
     "weight": 1,
 }
 
-#: Objects as the API server gives them, with fields that scheduling does not read.
+#: A pod as the API server returns it, with fields that scheduling does not read.
 POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -37,22 +37,22 @@ def node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"nodeInfo": {"architecture": "arm64"}}}
 
 
-def settings(url: str, **changed: Any) -> config.Extender:
-    document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": [{"urlPrefix": url, **VERBS, **changed}]}
+def settings(url: str, **changes: Any) -> config.Extender:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": [{"urlPrefix": url, **VERBS, **changes}]}
     return config.load(document).extenders[0]
 
 
-def raw_objects(one: config.Extender, *nodes: str, pods: tuple[dict[str, Any], ...] = (POD,)) -> RawObjectCache:
-    """What has been seen of a cluster with some nodes and pods, as far as the extender wants it kept."""
-    kept = RawObjectCache.wanted_by([one])
+def raw_objects(extender: config.Extender, *nodes: str, pods: tuple[dict[str, Any], ...] = (POD,)) -> RawObjectCache:
+    """A cache for the extender, filled from a cluster with these nodes and pods."""
+    cache = RawObjectCache.for_extenders([extender])
     for obj in pods:
-        kept.saw(PODS, *_read(Pod, obj))
+        cache.store(PODS, *_decode(Pod, obj))
     for name in nodes:
-        kept.saw(NODES, *_read(Node, node(name)))
-    return kept
+        cache.store(NODES, *_decode(Node, node(name)))
+    return cache
 
 
-def _read(kind: type[Any], obj: dict[str, Any]) -> tuple[Any, msgspec.Raw]:
+def _decode(kind: type[Any], obj: dict[str, Any]) -> tuple[Any, msgspec.Raw]:
     data = json.dumps(obj).encode()
     return decode(kind, data), msgspec.Raw(data)
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs to be read, and certificates to go with them."""
+"""Kubeconfig files and certificates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 
 def kubeconfig(server: str = "https://localhost:6443", cluster: dict[str, Any] | None = None, **user: Any) -> Any:
-    """The content of a kubeconfig with one context, ``here``; keywords are the fields of its user."""
+    """The content of a kubeconfig with one context, ``here``; keyword arguments are the fields of its user."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -28,7 +28,7 @@ def save(directory: Path, content: Any, name: str = "kubeconfig") -> str:
 
 
 def exec_plugin(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
-    """A plugin whose token is ``token-1``, then ``token-2`` and so on, for each time it is run."""
+    """An exec credential plugin that returns ``token-1`` on its first run, ``token-2`` on the second, and so on."""
     counter, script = directory / "runs", directory / "plugin.sh"
     fields = "".join(f', "{key}": "{value}"' for key, value in status.items())
     script.write_text(
@@ -42,7 +42,7 @@ def exec_plugin(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_certificate(directory: Path, name: str, *, authority: str = "") -> tuple[str, str]:
-    """A key and a certificate for ``name``, signed by an earlier one of the directory, else an authority itself."""
+    """A certificate and key for ``name``, signed by ``authority`` of the same directory or else self-signed."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     request += ["-days", "2", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate)]

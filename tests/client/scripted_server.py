@@ -1,7 +1,6 @@
-"""An API server that answers from a script, and remembers what it was asked.
+"""An HTTP server that returns scripted responses and records the requests.
 
-For every (method, path) there is a queue of answers; when it is used up, requests are held open without an answer until
-the server stops.
+Each (method, path) has a queue of responses; once it is empty, further requests are left open until the server stops.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Responder = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it arrived."""
-
+class RecordedRequest:
     method: str
     path: str
     query: Mapping[str, str]
@@ -41,36 +38,39 @@ class Asked:
 @dataclass
 class ScriptedServer:
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    script: defaultdict[tuple[str, str], deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
+    requests: list[RecordedRequest] = field(default_factory=list)
+    script: defaultdict[tuple[str, str], deque[Responder]] = field(default_factory=lambda: defaultdict(deque))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def answers(self, method: str, path: str, *answers: Answer) -> None:
-        self.script[method, path].extend(answers)
+    def respond(self, method: str, path: str, *responders: Responder) -> None:
+        """Append responses to requests of this method and path."""
+        self.script[method, path].extend(responders)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()
-        self.asked.append(Asked(request.method, request.path, dict(request.query), dict(request.headers), text))
+        recorded = RecordedRequest(request.method, request.path, dict(request.query), dict(request.headers), text)
+        self.requests.append(recorded)
         self._arrived.set()
-        answers = self.script[request.method, request.path]
-        return await (answers.popleft() if answers else self.hold)(request)
+        responders = self.script[request.method, request.path]
+        return await (responders.popleft() if responders else self.hang)(request)
 
-    async def until_asked(self, count: int) -> None:
-        """Wait for that many requests in all."""
+    async def wait_for_requests(self, count: int) -> None:
+        """Return once ``count`` requests have arrived in total."""
         async with asyncio.timeout(10):
-            while len(self.asked) < count:
+            while len(self.requests) < count:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    async def hold(self, request: web.Request) -> web.StreamResponse:
+    async def hang(self, request: web.Request) -> web.StreamResponse:
+        """No response until the server stops."""
         await self.stopping.wait()
         return web.Response(status=503)
 
-    def watch(self, *lines: dict[str, Any] | bytes, end: str = "open") -> Answer:
-        """A chunked stream of lines, then: ``open`` goes on in silence, ``close`` ends it, ``cut`` breaks it off."""
+    def watch(self, *lines: dict[str, Any] | bytes, end: str = "open") -> Responder:
+        """A chunked stream of lines. Then it stays ``open`` without data, ends (``close``), or breaks (``cut``)."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def respond(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             response.enable_chunked_encoding()
             await response.prepare(request)
@@ -82,36 +82,36 @@ class ScriptedServer:
                 request.transport.close()
             return response
 
-        return answer
+        return respond
 
 
-def answer(status: int = 200, body: Any = None, **headers: str) -> Answer:
-    """An answer with a JSON body (bytes are sent as they are); headers are spelled with underscores."""
+def response(status: int = 200, body: Any = None, **headers: str) -> Responder:
+    """A response with a JSON body (bytes are sent unchanged); header names are spelled with underscores."""
     data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
-    spelled = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, body=data, headers={"Content-Type": "application/json"} | spelled)
+        return web.Response(status=status, body=data, headers={"Content-Type": "application/json"} | sent)
 
     return respond
 
 
-def failure(code: int, reason: str, message: str = "no", **headers: str) -> Answer:
-    """A failure as the API server says it."""
+def failure(code: int, reason: str, message: str = "no", **headers: str) -> Responder:
+    """A failure Status."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return answer(code, status | {"message": message, "reason": reason, "code": code}, **headers)
+    return response(code, status | {"message": message, "reason": reason, "code": code}, **headers)
 
 
 async def disconnect(request: web.Request) -> web.StreamResponse:
-    """No answer: the connection is closed."""
+    """Closes the connection without a response."""
     assert request.transport is not None
     request.transport.close()
     return web.Response()
 
 
 @asynccontextmanager
-async def running(tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
-    """The server, listening on a port of its own."""
+async def scripted_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
+    """A running server on a free port."""
     server = ScriptedServer()
     application = web.Application(client_max_size=2**24)
     application.router.add_route("*", "/{path:.*}", server.handle)

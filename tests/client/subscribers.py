@@ -1,16 +1,16 @@
-"""A subscriber that remembers, and can be waited for."""
+"""A subscriber that records what it receives, and the watch events to send to it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.client.reflector import Reflector
-from kubestow.client.transport import Transport
+from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.ports import Clock, Resource
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
@@ -19,7 +19,7 @@ SLICES = Resource("/apis/resource.k8s.io/v1", "resourceslices", "ResourceSlice",
 
 
 class RecordingSubscriber:
-    """``seen`` holds ("replace", names), (event type, name) and ("unreadable", subject, problem) in order."""
+    """``seen`` lists ("replace", names), (event type, name) and ("unreadable", subject, problem) in order."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -28,35 +28,32 @@ class RecordingSubscriber:
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         self.objects = {obj.metadata.name: obj for obj in objects}
-        self._note("replace", [obj.metadata.name for obj in objects])
+        self._add("replace", [obj.metadata.name for obj in objects])
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         self.objects[obj.metadata.name] = obj
         if event_type == "DELETED":
             del self.objects[obj.metadata.name]
-        self._note(event_type, obj.metadata.name)
+        self._add(event_type, obj.metadata.name)
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        self._note("unreadable", subject, problem)
+        self._add("unreadable", subject, problem)
 
-    def _note(self, *what: Any) -> None:
-        self.seen.append(what)
+    def _add(self, *entry: Any) -> None:
+        self.seen.append(entry)
         self._changed.set()
 
-    async def until_seen(self, count: int) -> list[tuple[Any, ...]]:
-        """All that was seen, once it is at least that much."""
-        await self._until(lambda: len(self.seen) >= count)
-        return self.seen
-
-    async def _until(self, satisfied: Callable[[], bool]) -> None:
+    async def wait_until_seen(self, count: int) -> list[tuple[Any, ...]]:
+        """Everything seen so far, once there are at least ``count`` entries."""
         async with asyncio.timeout(10):
-            while not satisfied():
+            while len(self.seen) < count:
                 self._changed.clear()
                 await self._changed.wait()
+        return self.seen
 
 
 def pod(name: str, version: int = 1, **spec: Any) -> dict[str, Any]:
-    """A pod as the API server sends it."""
+    """A pod as the API server returns it."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": str(version)}
     return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
@@ -73,22 +70,22 @@ def bookmark(version: int, *, initial_end: bool = False) -> dict[str, Any]:
 
 
 def expired() -> dict[str, Any]:
-    return broken_off(410, "Expired", "too old resource version: 2 (823)")
+    return error_event(410, "Expired", "too old resource version: 2 (823)")
 
 
-def broken_off(code: int, reason: str, message: str) -> dict[str, Any]:
-    """The last event of a watch that the server cannot go on with."""
+def error_event(code: int, reason: str, message: str) -> dict[str, Any]:
+    """The ERROR event that ends a watch."""
     status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code}
     return event("ERROR", status)
 
 
 @asynccontextmanager
 async def reflecting(
-    transport: Transport, clock: Clock, resource: Resource = PODS, silence: float = 150.0
+    transport: Transport, clock: Clock, resource: Resource = PODS, idle_timeout: float = 150.0
 ) -> AsyncIterator[RecordingSubscriber]:
-    """A reflector at work for as long as the block runs."""
+    """The subscriber of a reflector that runs until the block ends."""
     subscriber = RecordingSubscriber()
-    reflector = Reflector(transport, resource, subscriber, clock=clock, random=Random(1), silence=silence)
+    reflector = Reflector(transport, resource, subscriber, clock=clock, random=Random(1), idle_timeout=idle_timeout)
     task = asyncio.create_task(reflector.run())
     try:
         yield subscriber

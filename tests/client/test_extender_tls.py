@@ -1,4 +1,4 @@
-"""TLS towards extenders: whom they trust, and what cannot be used."""
+"""TLS settings of extenders."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from kubestow.client.extenders import HTTPExtender
+from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError, InputError
 from tests.client.extender_settings import info, raw_objects, settings
 from tests.client.kubeconfigs import make_certificate
-from tests.client.scripted_server import ScriptedServer, answer, running
+from tests.client.scripted_server import ScriptedServer, response, scripted_server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 
@@ -30,19 +30,21 @@ def directory(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(directory: Path, *, name: str = "localhost", asks: bool = False) -> AsyncIterator[ScriptedServer]:
-    """An extender with a certificate for ``name``, which may ask for one of its client."""
+async def serving(
+    directory: Path, *, name: str = "localhost", client_auth: bool = False
+) -> AsyncIterator[ScriptedServer]:
+    """An extender with a certificate for ``name``; with ``client_auth`` it requires one of its client."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(directory / "ca.crt"))
     context.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")
-    context.verify_mode = ssl.CERT_REQUIRED if asks else ssl.CERT_NONE
-    async with running(context) as server:
-        server.answers("POST", "/filter", answer(200, {}))
+    context.verify_mode = ssl.CERT_REQUIRED if client_auth else ssl.CERT_NONE
+    async with scripted_server(context) as server:
+        server.respond("POST", "/filter", response(200, {}))
         yield server
 
 
-async def works(server: ScriptedServer, **given: Any) -> bool:
-    one = settings(server.url, **given)
-    async with HTTPExtender(one, raw_objects(one)) as extender:
+async def succeeds(server: ScriptedServer, **changes: Any) -> bool:
+    configured = settings(server.url, **changes)
+    async with HTTPExtender(configured, raw_objects(configured)) as extender:
         try:
             await extender.filter(info(), [])
         except ExtenderError:
@@ -54,61 +56,61 @@ def data(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-async def test_an_unknown_authority_is_not_trusted(directory: Path) -> None:
+async def test_the_certificate_of_an_unknown_authority_is_rejected(directory: Path) -> None:
     async with serving(directory) as server:
-        assert not await works(server)
+        assert not await succeeds(server)
 
 
-async def test_an_authority_is_given_as_a_file(directory: Path) -> None:
+async def test_an_authority_can_be_configured_as_a_file(directory: Path) -> None:
     async with serving(directory) as server:
-        assert await works(server, tlsConfig={"caFile": str(directory / "ca.crt")})
+        assert await succeeds(server, tlsConfig={"caFile": str(directory / "ca.crt")})
 
 
-async def test_data_goes_before_the_file(directory: Path) -> None:
+async def test_data_takes_precedence_over_a_file(directory: Path) -> None:
     async with serving(directory) as server:
-        assert await works(server, tlsConfig={"caData": data(directory / "ca.crt"), "caFile": "/nowhere"})
+        assert await succeeds(server, tlsConfig={"caData": data(directory / "ca.crt"), "caFile": "/nowhere"})
 
 
-async def test_https_without_an_authority_checks_nothing(directory: Path) -> None:
+async def test_enable_https_without_an_authority_disables_verification(directory: Path) -> None:
     async with serving(directory) as server:
-        assert await works(server, enableHTTPS=True)
+        assert await succeeds(server, enableHTTPS=True)
 
 
-async def test_https_with_an_authority_checks_the_name(directory: Path) -> None:
+async def test_enable_https_with_an_authority_verifies_the_host_name(directory: Path) -> None:
     authority = {"caFile": str(directory / "ca.crt")}
     async with serving(directory, name="elsewhere") as server:
-        assert not await works(server, enableHTTPS=True, tlsConfig=authority)
-        assert await works(server, enableHTTPS=True, tlsConfig=authority | {"serverName": "elsewhere"})
+        assert not await succeeds(server, enableHTTPS=True, tlsConfig=authority)
+        assert await succeeds(server, enableHTTPS=True, tlsConfig=authority | {"serverName": "elsewhere"})
 
 
-async def test_insecure_trusts_everybody(directory: Path) -> None:
+async def test_insecure_disables_verification(directory: Path) -> None:
     async with serving(directory) as server:
-        assert await works(server, tlsConfig={"insecure": True})
+        assert await succeeds(server, tlsConfig={"insecure": True})
 
 
 @pytest.mark.parametrize("form", ["data", "files"])
-async def test_a_client_certificate_is_shown(directory: Path, form: str) -> None:
+async def test_a_client_certificate_is_presented(directory: Path, form: str) -> None:
     certificate, key = directory / "client.crt", directory / "client.key"
-    shown = {"certData": data(certificate), "keyData": data(key)}
+    configured = {"certData": data(certificate), "keyData": data(key)}
     if form == "files":
-        shown = {"certFile": str(certificate), "keyFile": str(key)}
-    async with serving(directory, asks=True) as server:
-        assert not await works(server, tlsConfig={"insecure": True})
-        assert await works(server, tlsConfig={"insecure": True, **shown})
+        configured = {"certFile": str(certificate), "keyFile": str(key)}
+    async with serving(directory, client_auth=True) as server:
+        assert not await succeeds(server, tlsConfig={"insecure": True})
+        assert await succeeds(server, tlsConfig={"insecure": True, **configured})
 
 
 @pytest.mark.parametrize(
     ("tls", "problem"),
     [
         ({"insecure": True, "caData": "UEVN"}, "specifying a root certificates file with the insecure flag"),
-        ({"certData": "UEVN"}, "a client certificate and its key go together"),
+        ({"certData": "UEVN"}, "a client certificate and its key must be set together"),
         ({"caFile": "/nowhere/ca.crt"}, "/nowhere/ca.crt: No such file or directory"),
         ({"caData": "UEVN"}, "expected certificates and keys in PEM"),
         ({"certData": "UEVN", "keyData": "UEVN"}, "expected certificates and keys in PEM"),
     ],
 )
-def test_what_cannot_be_used_is_said_before_anything_starts(tls: dict[str, Any], problem: str) -> None:
-    one = settings("https://x", tlsConfig=tls)
+def test_invalid_settings_raise_before_the_extender_is_used(tls: dict[str, Any], problem: str) -> None:
+    configured = settings("https://x", tlsConfig=tls)
     with pytest.raises(InputError, match="extender https://x: tlsConfig: ") as caught:
-        HTTPExtender(one, raw_objects(one))
+        HTTPExtender(configured, raw_objects(configured))
     assert problem in str(caught.value)

@@ -1,29 +1,29 @@
-"""Proxies that the environment asks for, by the rules of Go programs."""
+"""Proxy variables of the environment, by the rules of Go programs."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubestow.client.proxies import proxy_from_environment
+from kubestow.client.rest.proxies import proxy_from_environment
 
 PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 
 
-def test_without_variables_requests_go_directly() -> None:
+def test_without_variables_there_is_no_proxy() -> None:
     assert proxy_from_environment("https://api.example:6443", {}) is None
 
 
-def test_the_proxy_is_that_of_the_scheme() -> None:
+def test_the_scheme_of_the_server_selects_the_variable() -> None:
     assert proxy_from_environment("https://api.example:6443", PROXY) == "http://proxy:3128"
     assert proxy_from_environment("http://api.example:8080", PROXY) is None
 
 
-def test_a_proxy_without_scheme_speaks_http() -> None:
+def test_a_proxy_without_a_scheme_is_an_http_proxy() -> None:
     assert proxy_from_environment("https://api.example", {"https_proxy": "proxy:3128"}) == "http://proxy:3128"
 
 
 @pytest.mark.parametrize("server", ["https://localhost:6443", "https://127.0.0.1:6443", "https://[::1]:6443"])
-def test_this_machine_is_reached_directly(server: str) -> None:
+def test_loopback_addresses_are_not_proxied(server: str) -> None:
     assert proxy_from_environment(server, PROXY) is None
 
 
@@ -39,7 +39,7 @@ def test_this_machine_is_reached_directly(server: str) -> None:
         ("https://api.example.com", "*"),
     ],
 )
-def test_exceptions_are_reached_directly(server: str, exceptions: str) -> None:
+def test_servers_that_match_no_proxy_are_not_proxied(server: str, exceptions: str) -> None:
     assert proxy_from_environment(server, PROXY | {"NO_PROXY": exceptions}) is None
 
 
@@ -53,5 +53,5 @@ def test_exceptions_are_reached_directly(server: str, exceptions: str) -> None:
         ("https://10.0.0.1", "10.0.0.0/99,,0.0.1"),
     ],
 )
-def test_others_are_not(server: str, exceptions: str) -> None:
+def test_servers_that_do_not_match_no_proxy_are_proxied(server: str, exceptions: str) -> None:
     assert proxy_from_environment(server, PROXY | {"NO_PROXY": exceptions}) == "http://proxy:3128"

@@ -1,44 +1,44 @@
-"""List and watch, when all goes well: streaming lists, lists in pages, bookmarks, taking up a watch again."""
+"""List and watch without failures: streaming lists, lists in pages, bookmarks, resumed watches."""
 
 from __future__ import annotations
 
 import json
 
-from kubestow.client.transport import Transport
-from tests.client.clocks import LeapingClock
-from tests.client.scripted_server import ScriptedServer, answer, failure
+from kubestow.client.rest.transport import Transport
+from tests.client.clocks import AutoAdvancingClock
+from tests.client.scripted_server import ScriptedServer, failure, response
 from tests.client.subscribers import NODES, PODS, bookmark, event, pod, reflecting
 from tests.client.wire import exchanges, needs_wire
 
 
-async def test_a_streaming_list_replaces_once_and_goes_on_as_a_watch(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_a_streaming_list_replaces_once_and_continues_as_a_watch(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     initial = [event("ADDED", pod("a", 3)), event("ADDED", pod("b", 5)), bookmark(7, initial_end=True)]
-    server.answers("GET", "/api/v1/pods", server.watch(*initial, event("MODIFIED", pod("a", 8))))
+    server.respond("GET", "/api/v1/pods", server.watch(*initial, event("MODIFIED", pod("a", 8))))
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(2) == [("replace", ["a", "b"]), ("MODIFIED", "a")]
-    assert len(server.asked) == 1
+        assert await subscriber.wait_until_seen(2) == [("replace", ["a", "b"]), ("MODIFIED", "a")]
+    assert len(server.requests) == 1
 
 
-async def test_changes_while_a_streaming_list_is_under_way_are_part_of_it(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_changes_during_a_streaming_list_are_part_of_it(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     initial = [event("ADDED", pod("a")), event("ADDED", pod("b")), event("DELETED", pod("a", 6))]
     changed = event("MODIFIED", pod("b", 7, nodeName="n1"))
-    server.answers("GET", "/api/v1/pods", server.watch(*initial, changed, bookmark(7, initial_end=True)))
+    server.respond("GET", "/api/v1/pods", server.watch(*initial, changed, bookmark(7, initial_end=True)))
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(1) == [("replace", ["b"])]
+        assert await subscriber.wait_until_seen(1) == [("replace", ["b"])]
         assert subscriber.objects["b"].spec.node_name == "n1"
 
 
-async def test_the_first_request_is_the_one_kube_scheduler_sends(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_the_first_request_equals_that_of_kube_scheduler(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
-    server.answers("GET", "/api/v1/pods", server.watch(bookmark(7, initial_end=True)))
+    server.respond("GET", "/api/v1/pods", server.watch(bookmark(7, initial_end=True)))
     async with reflecting(transport, clock) as subscriber:
-        await subscriber.until_seen(1)
-    query = dict(server.asked[0].query)
+        await subscriber.wait_until_seen(1)
+    query = dict(server.requests[0].query)
     assert 300 <= int(query.pop("timeoutSeconds")) < 600
     assert query == {
         "allowWatchBookmarks": "true",
@@ -49,95 +49,95 @@ async def test_the_first_request_is_the_one_kube_scheduler_sends(
     }
 
 
-async def test_a_server_without_streaming_lists_is_asked_for_a_list_from_its_cache(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_without_streaming_lists_the_first_list_comes_from_the_watch_cache(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     listed = {"kind": "NodeList", "metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "n1"}}]}
-    server.answers("GET", "/api/v1/nodes", failure(422, "Invalid"), answer(200, listed), server.watch())
+    server.respond("GET", "/api/v1/nodes", failure(422, "Invalid"), response(200, listed), server.watch())
     async with reflecting(transport, clock, NODES) as subscriber:
-        assert await subscriber.until_seen(1) == [("replace", ["n1"])]
-    assert server.asked[1].query == {"limit": "5000", "resourceVersion": "0"}
-    assert clock.slept == []  # what a server does not offer is no fault of it
+        assert await subscriber.wait_until_seen(1) == [("replace", ["n1"])]
+    assert server.requests[1].query == {"limit": "5000", "resourceVersion": "0"}
+    assert clock.slept == []  # a missing feature does not cause backoff
 
 
-async def test_a_list_is_followed_from_its_version(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_the_watch_starts_at_the_resource_version_of_the_list(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     listed = {"metadata": {"resourceVersion": "9"}, "items": None}
     watch = server.watch(event("ADDED", {"metadata": {"name": "n1", "resourceVersion": "10"}}))
-    server.answers("GET", "/api/v1/nodes", failure(422, "Invalid"), answer(200, listed), watch)
+    server.respond("GET", "/api/v1/nodes", failure(422, "Invalid"), response(200, listed), watch)
     async with reflecting(transport, clock, NODES) as subscriber:
-        assert await subscriber.until_seen(2) == [("replace", []), ("ADDED", "n1")]
-    assert server.asked[2].query["resourceVersion"] == "9"
-    assert server.asked[2].query["allowWatchBookmarks"] == "true"
+        assert await subscriber.wait_until_seen(2) == [("replace", []), ("ADDED", "n1")]
+    assert server.requests[2].query["resourceVersion"] == "9"
+    assert server.requests[2].query["allowWatchBookmarks"] == "true"
 
 
-async def test_pages_of_a_list_are_put_together(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_the_pages_of_a_list_are_combined(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more=="}, "items": [pod("a"), pod("b")]}
     second = {"metadata": {"resourceVersion": "9"}, "items": [pod("c")]}
-    server.answers("GET", "/api/v1/pods", failure(422, "Invalid"), answer(200, first), answer(200, second))
+    server.respond("GET", "/api/v1/pods", failure(422, "Invalid"), response(200, first), response(200, second))
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(1) == [("replace", ["a", "b", "c"])]
-    assert server.asked[2].query["continue"] == "more=="
-    assert "resourceVersion" not in server.asked[2].query
+        assert await subscriber.wait_until_seen(1) == [("replace", ["a", "b", "c"])]
+    assert server.requests[2].query["continue"] == "more=="
+    assert "resourceVersion" not in server.requests[2].query
 
 
-async def test_pages_that_expire_are_replaced_by_the_whole_list(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_an_expired_continue_token_is_followed_by_a_list_without_pages(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [pod("a")]}
     whole = {"metadata": {"resourceVersion": "12"}, "items": [pod("a"), pod("b")]}
-    answers = [failure(422, "Invalid"), answer(200, first), failure(410, "Expired"), answer(200, whole)]
-    server.answers("GET", "/api/v1/pods", *answers)
+    responses = [failure(422, "Invalid"), response(200, first), failure(410, "Expired"), response(200, whole)]
+    server.respond("GET", "/api/v1/pods", *responses)
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(1) == [("replace", ["a", "b"])]
-    assert server.asked[3].query["limit"] == "0"
+        assert await subscriber.wait_until_seen(1) == [("replace", ["a", "b"])]
+    assert server.requests[3].query["limit"] == "0"
 
 
-async def test_a_watch_that_the_server_ends_is_taken_up_at_the_last_version(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_a_watch_that_the_server_ends_is_resumed_at_the_last_resource_version(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     ended = server.watch(bookmark(7, initial_end=True), event("ADDED", pod("a", 8)), end="close")
-    server.answers("GET", "/api/v1/pods", ended, server.watch(event("DELETED", pod("a", 9))))
+    server.respond("GET", "/api/v1/pods", ended, server.watch(event("DELETED", pod("a", 9))))
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(3) == [("replace", []), ("ADDED", "a"), ("DELETED", "a")]
-    assert server.asked[1].query["resourceVersion"] == "8"
+        assert await subscriber.wait_until_seen(3) == [("replace", []), ("ADDED", "a"), ("DELETED", "a")]
+    assert server.requests[1].query["resourceVersion"] == "8"
     assert clock.slept == []
 
 
-async def test_a_bookmark_moves_the_version_on(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_a_bookmark_advances_the_resource_version(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     ended = server.watch(bookmark(7, initial_end=True), bookmark(50), end="close")
-    server.answers("GET", "/api/v1/pods", ended, server.watch(event("ADDED", pod("a", 51))))
+    server.respond("GET", "/api/v1/pods", ended, server.watch(event("ADDED", pod("a", 51))))
     async with reflecting(transport, clock) as subscriber:
-        await subscriber.until_seen(2)
-    assert server.asked[1].query["resourceVersion"] == "50"
+        await subscriber.wait_until_seen(2)
+    assert server.requests[1].query["resourceVersion"] == "50"
 
 
-async def test_lines_are_read_however_the_stream_is_chunked(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_events_do_not_depend_on_chunk_boundaries(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     lines = [bookmark(7, initial_end=True), event("ADDED", pod("ä", 8)), event("ADDED", pod("b", 9))]
     stream = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
     pieces = [stream[i : i + 37] for i in range(0, len(stream), 37)]
-    server.answers("GET", "/api/v1/pods", server.watch(*pieces))
+    server.respond("GET", "/api/v1/pods", server.watch(*pieces))
     async with reflecting(transport, clock) as subscriber:
-        assert await subscriber.until_seen(3) == [("replace", []), ("ADDED", "ä"), ("ADDED", "b")]
+        assert await subscriber.wait_until_seen(3) == [("replace", []), ("ADDED", "ä"), ("ADDED", "b")]
 
 
 @needs_wire
-async def test_a_recorded_watch_is_understood_event_for_event(
-    server: ScriptedServer, transport: Transport, clock: LeapingClock
+async def test_a_recorded_watch_is_decoded_event_by_event(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     (recorded,) = exchanges("scheduler-stop", "GET", "/api/v1/pods?")
     events = [sent["event"] for sent in recorded["respStream"]]
-    server.answers("GET", "/api/v1/pods", server.watch(*events))
+    server.respond("GET", "/api/v1/pods", server.watch(*events))
     applied = [one["type"] for one in events[events.index(_initial_end(events)) + 1 :] if one["type"] != "BOOKMARK"]
     async with reflecting(transport, clock, PODS) as subscriber:
-        seen = await subscriber.until_seen(1 + len(applied))
+        seen = await subscriber.wait_until_seen(1 + len(applied))
     assert [kind for kind, *_ in seen] == ["replace", *applied]
 
 

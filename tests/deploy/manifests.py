@@ -1,4 +1,4 @@
-"""The objects in deploy/, rendered by the tools that users render them with."""
+"""The objects in deploy/, rendered by kubectl and Helm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-__all__ = ["CHART", "DEPLOY", "NEEDS_A_CHART_RENDERER", "Object", "chart", "kustomized"]
+__all__ = ["CHART", "DEPLOY", "NEEDS_A_CHART_RENDERER", "Object", "chart", "kustomize"]
 
 Object = dict[str, Any]
 
@@ -23,17 +23,17 @@ _HAS_GO = bool(shutil.which("go")) and (_GO_LIBRARIES / "src/github.com/Mastermi
 
 NEEDS_A_CHART_RENDERER = pytest.mark.skipif(
     not (shutil.which("helm") or _HAS_GO),
-    reason="there is neither helm nor Go with sprig (golang-github-masterminds-sprig-dev) on this machine",
+    reason="neither helm nor Go with sprig (golang-github-masterminds-sprig-dev) is installed",
 )
 
 
-def kustomized(directory: str) -> list[Object]:
+def kustomize(directory: str) -> list[Object]:
     """The objects of a kustomization in deploy/."""
     return _objects(_output("kubectl", "kustomize", str(DEPLOY / directory)))
 
 
 def chart(values: Path | None = None) -> list[Object]:
-    """The objects of the chart as a release called kubestow in kube-system, by Helm or what stands in for it."""
+    """The objects of the chart as release ``kubestow`` in kube-system, rendered by Helm or by chart/render.go."""
     if shutil.which("helm"):
         options = ["--values", str(values)] if values else []
         command = ["helm", "template", "kubestow", str(CHART), "--namespace", "kube-system", *options]
@@ -49,6 +49,6 @@ def _objects(text: str) -> list[Object]:
 
 def _output(*command: str) -> str:
     environment = {**os.environ, "GO111MODULE": "off", "GOPATH": str(_GO_LIBRARIES), "GOFLAGS": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout

@@ -21,18 +21,18 @@ from kubestow.devcluster.cluster import DevCluster
 __all__ = ["NEEDS_PROMETHEUS", "Prometheus", "scraping"]
 
 NEEDS_PROMETHEUS = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("promtool")), reason="there is no Prometheus on this machine"
+    not (shutil.which("prometheus") and shutil.which("promtool")), reason="Prometheus is not installed"
 )
 
 
 class Prometheus:
-    """Answers queries about what it has scraped; ``scheduler`` is the process that it scrapes."""
+    """A Prometheus server; ``scheduler`` is the process that it scrapes."""
 
     def __init__(self, url: str, scheduler: asyncio.subprocess.Process) -> None:
         self._url, self.scheduler = url, scheduler
 
     async def query(self, expression: str) -> list[Any]:
-        """The series that an expression gives now, by promtool."""
+        """The result of an instant query, by promtool."""
         process = await asyncio.create_subprocess_exec(
             *("promtool", "query", "instant", "--format=json", self._url, expression),
             stdout=asyncio.subprocess.PIPE,
@@ -44,7 +44,7 @@ class Prometheus:
         return series
 
     async def until(self, expression: str) -> None:
-        """Return when an expression gives something."""
+        """Return once the result of an instant query is not empty."""
         async with asyncio.timeout(60):
             while True:
                 if await self.query(expression):
@@ -54,7 +54,7 @@ class Prometheus:
 
 @asynccontextmanager
 async def scraping(home: Path) -> AsyncIterator[Prometheus]:
-    """A scheduler that leads a small cluster, and Prometheus looking at it every second as the job ``kubestow``."""
+    """A Prometheus that scrapes the scheduler of a small cluster every second, as the job ``kubestow``."""
     async with DevCluster(nodes=3) as server:
         port, own_port = _free_port(), _free_port()
         scheduler = await asyncio.create_subprocess_exec(
@@ -92,7 +92,7 @@ def _configuration(home: Path, port: int) -> Path:
 
 
 async def _create_pods(url: str) -> None:
-    """Pods that find a node, each a shape of its own, and one that finds none."""
+    """Create schedulable pods of distinct shapes, and one unschedulable pod."""
     async with aiohttp.ClientSession() as session:
         for number, cpu in enumerate((*(f"{100 + number}m" for number in range(40)), "1000")):
             container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": cpu}}}

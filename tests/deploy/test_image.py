@@ -1,4 +1,4 @@
-"""The image's definition: nothing in it needs root, a shell or a writable file system, and what it copies exists."""
+"""The image definition: no root user, no shell, and existing sources of copies."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
-def test_it_does_not_run_as_root(instructions: list[tuple[str, str]]) -> None:
+def test_the_image_does_not_run_as_root(instructions: list[tuple[str, str]]) -> None:
     (user,) = (argument for word, argument in instructions if word == "USER")
     assert all(number.isdigit() and int(number) > 0 for number in user.split(":"))
 
 
-def test_it_starts_without_a_shell(instructions: list[tuple[str, str]]) -> None:
+def test_the_image_starts_without_a_shell(instructions: list[tuple[str, str]]) -> None:
     entry = dict(instructions)
     assert json.loads(entry["ENTRYPOINT"]) == ["/opt/kubestow/bin/kubestow"]
     assert json.loads(entry["CMD"]) == ["run"]
 
 
-def test_what_it_copies_is_in_the_repository_and_not_ignored(instructions: list[tuple[str, str]]) -> None:
-    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+def test_copied_files_exist_and_are_not_ignored(instructions: list[tuple[str, str]]) -> None:
+    included = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copies = [argument.split() for word, argument in instructions if word == "COPY" and "--from=" not in argument]
     sources = [source for words in copies for source in words[:-1] if not source.startswith("--")]
     assert sources
     for source in sources:
         assert (ROOT / source).exists(), source
-        assert any(fnmatch(source, pattern) for pattern in kept), source
+        assert any(fnmatch(source, pattern) for pattern in included), source
 
 
-def test_the_name_of_the_original_takes_its_flags(tmp_path: Path) -> None:
+def test_the_kube_scheduler_command_accepts_its_flags(tmp_path: Path) -> None:
     script = (DEPLOY / "image" / "kube-scheduler").read_text()
-    here = tmp_path / "kube-scheduler"
-    here.write_text(script)
-    done = subprocess.run([sys.executable, here, "--help"], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0
-    assert "--config" in done.stdout
+    command = tmp_path / "kube-scheduler"
+    command.write_text(script)
+    completed = subprocess.run(
+        [sys.executable, command, "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert completed.returncode == 0
+    assert "--config" in completed.stdout

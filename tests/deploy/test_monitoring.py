@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard ask for metrics that exist, in a language Prometheus understands."""
+"""The alert rules and the dashboard use existing metrics and valid PromQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from kubestow.client.rate_limit import WallClock
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
+from kubestow.wall_clock import WallClock
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
 
 MONITORING = DEPLOY / "monitoring"
-NEEDS_PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="there is no promtool on this machine")
+NEEDS_PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 
 
 def dashboard() -> dict[str, Any]:
@@ -37,8 +37,8 @@ def panel_queries() -> Iterator[str]:
 @NEEDS_PROMTOOL
 def test_prometheus_accepts_the_alert_rules() -> None:
     command = ["promtool", "check", "rules", str(MONITORING / "alerts.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 @NEEDS_PROMTOOL
@@ -46,13 +46,13 @@ def test_prometheus_accepts_the_queries_of_the_dashboard(tmp_path: Any) -> None:
     rules = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(panel_queries())]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    done = subprocess.run(
+    completed = subprocess.run(
         ["promtool", "check", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
-def test_every_alert_says_what_to_do() -> None:
+def test_every_alert_has_a_summary_a_description_and_a_severity() -> None:
     (group,) = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"]
     for rule in group["rules"]:
         assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
@@ -60,17 +60,17 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in dashboard()["panels"]:
-        place = panel["gridPos"]
+        position = panel["gridPos"]
         cells = {
             (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
         }
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
+        assert not cells & occupied, panel["title"]
+        assert position["x"] + position["w"] <= 24
+        occupied |= cells
 
 
 def alerts() -> dict[str, str]:
@@ -79,28 +79,28 @@ def alerts() -> dict[str, str]:
     return {rule["alert"]: rule["expr"] for rule in group["rules"]}
 
 
-def test_every_metric_that_is_asked_for_is_served() -> None:
+def test_every_queried_metric_is_exposed() -> None:
     observability = Observability(WallClock(), FeatureGates())
-    served = {family.name for family in observability.metrics.registry.collect()}
-    served |= {f"{name}_total" for name in served}
+    exposed = {family.name for family in observability.metrics.registry.collect()}
+    exposed |= {f"{name}_total" for name in exposed}
     queries = " ".join([*panel_queries(), *alerts().values()])
-    asked = re.findall(r"\b((?:scheduler|rest_client|process|leader_election)_[a-z_]+)", queries)
-    assert {name.removesuffix("_bucket") for name in asked} <= served
+    queried = re.findall(r"\b((?:scheduler|rest_client|process|leader_election)_[a-z_]+)", queries)
+    assert {name.removesuffix("_bucket") for name in queried} <= exposed
 
 
 @NEEDS_PROMETHEUS
-async def test_a_real_prometheus_answers_every_query(tmp_path: Path) -> None:
+async def test_prometheus_returns_data_for_every_query(tmp_path: Path) -> None:
     async with scraping(tmp_path) as prometheus:
         await prometheus.until('scheduler_schedule_attempts_total{job="kubestow", result="scheduled"} >= 40')
         await prometheus.until('rate(scheduler_schedule_attempts_total{job="kubestow"}[5m])')
         for expression in panel_queries():
-            found = await prometheus.query(expression)
-            assert found or "error" in expression or "preemption" in expression, expression
+            series = await prometheus.query(expression)
+            assert series or "error" in expression or "preemption" in expression, expression
         assert [name for name, expression in alerts().items() if await prometheus.query(expression)] == []
 
 
 @NEEDS_PROMETHEUS
-async def test_an_alert_fires_when_the_scheduler_is_gone(tmp_path: Path) -> None:
+async def test_an_alert_fires_when_the_scheduler_is_down(tmp_path: Path) -> None:
     async with scraping(tmp_path) as prometheus:
         await prometheus.until('up{job="kubestow"} == 1')
         prometheus.scheduler.kill()

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from kubestow.app import Live
+from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.devcluster.cluster import DevCluster
 
@@ -154,7 +154,7 @@ async def story(server: DevCluster, *extenders: dict[str, Any], **configured: An
     """A scheduler with some extenders, as configured, on an API server."""
     document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": list(extenders), **configured}
     document["leaderElection"] = {"leaderElect": False}
-    live, ready = Live.of(source=document, seed=1), asyncio.Event()
+    live, ready = SchedulerApp.create(source=document, seed=1), asyncio.Event()
     async with AsyncExitStack() as stack:
         running = asyncio.create_task(
             live.run(kubeconfig="", master=server.url, on_ready=lambda scheduler: ready.set())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.app import Live
+from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
 from tests.extending.scenarios import Running, cluster, extender, story
@@ -134,6 +134,6 @@ async def test_pods_wait_for_an_extender_that_is_down() -> None:
 
 async def test_tls_settings_that_cannot_be_used_are_told_before_anything_starts() -> None:
     broken = {"urlPrefix": "https://x", "filterVerb": "filter", "tlsConfig": {"caFile": "/nowhere"}}
-    live = Live.of(source={"apiVersion": API_VERSION, "kind": KIND, "extenders": [broken]})
+    live = SchedulerApp.create(source={"apiVersion": API_VERSION, "kind": KIND, "extenders": [broken]})
     with pytest.raises(InputError, match="extender https://x: tlsConfig: /nowhere: No such file or directory"):
         await live.run(kubeconfig="/nowhere", master="", on_ready=lambda scheduler: None)

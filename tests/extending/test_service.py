@@ -14,7 +14,6 @@ import pytest
 
 from kubestow import config
 from kubestow.api.core import Node
-from kubestow.client.rate_limit import WallClock
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extending import Opinions, Service
 from kubestow.extending.binding import Binding
@@ -24,6 +23,7 @@ from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.events.resources import PODS
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.wall_clock import WallClock
 from tests.extending.example_plugins import Colour, Failing, Reserving, labelled
 
 #: What Go makes of a v1.Pod: nulls for times, empty structs, resources as texts.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.client.extenders import HTTPExtender
+from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.extending import Opinions, Service
 from kubestow.extending.running import server_tls

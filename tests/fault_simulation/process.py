@@ -14,7 +14,8 @@ from typing import Any
 
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.client.lease import LeaderElection, LeaseTimes
+from kubestow.client.leader_election import LeaderElector, LeaseTimings
+from kubestow.client.lease_lock import LeaseLock
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.result import Decision
@@ -157,15 +158,11 @@ class Process(Observer):
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
         return [WaywardExtender(connection, self._faults, ignorable=ignorable, binds=binds)]
 
-    def _candidacy(self, connection: Connection) -> LeaderElection:
-        times = LeaseTimes()
-        return LeaderElection(
-            connection.wire(patience=times.renew_deadline / 2),
-            identity=self.identity,
-            clock=self.clock,
-            times=times,
-            record=connection.record,
-        )
+    def _candidacy(self, connection: Connection) -> LeaderElector:
+        timings = LeaseTimings()
+        transport = connection.wire(patience=timings.renew_deadline / 2)
+        lock = LeaseLock(transport, identity=self.identity, record=connection.record)
+        return LeaderElector(lock, clock=self.clock, timings=timings)
 
     @property
     def identity(self) -> str:
@@ -212,7 +209,7 @@ class Process(Observer):
 
     # -- the observer's interface ----------------------------------------------------------------------------------
 
-    def attempted(self, decision: Decision, seconds: float) -> None:
+    def decision_made(self, decision: Decision, seconds: float) -> None:
         uid, node_name = decision.pod.uid, decision.node_name
         self._trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
         if not self.may_act:
@@ -240,5 +237,5 @@ class Process(Observer):
         ):
             self._complain(f"{self.name}: {objection}")
 
-    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._trace.note(self.name, "knows bound", queued.info.key, node_name)

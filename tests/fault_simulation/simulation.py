@@ -12,7 +12,7 @@ from typing import Any
 
 from kubestow.api.core import Namespace
 from kubestow.api.meta import ObjectMeta
-from kubestow.client.lease import LeaseLost
+from kubestow.errors import LeaseLost
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.actors import Kubelets, People
 from tests.fault_simulation.devices import Devices, device_objections, devices_given_twice

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.transport import JSON, Transport
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import Unreachable
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Clock, Resource
@@ -51,15 +51,17 @@ class Wire(Transport):
         return msgspec.json.encode({"metadata": {"resourceVersion": str(self._objects.version)}, "items": items})
 
     @asynccontextmanager
-    async def stream(self, path: str, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, path: str, *, idle_timeout: float) -> AsyncIterator[AsyncIterator[bytes]]:
         query = dict(parse_qsl(urlsplit(path).query))
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
         if self._faults.strikes(Fault.REFUSED):
             raise self._faults.refusal(of_write=False)
-        async with aclosing(self._pieces(_resource(path), query, silence)) as chunks:
+        async with aclosing(self._pieces(_resource(path), query, idle_timeout)) as chunks:
             yield chunks
 
-    async def _pieces(self, resource: Resource, query: dict[str, str], silence: float) -> AsyncGenerator[bytes, None]:
+    async def _pieces(
+        self, resource: Resource, query: dict[str, str], idle_timeout: float
+    ) -> AsyncGenerator[bytes, None]:
         """What the watch brings, and how it ends."""
         faults, ends = self._faults, asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         async for line in self._lines(resource, query, ends):
@@ -73,7 +75,7 @@ class Wire(Transport):
             if faults.strikes(Fault.GARBLED) and faults.random.random() < 0.2:
                 yield line[: len(line) // 2] + b"\n"
             if faults.strikes(Fault.SILENT) and faults.random.random() < 0.1:
-                await asyncio.sleep(silence)
+                await asyncio.sleep(idle_timeout)
                 raise Unreachable(self.server, "no answer in time")
             cut = faults.random.randrange(len(line))
             yield line[:cut]

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubestow.client.credentials import Credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.devcluster.cluster import DevCluster
+from kubestow.wall_clock import WallClock
 from tests.integration.fixture import Stage
 
 

@@ -17,16 +17,16 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import APIObject, ObjectMeta
-from kubestow.app import Live
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import Credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import MERGE_PATCH, Transport
+from kubestow.app import SchedulerApp
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
 from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
 from kubestow.scheduling.ports import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.wall_clock import WallClock
 
 __all__ = ["Event", "Object", "Stage", "Troupe", "as_sent"]
 
@@ -207,7 +207,7 @@ class Stage:
         """Watch pods and events until the block ends."""
         events = Resource("/apis/events.k8s.io/v1", "events", "Event", Event)
         everything = Resource("/api/v1", "pods", "Pod", Pod)
-        async with RemoteCluster(Credentials(self.url), clock=WallClock(), random=Random(0)) as cluster:
+        async with ClusterClient(Credentials(self.url), clock=WallClock(), random=Random(0)) as cluster:
             watching = asyncio.create_task(cluster.subscribe((everything, events), self._view))
             try:
                 yield
@@ -276,7 +276,9 @@ class Stage:
             **configured,
         }
         chosen = ",".join(f"{name}={str(on).lower()}" for name, on in (gates or {}).items())
-        live = Live.of(given={plugin.name: plugin for plugin in plugins}, source=source, feature_gates=chosen, seed=1)
+        live = SchedulerApp.create(
+            plugins={plugin.name: plugin for plugin in plugins}, source=source, feature_gates=chosen, seed=1
+        )
         ready: asyncio.Future[Scheduler] = asyncio.get_running_loop().create_future()
         running = asyncio.create_task(live.run(kubeconfig="", master=self.url, on_ready=ready.set_result))
         await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)

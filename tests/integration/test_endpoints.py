@@ -17,12 +17,12 @@ import aiohttp
 import pytest
 import yaml
 
-from kubestow.app import Live, Operation
+from kubestow.app import AppOptions, SchedulerApp
 from kubestow.scheduling.scheduler import Scheduler
 from tests.cli.test_run import free_port
 from tests.client import scripted_server
 from tests.integration.fixture import Stage
-from tests.serving.ports import OPEN, Reply
+from tests.serving.harness import ALLOW_ALL, Reply
 
 WARNING = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees"
 
@@ -51,7 +51,7 @@ async def serving(url: str, *, until_ready: bool = True) -> AsyncIterator[Answer
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
     }
-    live = replace(Live.of(source=given, seed=1), operation=Operation(serving=replace(OPEN, port=port)))
+    live = replace(SchedulerApp.create(source=given, seed=1), options=AppOptions(serving=replace(ALLOW_ALL, port=port)))
     ready: asyncio.Future[Scheduler] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(live.run(kubeconfig="", master=url, on_ready=ready.set_result))
     if until_ready:
@@ -74,10 +74,10 @@ async def test_a_scheduler_at_work_is_well(stage: Stage, path: str) -> None:
 
 
 async def test_a_scheduler_whose_server_does_not_list_anything_is_not_ready() -> None:
-    async with scripted_server.running() as server:
-        server.answers("GET", "/version", scripted_server.answer(200, {"gitVersion": "v1.36.2"}))
+    async with scripted_server.scripted_server() as server:
+        server.respond("GET", "/version", scripted_server.response(200, {"gitVersion": "v1.36.2"}))
         async with serving(server.url, until_ready=False) as at:
-            await server.until_asked(2)
+            await server.wait_for_requests(2)
             assert (await at.get("/livez")).status == 200
             told = await at.get("/readyz")
             assert told.status == 500

@@ -1,4 +1,4 @@
-"""Every metric moves when what it measures happens, and a scrape is what Prometheus expects."""
+"""Every metric changes with what it measures, and a scrape has the format that Prometheus expects."""
 
 from __future__ import annotations
 
@@ -9,102 +9,110 @@ from typing import Any
 
 import pytest
 
-from kubestow.client.rate_limit import WallClock
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import APIError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, PermitPlugin
 from kubestow.framework.status import Status
+from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.observability import Observability
-from kubestow.observability.recording import Recorder
 from kubestow.testing import node, nodes, pod
-from tests.observability.watched import Watched, samples, watching
+from kubestow.wall_clock import WallClock
+from tests.observability.harness import Observed, observe, samples
 from tests.plugins.dynamic_resources.devices import device_class, slice_of
 from tests.scheduling.harness import Server
 
-Story = Callable[[Watched], Awaitable[None]]
+Scenario = Callable[[Observed], Awaitable[None]]
 
 
-class Hesitant(PermitPlugin):
-    """Holds every pod back for a second, and then refuses it."""
+class WaitOnPermit(PermitPlugin):
+    """Every pod waits on permit until a timeout of one second."""
 
-    name = "Hesitant"
+    name = "WaitOnPermit"
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
         return Permission.wait(1.0)
 
 
-async def a_pod_is_bound(watched: Watched) -> None:
-    watched.world.cluster.put(pod("small", cpu="1"))
-    await watched.world.settles()
-    assert watched.world.node_of("small")
+async def a_pod_is_bound(observed: Observed) -> None:
+    observed.harness.cluster.put(pod("small", cpu="1"))
+    await observed.harness.settles()
+    assert observed.harness.node_of("small")
 
 
-async def many_pods_are_bound(watched: Watched) -> None:
+async def many_pods_are_bound(observed: Observed) -> None:
     for number in range(30):
-        watched.world.cluster.put(pod(f"p{number}", cpu="10m"))
-    await watched.world.settles()
+        observed.harness.cluster.put(pod(f"p{number}", cpu="10m"))
+    await observed.harness.settles()
 
 
-async def a_pod_fits_nowhere(watched: Watched) -> None:
-    watched.world.cluster.put(pod("big", cpu="100"))
-    await watched.world.settles()
+async def a_pod_fits_nowhere(observed: Observed) -> None:
+    observed.harness.cluster.put(pod("big", cpu="100"))
+    await observed.harness.settles()
 
 
-async def a_pod_waits_for_a_gate(watched: Watched) -> None:
-    watched.world.cluster.put(pod("gated", gates=["quota"]))
-    await watched.world.settles()
+async def a_pod_is_gated(observed: Observed) -> None:
+    observed.harness.cluster.put(pod("gated", gates=["quota"]))
+    await observed.harness.settles()
 
 
-async def a_bind_fails(watched: Watched) -> None:
-    watched.world.cluster.bind_failures.append(APIError(403, "Forbidden", "no"))
-    watched.world.cluster.put(pod("small", cpu="1"))
-    await watched.world.settles()
+async def a_bind_fails(observed: Observed) -> None:
+    observed.harness.cluster.bind_failures.append(APIError(403, "Forbidden", "no"))
+    observed.harness.cluster.put(pod("small", cpu="1"))
+    await observed.harness.settles()
 
 
-async def a_refused_pod_gets_room(watched: Watched) -> None:
-    await a_pod_fits_nowhere(watched)
-    watched.world.cluster.put(node("huge", cpu="200"))
-    await watched.world.settles()
-    assert watched.world.node_of("big") == "huge"
+async def a_node_is_added_for_an_unschedulable_pod(observed: Observed) -> None:
+    await a_pod_fits_nowhere(observed)
+    observed.harness.cluster.put(node("huge", cpu="200"))
+    await observed.harness.settles()
+    assert observed.harness.node_of("big") == "huge"
 
 
-async def a_pod_preempts_another(watched: Watched) -> None:
-    watched.world.cluster.put(pod("low", cpu="4", priority=0))
-    await watched.world.settles()
-    watched.world.cluster.put(pod("high", cpu="4", priority=10))
-    await watched.world.passes(2)
-    assert watched.world.node_of("high") == "n"
+async def a_pod_preempts_another(observed: Observed) -> None:
+    observed.harness.cluster.put(pod("low", cpu="4", priority=0))
+    await observed.harness.settles()
+    observed.harness.cluster.put(pod("high", cpu="4", priority=10))
+    await observed.harness.passes(2)
+    assert observed.harness.node_of("high") == "n"
 
 
-async def a_node_is_chosen(watched: Watched) -> None:
-    watched.world.cluster.put(node("other"))
-    await a_pod_is_bound(watched)
+async def a_pod_is_bound_to_one_of_two_nodes(observed: Observed) -> None:
+    observed.harness.cluster.put(node("other"))
+    await a_pod_is_bound(observed)
 
 
 POINT = "framework_extension_point_duration_seconds"
-MOVED: list[tuple[Story, str, dict[str, str]]] = [
+CHANGES: list[tuple[Scenario, str, dict[str, str]]] = [
     (a_pod_is_bound, "schedule_attempts_total", {"result": "scheduled", "profile": "default-scheduler"}),
     (a_pod_fits_nowhere, "schedule_attempts_total", {"result": "unschedulable"}),
     (a_bind_fails, "schedule_attempts_total", {"result": "error"}),
     (a_pod_is_bound, "scheduling_attempt_duration_seconds_count", {"result": "scheduled"}),
     (a_pod_is_bound, "scheduling_algorithm_duration_seconds_count", {}),
     (a_pod_is_bound, "pod_scheduling_sli_duration_seconds_count", {"attempts": "1"}),
-    (a_refused_pod_gets_room, "pod_scheduling_sli_duration_seconds_count", {"attempts": "2"}),
+    (a_node_is_added_for_an_unschedulable_pod, "pod_scheduling_sli_duration_seconds_count", {"attempts": "2"}),
     (a_pod_is_bound, "pod_scheduling_attempts_count", {}),
     (a_pod_is_bound, "queue_incoming_pods_total", {"queue": "active", "event": "UnschedulablePodAdd"}),
     (a_pod_fits_nowhere, "queue_incoming_pods_total", {"queue": "unschedulable", "event": "ScheduleAttemptFailure"}),
     (a_bind_fails, "queue_incoming_pods_total", {"queue": "backoff", "event": "ScheduleAttemptFailure"}),
-    (a_refused_pod_gets_room, "queue_incoming_pods_total", {"queue": "backoff", "event": "NodeAdd"}),
-    (a_refused_pod_gets_room, "queue_incoming_pods_total", {"queue": "active", "event": "PopFromBackoffQ"}),
-    (a_pod_waits_for_a_gate, "queue_incoming_pods_total", {"queue": "unschedulable", "event": "UnschedulablePodAdd"}),
-    (a_refused_pod_gets_room, "queueing_hint_execution_duration_seconds_count", {"event": "NodeAdd", "hint": "Queue"}),
+    (a_node_is_added_for_an_unschedulable_pod, "queue_incoming_pods_total", {"queue": "backoff", "event": "NodeAdd"}),
+    (
+        a_node_is_added_for_an_unschedulable_pod,
+        "queue_incoming_pods_total",
+        {"queue": "active", "event": "PopFromBackoffQ"},
+    ),
+    (a_pod_is_gated, "queue_incoming_pods_total", {"queue": "unschedulable", "event": "UnschedulablePodAdd"}),
+    (
+        a_node_is_added_for_an_unschedulable_pod,
+        "queueing_hint_execution_duration_seconds_count",
+        {"event": "NodeAdd", "hint": "Queue"},
+    ),
     (a_pod_is_bound, "event_handling_duration_seconds_count", {"event": "UnschedulablePodAdd"}),
     (a_pod_is_bound, "event_handling_duration_seconds_count", {"event": "AssignedPodAdd"}),
     *[
         (
-            a_node_is_chosen,
+            a_pod_is_bound_to_one_of_two_nodes,
             f"{POINT}_count",
             {"extension_point": point, "status": code},
         )
@@ -136,144 +144,146 @@ MOVED: list[tuple[Story, str, dict[str, str]]] = [
     (a_bind_fails, "async_api_call_execution_total", {"call_type": "pod_binding", "result": "error"}),
     (a_pod_fits_nowhere, "async_api_call_execution_total", {"call_type": "pod_status_patch", "result": "success"}),
     (a_pod_preempts_another, "async_api_call_execution_total", {"call_type": "pod_deletion", "result": "success"}),
-    (a_pod_waits_for_a_gate, "pending_pods", {"queue": "gated"}),
+    (a_pod_is_gated, "pending_pods", {"queue": "gated"}),
     (a_pod_fits_nowhere, "pending_pods", {"queue": "unschedulable"}),
     (a_bind_fails, "pending_pods", {"queue": "backoff"}),
     (a_pod_fits_nowhere, "unschedulable_pods", {"plugin": "NodeResourcesFit", "profile": "default-scheduler"}),
-    (a_node_is_chosen, "cache_size", {"type": "nodes"}),
+    (a_pod_is_bound_to_one_of_two_nodes, "cache_size", {"type": "nodes"}),
     (a_pod_is_bound, "cache_size", {"type": "pods"}),
 ]
 
 
-@pytest.mark.parametrize(("story", "name", "labels"), MOVED, ids=lambda value: getattr(value, "__name__", None))
-def test_a_metric_moves_when_what_it_measures_happens(story: Story, name: str, labels: dict[str, str]) -> None:
-    async def told(watched: Watched) -> None:
-        before = watched.value(f"scheduler_{name}", **labels)
-        await story(watched)
-        assert watched.value(f"scheduler_{name}", **labels) > before
+@pytest.mark.parametrize(("scenario", "name", "labels"), CHANGES, ids=lambda value: getattr(value, "__name__", None))
+def test_a_metric_changes_with_what_it_measures(scenario: Scenario, name: str, labels: dict[str, str]) -> None:
+    async def compare(observed: Observed) -> None:
+        before = observed.value(f"scheduler_{name}", **labels)
+        await scenario(observed)
+        assert observed.value(f"scheduler_{name}", **labels) > before
 
-    watching(told, node("n", cpu="4"))
+    observe(compare, node("n", cpu="4"))
 
 
-def test_writes_are_pending_until_they_are_answered() -> None:
-    async def story(watched: Watched) -> None:
-        watched.world.cluster.put(pod("big", cpu="100"))
-        watched.world.cluster.put(pod("small", cpu="1"))
-        await watched.world.settles()
+def test_writes_are_pending_until_the_response() -> None:
+    async def scenario(observed: Observed) -> None:
+        observed.harness.cluster.put(pod("big", cpu="100"))
+        observed.harness.cluster.put(pod("small", cpu="1"))
+        await observed.harness.settles()
         for kind in ("pod_status_patch", "pod_binding"):
-            assert watched.value("scheduler_pending_async_api_calls", call_type=kind) == 1
-        await watched.world.passes(2)
-        assert watched.value("scheduler_pending_async_api_calls") == 0
+            assert observed.value("scheduler_pending_async_api_calls", call_type=kind) == 1
+        await observed.harness.passes(2)
+        assert observed.value("scheduler_pending_async_api_calls") == 0
 
-    watching(story, node("n", cpu="4"), cluster=Server())
-
-
-def test_a_pod_that_is_held_back_is_measured_when_that_ends() -> None:
-    async def story(watched: Watched) -> None:
-        watched.world.cluster.put(pod("held"))
-        await watched.world.settles()
-        assert watched.value("scheduler_goroutines", operation="binding") == 1
-        assert watched.value("scheduler_cache_size", type="assumed_pods") == 1
-        assert watched.value("scheduler_inflight_events", event="PodPopped") == 1
-        await watched.world.passes(1.5)
-        assert watched.value("scheduler_permit_wait_duration_seconds_count", result="Unschedulable") == 1
-        assert 0.9 < watched.value("scheduler_permit_wait_duration_seconds_sum") < 1.1
-
-    enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "Hesitant"}]}}}
-    watching(story, node("n"), plugins=[Hesitant], profiles=[enabled])
+    observe(scenario, node("n", cpu="4"), cluster=Server())
 
 
-def test_a_pod_scheduled_only_after_five_minutes_shows_that_an_event_was_missed() -> None:
-    async def story(watched: Watched) -> None:
-        await a_pod_fits_nowhere(watched)
-        watched.world.scheduler.handlers._move = lambda *told, **named: None  # type: ignore[method-assign]
-        watched.world.cluster.put(node("huge", cpu="200"))
-        await watched.world.passes(400)
-        assert watched.world.node_of("big") == "huge"
-        assert watched.value("scheduler_pod_scheduled_after_flush_total") == 1
+def test_the_permit_wait_duration_is_recorded_at_its_end() -> None:
+    async def scenario(observed: Observed) -> None:
+        observed.harness.cluster.put(pod("waiting"))
+        await observed.harness.settles()
+        assert observed.value("scheduler_goroutines", operation="binding") == 1
+        assert observed.value("scheduler_cache_size", type="assumed_pods") == 1
+        assert observed.value("scheduler_inflight_events", event="PodPopped") == 1
+        await observed.harness.passes(1.5)
+        assert observed.value("scheduler_permit_wait_duration_seconds_count", result="Unschedulable") == 1
+        assert 0.9 < observed.value("scheduler_permit_wait_duration_seconds_sum") < 1.1
 
-    watching(story, node("n", cpu="4"))
+    enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
+    observe(scenario, node("n"), plugins=[WaitOnPermit], profiles=[enabled])
 
 
-def test_the_time_an_attempt_takes_is_that_of_the_injected_clock() -> None:
-    async def story(watched: Watched) -> None:
-        await a_pod_fits_nowhere(watched)
-        await watched.world.passes(100)
-        watched.world.cluster.put(node("huge", cpu="200"))
-        await watched.world.settles()
-        seconds = watched.value("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="2")
+def test_a_pod_scheduled_after_the_flush_is_counted() -> None:
+    async def scenario(observed: Observed) -> None:
+        await a_pod_fits_nowhere(observed)
+        observed.harness.scheduler.handlers._move = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        observed.harness.cluster.put(node("huge", cpu="200"))
+        await observed.harness.passes(400)
+        assert observed.harness.node_of("big") == "huge"
+        assert observed.value("scheduler_pod_scheduled_after_flush_total") == 1
+
+    observe(scenario, node("n", cpu="4"))
+
+
+def test_durations_are_those_of_the_injected_clock() -> None:
+    async def scenario(observed: Observed) -> None:
+        await a_pod_fits_nowhere(observed)
+        await observed.harness.passes(100)
+        observed.harness.cluster.put(node("huge", cpu="200"))
+        await observed.harness.settles()
+        seconds = observed.value("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="2")
         assert 100 < seconds < 101
 
-    watching(story, node("n", cpu="4"))
+    observe(scenario, node("n", cpu="4"))
 
 
-def test_every_metric_says_how_stable_it_is() -> None:
-    async def story(watched: Watched) -> None:
-        lines = watched.observability.scrape()[0].decode().splitlines()
+def test_every_help_text_has_a_stability_level() -> None:
+    async def scenario(observed: Observed) -> None:
+        lines = observed.observability.scrape()[0].decode().splitlines()
         helps = [line for line in lines if line.startswith(("# HELP scheduler_", "# HELP kubernetes_"))]
         assert len(helps) > 20
         assert all(line.split(" ", 3)[3].startswith(("[STABLE] ", "[BETA] ", "[ALPHA] ")) for line in helps)
 
-    watching(story, node("n"))
+    observe(scenario, node("n"))
 
 
-def test_a_deleted_history_begins_again_at_nothing() -> None:
-    async def story(watched: Watched) -> None:
-        await a_pod_is_bound(watched)
-        watched.observability.metrics.clear()
-        assert watched.value("scheduler_schedule_attempts_total") == 0
-        assert watched.value("scheduler_scheduling_algorithm_duration_seconds_count") == 0
+def test_a_reset_sets_all_metrics_to_zero() -> None:
+    async def scenario(observed: Observed) -> None:
+        await a_pod_is_bound(observed)
+        observed.observability.metrics.reset()
+        assert observed.value("scheduler_schedule_attempts_total") == 0
+        assert observed.value("scheduler_scheduling_algorithm_duration_seconds_count") == 0
 
-    watching(story, node("n"))
-
-
-def test_a_feature_gate_is_shown_with_its_stage() -> None:
-    async def story(watched: Watched) -> None:
-        assert watched.value("kubernetes_feature_enabled", name="SchedulerPopFromBackoffQ", stage="BETA") == 1
-        assert watched.value("kubernetes_feature_enabled", name="GangScheduling", stage="ALPHA") == 0
-
-    watching(story)
+    observe(scenario, node("n"))
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian's prometheus) is not on this machine")
-def test_promtool_finds_nothing_wrong() -> None:
-    async def story(watched: Watched) -> None:
-        await many_pods_are_bound(watched)
-        scrapes.extend(scrape()[0] for scrape in (watched.observability.scrape, watched.observability.scrape_resources))
+def test_a_feature_gate_is_exposed_with_its_stage() -> None:
+    async def scenario(observed: Observed) -> None:
+        assert observed.value("kubernetes_feature_enabled", name="SchedulerPopFromBackoffQ", stage="BETA") == 1
+        assert observed.value("kubernetes_feature_enabled", name="GangScheduling", stage="ALPHA") == 0
+
+    observe(scenario)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is not installed")
+def test_promtool_accepts_the_metrics() -> None:
+    async def scenario(observed: Observed) -> None:
+        await many_pods_are_bound(observed)
+        scrapes.extend(
+            scrape()[0] for scrape in (observed.observability.scrape, observed.observability.scrape_resources)
+        )
 
     scrapes: list[bytes] = []
-    watching(story, *nodes(3))
+    observe(scenario, *nodes(3))
     for text in scrapes:
         checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
         assert (checked.returncode, checked.stderr.decode()) == (0, "")
 
 
-def test_pods_resources_are_what_they_ask_for() -> None:
-    async def story(watched: Watched) -> None:
+def test_pod_resources_are_requests_and_limits() -> None:
+    async def scenario(observed: Observed) -> None:
         containers: list[dict[str, Any]] = [
             {"name": "c", "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
         ]
-        watched.world.cluster.put(pod("a", priority=7, spec={"containers": containers}))
-        await watched.world.settles()
-        found = samples(watched.observability.scrape_resources()[0])
-        told = {
+        observed.harness.cluster.put(pod("a", priority=7, spec={"containers": containers}))
+        await observed.harness.settles()
+        scraped = samples(observed.observability.scrape_resources()[0])
+        by_resource = {
             (name, dict(labels)["resource"], dict(labels)["unit"], dict(labels)["node"]): value
-            for (name, labels), value in found.items()
+            for (name, labels), value in scraped.items()
         }
-        assert told == {
+        assert by_resource == {
             ("kube_pod_resource_request", "cpu", "cores", "n"): 0.25,
             ("kube_pod_resource_limit", "cpu", "cores", "n"): 1.0,
             ("kube_pod_resource_limit", "memory", "bytes", "n"): 2.0**30,
         }
 
-    watching(story, node("n"))
+    observe(scenario, node("n"))
 
 
-def test_who_leads_is_shown_from_the_start() -> None:
-    async def story(watched: Watched) -> None:
-        assert watched.value("leader_election_master_status", name="kube-scheduler") == 1
+def test_leadership_is_exposed_before_there_is_a_scheduler() -> None:
+    async def scenario(observed: Observed) -> None:
+        assert observed.value("leader_election_master_status", name="kube-scheduler") == 1
 
-    watching(story)
+    observe(scenario)
     starting = samples(Observability(WallClock(), FeatureGates()).scrape()[0])
     assert starting["leader_election_master_status", frozenset({("name", "kube-scheduler")})] == 0
 
@@ -283,26 +293,26 @@ def test_disabled_metrics_are_not_exposed() -> None:
     assert "scheduler_preemption_victims" not in observability.scrape()[0].decode()
 
 
-def test_label_values_that_are_not_allowed_become_one() -> None:
+def test_label_values_that_are_not_allowed_become_unexpected() -> None:
     allowed = {"scheduler_queue_incoming_pods_total": {"event": frozenset({"NodeAdd"})}}
     metrics = Observability(WallClock(), FeatureGates(), allowed_labels=allowed).metrics
     for event in ("NodeAdd", "NodeUpdate", "NodeDelete"):
-        metrics.incoming_pods.at("active", event).value += 1
-    told = metrics.incoming_pods.collect().samples
-    assert {sample.labels["event"]: sample.value for sample in told} == {"NodeAdd": 1, "unexpected": 2}
+        metrics.incoming_pods.labels("active", event).value += 1
+    collected = metrics.incoming_pods.collect().samples
+    assert {sample.labels["event"]: sample.value for sample in collected} == {"NodeAdd": 1, "unexpected": 2}
 
 
 def test_requests_to_the_api_server_are_counted_by_outcome() -> None:
     observability = Observability(WallClock(), FeatureGates())
-    observability.metrics.answered("GET", "api:6443", "200", 0.01)
-    observability.metrics.answered("GET", "api:6443", "<error>", 30.0)
-    found = samples(observability.scrape()[0])
-    asked = {("method", "GET"), ("host", "api:6443")}
-    assert found["rest_client_requests_total", frozenset({*asked, ("code", "200")})] == 1
-    assert found["rest_client_requests_total", frozenset({*asked, ("code", "<error>")})] == 1
+    observability.metrics.record_client_request("GET", "api:6443", "200", 0.01)
+    observability.metrics.record_client_request("GET", "api:6443", "<error>", 30.0)
+    scraped = samples(observability.scrape()[0])
+    labels = {("method", "GET"), ("host", "api:6443")}
+    assert scraped["rest_client_requests_total", frozenset({*labels, ("code", "200")})] == 1
+    assert scraped["rest_client_requests_total", frozenset({*labels, ("code", "<error>")})] == 1
 
 
-def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+def test_the_accept_header_selects_openmetrics() -> None:
     body, content_type = Observability(WallClock(), FeatureGates()).scrape(
         "application/openmetrics-text; version=1.0.0"
     )
@@ -310,21 +320,21 @@ def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
     assert body.endswith(b"# EOF\n")
 
 
-def test_claims_made_for_extended_resources_are_counted() -> None:
-    async def story(watched: Watched) -> None:
-        watched.world.cluster.put(pod("p", requests={"example.com/gpu": "1"}))
-        await watched.world.settles()
-        assert watched.world.node_of("p") == "n"
-        assert watched.value("scheduler_resourceclaim_creates_total", status="success") == 1
+def test_claims_created_for_extended_resources_are_counted() -> None:
+    async def scenario(observed: Observed) -> None:
+        observed.harness.cluster.put(pod("p", requests={"example.com/gpu": "1"}))
+        await observed.harness.settles()
+        assert observed.harness.node_of("p") == "n"
+        assert observed.value("scheduler_resourceclaim_creates_total", status="success") == 1
 
-    watching(story, node("n"), device_class("gpu", extendedResourceName="example.com/gpu"), slice_of("d0", node="n"))
+    observe(scenario, node("n"), device_class("gpu", extendedResourceName="example.com/gpu"), slice_of("d0", node="n"))
 
 
-def test_failures_of_volume_binding_are_counted_by_stage() -> None:
-    recorder = Recorder(Observability(WallClock(), FeatureGates()).metrics)
-    watcher = recorder.of_profile("default-scheduler")
-    watcher.plugin_called("VolumeBinding", "PreBind", Status.error("no"), 1.0)
-    watcher.plugin_called("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)
-    watcher.plugin_called("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
+def test_volume_binding_errors_are_counted_by_stage() -> None:
+    recorder = MetricsRecorder(Observability(WallClock(), FeatureGates()).metrics)
+    observer = recorder.plugin_observer("default-scheduler")
+    observer.plugin_called("VolumeBinding", "PreBind", Status.error("no"), 1.0)
+    observer.plugin_called("VolumeBinding", "Reserve", PluginError("VolumeBinding", "Reserve", "no"), 1.0)
+    observer.plugin_called("VolumeBinding", "Filter", Status.unschedulable("no"), 1.0)
     errors = recorder.metrics.volume_stage_errors
-    assert [errors.at(stage).value for stage in ("predicate", "assume", "bind")] == [0, 1, 1]
+    assert [errors.labels(stage).value for stage in ("predicate", "assume", "bind")] == [0, 1, 1]

@@ -117,7 +117,7 @@ class Desk(Observer):
         clock = VirtualClock(asyncio.get_running_loop())
         self.dispatcher = Dispatcher(Environment(self.server, clock, Random(1), self), known_pod=self.known.get)
 
-    def written(self, call: Call, *, succeeded: bool, seconds: float) -> None:
+    def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         self.told.append((call, succeeded, seconds))
 
     def puts(self, pod: Pod) -> ObjectReference:

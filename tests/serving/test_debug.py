@@ -1,4 +1,4 @@
-"""Why is my pod pending? The answers of /debug."""
+"""The debug endpoints: why a pod is pending, the queue, the cache."""
 
 from __future__ import annotations
 
@@ -9,156 +9,159 @@ from typing import Any
 import pytest
 
 from kubestow.errors import APIError
-from kubestow.serving.messages import Failure, Request
-from kubestow.serving.why import Why
+from kubestow.serving.handlers.debug import SchedulingDebugger
+from kubestow.serving.http_messages import HTTPRequest, StatusError
 from kubestow.testing import node, pod
-from tests.observability.test_metrics import Hesitant
-from tests.observability.watched import Watched, watching
+from tests.observability.harness import Observed, observe
+from tests.observability.test_metrics import WaitOnPermit
 
-Told = dict[str, Any]
-
-
-def asking(story: Callable[[Watched, Why], Awaitable[None]], *objects: Any, **configured: Any) -> None:
-    async def told(watched: Watched) -> None:
-        scheduler = watched.world.scheduler
-        await story(watched, Why(scheduler, watched.observability.attempts, scheduler._clock))
-
-    watching(told, *objects, **configured)
+JSONObject = dict[str, Any]
 
 
-def about(why: Why, name: str, **query: str) -> Told:
-    request = Request("GET", "/", {key: [value] for key, value in query.items()})
-    answer: Told = json.loads(why.pod("default", name, request).body)
-    return answer
+def debug(scenario: Callable[[Observed, SchedulingDebugger], Awaitable[None]], *objects: Any, **options: Any) -> None:
+    async def run_scenario(observed: Observed) -> None:
+        scheduler = observed.harness.scheduler
+        await scenario(observed, SchedulingDebugger(scheduler, observed.observability.attempts, scheduler._clock))
+
+    observe(run_scenario, *objects, **options)
 
 
-def test_a_refused_pod_is_told_why_and_what_it_waits_for() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("big", cpu="100"))
-        await watched.world.passes(60)
-        told = about(why, "big")
-        assert told["answer"].startswith("attempt 1 failed: 0/2 nodes are available: 2 Insufficient cpu.")
-        assert told["answer"].endswith("It is tried again when something changes that NodeResourcesFit waits for.")
-        assert (told["lastAttempt"]["number"], told["lastAttempt"]["result"]) == (1, "unschedulable")
-        assert "NodeAdd" in told["queue"]["waitsFor"]["NodeResourcesFit"]
-        assert told["queue"]["place"] == "unschedulable"
-        assert told["now"]["byNode"][0] == {
+def pod_state(debugger: SchedulingDebugger, name: str, **query: str) -> JSONObject:
+    request = HTTPRequest("GET", "/", {key: [value] for key, value in query.items()})
+    content: JSONObject = json.loads(debugger.pod("default", name, request).body)
+    return content
+
+
+def test_an_unschedulable_pod_shows_the_reasons_and_the_events_that_requeue_it() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("big", cpu="100"))
+        await observed.harness.passes(60)
+        content = pod_state(debugger, "big")
+        assert content["summary"].startswith("attempt 1 failed: 0/2 nodes are available: 2 Insufficient cpu.")
+        assert content["summary"].endswith("It is retried after an event that NodeResourcesFit registered for.")
+        assert (content["lastAttempt"]["number"], content["lastAttempt"]["result"]) == (1, "unschedulable")
+        assert "NodeAdd" in content["queue"]["requeueEvents"]["NodeResourcesFit"]
+        assert content["queue"]["place"] == "unschedulable"
+        assert content["now"]["byNode"][0] == {
             "node": "a",
             "plugin": "NodeResourcesFit",
             "code": "UnschedulableAndUnresolvable",
             "reasons": ["Insufficient cpu"],
         }
 
-    asking(story, node("a"), node("b"))
+    debug(scenario, node("a"), node("b"))
 
 
-def test_asking_changes_nothing() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("big", cpu="100"))
-        await watched.world.settles()
-        before = len(watched.world.cluster.events)
-        assert about(why, "big") == about(why, "big")
-        await watched.world.settles()
-        assert len(watched.world.cluster.events) == before
+def test_a_request_does_not_change_any_state() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("big", cpu="100"))
+        await observed.harness.settles()
+        before = len(observed.harness.cluster.events)
+        assert pod_state(debugger, "big") == pod_state(debugger, "big")
+        await observed.harness.settles()
+        assert len(observed.harness.cluster.events) == before
 
-    asking(story, node("a"))
+    debug(scenario, node("a"))
 
 
-def test_what_nodes_would_say_now_is_not_what_they_said_then() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("big", cpu="3"))
-        await watched.world.settles()
-        watched.world.scheduler.queue.move_all_to_active_or_backoff = lambda *event, **among: None  # type: ignore[method-assign]
-        watched.world.cluster.put(node("free", cpu="8"))
-        told = about(why, "big")
-        assert told["lastAttempt"]["message"].startswith("0/1 nodes")
-        assert told["now"] == {"nodes": 2, "feasible": 1, "feasibleNodes": ["free"]}
+def test_the_current_filter_result_may_differ_from_the_last_attempt() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("big", cpu="3"))
+        await observed.harness.settles()
+        observed.harness.scheduler.queue.move_all_to_active_or_backoff = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        observed.harness.cluster.put(node("free", cpu="8"))
+        content = pod_state(debugger, "big")
+        assert content["lastAttempt"]["message"].startswith("0/1 nodes")
+        assert content["now"] == {"nodes": 2, "feasible": 1, "feasibleNodes": ["free"]}
 
-    asking(story, node("small", cpu="2"))
+    debug(scenario, node("small", cpu="2"))
 
 
 @pytest.mark.parametrize(
-    ("made", "answer"),
+    ("created", "summary"),
     [
-        (pod("p", gates=["quota"]), "SchedulingGates keeps it out of the queue"),
-        (pod("p", scheduler="somebody"), "its schedulerName is somebody, which is another scheduler's"),
-        (pod("p", node="n"), "it is on node n"),
+        (pod("p", gates=["quota"]), "gated by SchedulingGates"),
+        (
+            pod("p", scheduler="another"),
+            "spec.schedulerName is another, the profiles of this scheduler are: default-scheduler",
+        ),
+        (pod("p", node="n"), "bound to node n"),
     ],
 )
-def test_every_place_has_its_sentence(made: Any, answer: str) -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(made)
-        await watched.world.settles()
-        assert about(why, "p")["answer"].startswith(answer)
+def test_the_summary_describes_the_state_of_a_pod(created: Any, summary: str) -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(created)
+        await observed.harness.settles()
+        assert pod_state(debugger, "p")["summary"].startswith(summary)
 
-    asking(story, node("n"))
-
-
-def test_a_pod_that_is_held_back_says_by_whom() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("held"))
-        await watched.world.settles()
-        assert about(why, "held")["answer"] == "it has been given node n, and is held back by Hesitant"
-
-    enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "Hesitant"}]}}}
-    asking(story, node("n"), plugins=[Hesitant], profiles=[enabled])
+    debug(scenario, node("n"))
 
 
-def test_a_pod_whose_bind_failed_is_in_backoff() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.bind_failures.append(APIError(403, "Forbidden", "pods/binding is not for you"))
-        watched.world.cluster.put(pod("p"))
-        await watched.world.settles()
-        told = about(why, "p")
-        assert "pods/binding is not for you" in told["answer"]
-        assert told["queue"]["place"] == "error backoff"
-        assert "backoffEnds" in told["queue"]
+def test_the_summary_of_a_waiting_pod_names_the_permit_plugins() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("waiting"))
+        await observed.harness.settles()
+        assert pod_state(debugger, "waiting")["summary"] == "assumed on node n, waiting on permit for WaitOnPermit"
 
-    asking(story, node("n"))
+    enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
+    debug(scenario, node("n"), plugins=[WaitOnPermit], profiles=[enabled])
 
 
-def test_a_bound_pods_attempt_names_its_node() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("p"))
-        await watched.world.settles()
-        assert about(why, "p")["lastAttempt"]["node"] == "n"
+def test_a_pod_whose_binding_failed_is_in_backoff() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.bind_failures.append(APIError(403, "Forbidden", "pods/binding is forbidden"))
+        observed.harness.cluster.put(pod("p"))
+        await observed.harness.settles()
+        content = pod_state(debugger, "p")
+        assert "pods/binding is forbidden" in content["summary"]
+        assert content["queue"]["place"] == "error backoff"
+        assert "backoffExpires" in content["queue"]
 
-    asking(story, node("n"))
-
-
-def test_a_pod_that_does_not_exist_is_404() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        with pytest.raises(Failure, match="default/none is not known here") as raised:
-            about(why, "none")
-        assert raised.value.code == 404
-
-    asking(story)
+    debug(scenario, node("n"))
 
 
-def test_the_queue_is_listed_by_place() -> None:
-    async def story(watched: Watched, why: Why) -> None:
+def test_the_last_attempt_of_a_bound_pod_has_the_node() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("p"))
+        await observed.harness.settles()
+        assert pod_state(debugger, "p")["lastAttempt"]["node"] == "n"
+
+    debug(scenario, node("n"))
+
+
+def test_an_unknown_pod_is_not_found() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        with pytest.raises(StatusError, match="default/none is unknown") as caught:
+            pod_state(debugger, "none")
+        assert caught.value.code == 404
+
+    debug(scenario)
+
+
+def test_the_queue_is_listed_by_place_and_limit() -> None:
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         for number in range(3):
-            watched.world.cluster.put(pod(f"big{number}", cpu="100"))
-        await watched.world.settles()
-        told = json.loads(why.queue(Request("GET", "/", {"limit": ["2"], "place": ["unschedulable"]})).body)
-        assert told["counts"]["unschedulable"] == 3
-        assert [entry["pod"] for entry in told["pods"]] == ["default/big0", "default/big1"]
+            observed.harness.cluster.put(pod(f"big{number}", cpu="100"))
+        await observed.harness.settles()
+        content = json.loads(debugger.queue(HTTPRequest("GET", "/", {"limit": ["2"], "place": ["unschedulable"]})).body)
+        assert content["counts"]["unschedulable"] == 3
+        assert [entry["pod"] for entry in content["pods"]] == ["default/big0", "default/big1"]
         for query in ({"place": ["nowhere"]}, {"limit": ["-1"]}, {"limit": ["9" * 400]}):
-            with pytest.raises(Failure) as raised:
-                why.queue(Request("GET", "/", query))
-            assert raised.value.code == 400
+            with pytest.raises(StatusError) as caught:
+                debugger.queue(HTTPRequest("GET", "/", query))
+            assert caught.value.code == 400
 
-    asking(story, node("n"))
+    debug(scenario, node("n"))
 
 
 def test_the_cache_is_listed_by_node() -> None:
-    async def story(watched: Watched, why: Why) -> None:
-        watched.world.cluster.put(pod("p", cpu="1500m"))
-        await watched.world.settles()
-        told = json.loads(why.cache(Request("GET", "/", {"node": ["n"]})).body)
-        assert told["byNode"][0]["requested"] == {"cpu": "1500m"}
-        assert told["byNode"][0]["podsHere"] == ["default/p"]
-        with pytest.raises(Failure, match='"none" is not known'):
-            why.cache(Request("GET", "/", {"node": ["none"]}))
+    async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
+        observed.harness.cluster.put(pod("p", cpu="1500m"))
+        await observed.harness.settles()
+        content = json.loads(debugger.cache(HTTPRequest("GET", "/", {"node": ["n"]})).body)
+        assert content["byNode"][0]["requested"] == {"cpu": "1500m"}
+        assert content["byNode"][0]["podNames"] == ["default/p"]
+        with pytest.raises(StatusError, match='"none" is unknown'):
+            debugger.cache(HTTPRequest("GET", "/", {"node": ["none"]}))
 
-    asking(story, node("n"))
+    debug(scenario, node("n"))

@@ -14,7 +14,7 @@ import kubestow
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.plugins.node_name import NodeName
 from kubestow.scheduling.events.resources import NODES, WATCHED
-from tests.client.scripted_server import ScriptedServer, answer, running
+from tests.client.scripted_server import ScriptedServer, response, scripted_server
 from tests.thirdparty.test_plugins_at_work import Slow
 
 CONFIG = {
@@ -42,17 +42,17 @@ print("stopped")
 
 def holds_one_node(server: ScriptedServer) -> None:
     """The server knows one node and nothing else; watches stay silent."""
-    server.answers("GET", "/version", answer(body={"gitVersion": "v1.36.2"}))
+    server.respond("GET", "/version", response(body={"gitVersion": "v1.36.2"}))
     complete = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
     for resource in WATCHED:
         lines: list[Any] = [{"type": "BOOKMARK", "object": {"metadata": complete}}]
         if resource is NODES:
             lines.insert(0, {"type": "ADDED", "object": {"metadata": {"name": "n", "uid": "n"}}})
-        server.answers("GET", f"{resource.prefix}/{resource.plural}", server.watch(*lines))
+        server.respond("GET", f"{resource.prefix}/{resource.plural}", server.watch(*lines))
 
 
 async def test_a_plugin_handed_over_in_code_takes_part() -> None:
-    async with running() as server:
+    async with scripted_server() as server:
         holds_one_node(server)
         program = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, server.url, stdout=subprocess.PIPE, stderr=subprocess.PIPE

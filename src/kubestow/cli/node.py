@@ -17,7 +17,7 @@ from kubestow.errors import KubestowError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kubestow.client.transport import Transport
+    from kubestow.client.rest.transport import Transport
 
 __all__ = ["node"]
 
@@ -58,9 +58,9 @@ def _set(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str
 
 
 async def _annotate(names: tuple[str, ...], state: str | None, kubeconfig: str, master: str) -> None:
-    from kubestow.client.credentials import load_credentials
-    from kubestow.client.rate_limit import WallClock
-    from kubestow.client.transport import Transport
+    from kubestow.client.rest.credentials import load_credentials
+    from kubestow.client.rest.transport import Transport
+    from kubestow.wall_clock import WallClock
 
     async with Transport(await load_credentials(kubeconfig, master=master), clock=WallClock()) as transport:
         await _require_simulation(transport)
@@ -77,7 +77,7 @@ async def _require_simulation(transport: Transport) -> None:
 
 
 async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
-    from kubestow.client.transport import MERGE_PATCH
+    from kubestow.client.rest.transport import MERGE_PATCH
     from kubestow.devcluster.kubelets import KUBELET
 
     patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()

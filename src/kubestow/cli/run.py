@@ -11,7 +11,7 @@ import click
 from kubestow.cli.flags.command import FlagCommand, Flags
 
 if TYPE_CHECKING:
-    from kubestow.app import Live
+    from kubestow.app import SchedulerApp
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["run"]
@@ -40,32 +40,34 @@ def run(flags: Flags) -> None:
     for name, value in sorted(flags.written().items()):
         _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, given=name in flags.given))
     kubeconfig = effective.kubeconfig(live.configuration, flags)
-    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready, on_leader=_tell_leader))
+    asyncio.run(
+        live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready, on_new_leader=_tell_leader)
+    )
     _log.info("Stopped")
 
 
-def _live(flags: Flags) -> Live:
+def _live(flags: Flags) -> SchedulerApp:
     """A scheduler that could be started. Raises InputError for flags, and for what they name, that cannot be used."""
     from dataclasses import replace
 
-    from kubestow.app import Live, Operation
+    from kubestow.app import AppOptions, SchedulerApp
     from kubestow.cli.flags import effective
 
-    live = Live.of(
-        named=flags["plugin"],
+    live = SchedulerApp.create(
+        plugin_references=flags["plugin"],
         source=flags["config"],
         feature_gates=effective.feature_gates(flags),
         seed=effective.seed(flags),
     )
-    operation = Operation(
+    options = AppOptions(
         serving=effective.serving_options(flags),
         flags=flags.written(),
         disabled_metrics=flags["disabled-metrics"],
         allowed_labels=effective.allowed_labels(flags),
-        longest_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+        pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
     )
     configuration = effective.configured(live.configuration, flags, live.gates)
-    return replace(live, configuration=configuration, operation=operation)
+    return replace(live, configuration=configuration, options=options)
 
 
 def _tell_leader(identity: str) -> None:

@@ -24,7 +24,7 @@ from kubestow.cli.serving import Access, ServerOptions, listening, server_option
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.app import Live
+    from kubestow.app import SchedulerApp
     from kubestow.devcluster.cluster import DevCluster
     from kubestow.scheduling.scheduler import Scheduler
 
@@ -80,10 +80,12 @@ def up(
     kubeconfig: Path,
 ) -> None:
     """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
-    from kubestow.app import Live
+    from kubestow.app import SchedulerApp
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    live = _at_home(Live.of(named=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
+    live = _at_home(
+        SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
+    )
     seconds = _seconds(grace_period)
     asyncio.run(
         _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
@@ -92,7 +94,7 @@ def up(
     click.echo(f"stopped; {kept}")
 
 
-def _at_home(live: Live) -> Live:
+def _at_home(live: SchedulerApp) -> SchedulerApp:
     """The same, on a server that is ours alone: no other cluster's kubeconfig, nobody whom a limit would spare, and
     nobody to elect a leader with.
     """
@@ -113,7 +115,7 @@ def _seconds(grace_period: str) -> float:
 
 
 async def _run(
-    live: Live,
+    live: SchedulerApp,
     options: ServerOptions,
     *,
     nodes: int | None,

@@ -1,11 +1,17 @@
-"""A real API server as a world for the scheduler to run in.
+"""The client for a real API server, one of the backends that a scheduler runs on.
 
-    credentials  where the server is and how to convince it; from kubeconfig (files) or the pod's service account
-    transport    requests and streams over persistent connections, failures as errors of our tree; pacing them
-    reflector    list+watch of one collection into a subscriber; decoding makes objects of bytes
-    writes       bindings, status patches, deletions; claims on devices; events records what happened, in the background
-    lease        leader election
-    remote       all of it put together as the scheduler's ClusterAPI
+    cluster_client         the scheduler's ClusterAPI, composed of the modules below
+    reflector              list and watch of one collection into a subscriber
+    decoding               list pages, watch events and objects from bytes
+    pod_client             bindings, status patches, deletions and reads of pods
+    resource_claim_client  ResourceClaims
+    merge_patch            patches of objects of other resources
+    event_recorder         Kubernetes events, written in the background, with event series
+    leader_election        the leader elector
+    lease_lock             the Lease that candidates compete for
+    http_extender          extenders over HTTP; extender_tls has their TLS settings
+    raw_object_cache       the JSON of pods and nodes, for extenders
+    rest                   transport, rate limiter, credentials, kubeconfig
 
-Start with :class:`kubestow.client.cluster_api.RemoteCluster`.
+Start with :class:`kubestow.client.cluster_client.ClusterClient`.
 """

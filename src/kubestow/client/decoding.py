@@ -1,8 +1,8 @@
-"""From the bytes of lists and watches to objects: lines, envelopes, and what to do with an object that does not fit.
+"""Decoding of list and watch responses: lines, envelopes, objects, and the handling of objects that do not decode.
 
-Bytes become structs in two steps without a dict in between: the envelope leaves the object as it is (``Raw``), then the
-object is decoded into its resource's type. An object that does not decode is reported by name and left out; the others
-go on. Nothing here knows of connections.
+Bytes become structs in two steps without an intermediate dict: the envelope keeps the object as ``msgspec.Raw``, then
+the object is decoded into the type of its resource. An object that does not decode is reported by name and skipped; the
+others are processed. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -13,29 +13,28 @@ from typing import Any
 import msgspec
 
 from kubestow.api.meta import UNDECODABLE, decode
-from kubestow.errors import APIError, InvalidObject
+from kubestow.errors import InvalidObject
 from kubestow.scheduling.ports import Resource
 
 __all__ = [
     "UNDECODABLE",
     "Bookmark",
-    "Lines",
+    "LineSplitter",
     "ListPage",
-    "ObjectReader",
+    "ObjectDecoder",
     "WatchEvent",
-    "error_event",
 ]
 
 
 class WatchEvent(msgspec.Struct, gc=False):
-    """One line of a watch. Decode with :meth:`parse`."""
+    """One line of a watch; ``object`` is not decoded yet."""
 
     type: str
     object: msgspec.Raw
 
     @classmethod
     def parse(cls, line: bytes) -> WatchEvent:
-        """Raises one of UNDECODABLE for a line that is no watch event."""
+        """Raises one of UNDECODABLE."""
         return _EVENT.decode(line)
 
 
@@ -45,14 +44,14 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ListPage(msgspec.Struct):
-    """A list, or a page of one, its items not yet decoded."""
+    """A list, or one page of it; ``items`` are not decoded yet."""
 
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: list[msgspec.Raw] | None = None
 
     @classmethod
     def parse(cls, body: bytes) -> ListPage:
-        """Raises one of UNDECODABLE for a body that is no list."""
+        """Raises one of UNDECODABLE."""
         return _PAGE.decode(body)
 
 
@@ -62,7 +61,7 @@ class _BookmarkMeta(msgspec.Struct, rename="camel"):
 
 
 class Bookmark(msgspec.Struct):
-    """All that is read of an object which only marks a position in a watch."""
+    """The object of a BOOKMARK event: a resourceVersion without other content."""
 
     metadata: _BookmarkMeta
 
@@ -73,97 +72,87 @@ class Bookmark(msgspec.Struct):
 
     @property
     def ends_initial_events(self) -> bool:
-        """Whether all objects that existed when a streaming list began have been sent."""
+        """Whether the initial list of a streaming list is complete."""
         return (self.metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
-
-
-class _Status(msgspec.Struct):
-    code: int = 0
-    reason: str = ""
-    message: str = ""
 
 
 _EVENT = msgspec.json.Decoder(WatchEvent)
 _PAGE = msgspec.json.Decoder(ListPage)
 _BOOKMARK = msgspec.json.Decoder(Bookmark)
-_STATUS = msgspec.json.Decoder(_Status)
 
 
-def error_event(data: msgspec.Raw) -> APIError:
-    """The failure that an ERROR event carries. Raises one of UNDECODABLE if it carries none."""
-    status = _STATUS.decode(data)
-    return APIError(status.code, status.reason, status.message)
-
-
-class Lines:
-    """Cuts a stream into lines as its chunks come; a line is copied once, or twice where a chunk ends inside it."""
+class LineSplitter:
+    """Splits a stream of chunks into lines. A line is copied once, or twice if it extends over several chunks."""
 
     def __init__(self) -> None:
-        self._begun: list[bytes] = []
+        self._partial: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, empty ones left out."""
+        """The non-empty lines that this chunk completes."""
         *lines, rest = chunk.split(b"\n")
-        if lines and self._begun:
-            lines[0] = b"".join((*self._begun, lines[0]))
-            self._begun.clear()
+        if lines and self._partial:
+            lines[0] = b"".join((*self._partial, lines[0]))
+            self._partial.clear()
         if rest:
-            self._begun.append(rest)
+            self._partial.append(rest)
         return [line for line in lines if line.strip()]
 
     @property
-    def unfinished(self) -> bool:
+    def has_partial_line(self) -> bool:
         """Whether the stream so far ends in the middle of a line."""
-        return bool(self._begun)
+        return bool(self._partial)
 
 
-class ObjectReader:
-    """Decodes the objects of one resource and reports those that do not decode: each once, until it changes its fault.
+class ObjectDecoder:
+    """Decodes the objects of one resource. An object that does not decode is reported once per distinct problem.
 
-    ``report`` receives the object's ``namespace/name``, as far as it can be made out, and the problem. ``keep`` gets
-    every object that was read together with the JSON it was read from.
+    ``on_undecodable`` receives the object's ``namespace/name``, as far as it can be decoded, and the problem.
+    ``on_decoded`` receives every decoded object together with its JSON.
     """
 
     def __init__(
         self,
         resource: Resource,
-        report: Callable[[str, str], None],
-        keep: Callable[[Any, msgspec.Raw], None] | None = None,
+        on_undecodable: Callable[[str, str], None],
+        on_decoded: Callable[[Any, msgspec.Raw], None] | None = None,
     ) -> None:
-        self._type, self._report, self._keep = resource.type, report, keep
-        self._faults: dict[str, str] = {}
-        self._faults_before: dict[str, str] = {}
+        self._type, self._on_undecodable, self._on_decoded = resource.type, on_undecodable, on_decoded
+        self._problems: dict[str, str] = {}
+        self._problems_before_list: dict[str, str] = {}
 
-    def start_over(self) -> None:
-        """The complete collection is about to be read once more: what is not in it any longer is forgotten."""
-        self._faults, self._faults_before = {}, self._faults
+    def begin_list(self) -> None:
+        """Start a new list: problems of objects that it no longer contains are dropped."""
+        self._problems, self._problems_before_list = {}, self._problems
 
-    def read(self, data: msgspec.Raw) -> Any | None:
-        """The object, or None after reporting it."""
+    def decode(self, data: msgspec.Raw) -> Any | None:
+        """The decoded object, or None after a report."""
         try:
             obj = decode(self._type, data)
         except (InvalidObject, *UNDECODABLE) as error:
-            self._fault(_subject(data), str(error))
+            self._report(_subject(data), str(error))
             return None
-        if self._faults:
-            self._faults.pop(_name(obj.metadata.namespace, obj.metadata.name), None)
-        if self._keep is not None:
-            self._keep(obj, data)
+        if self._problems:
+            self._problems.pop(_key(obj.metadata.namespace, obj.metadata.name), None)
+        if self._on_decoded is not None:
+            self._on_decoded(obj, data)
         return obj
 
-    def read_deleted(self, data: msgspec.Raw) -> Any | None:
-        """The last state of a deleted object; where it does not decode, its identity alone, for it has to go."""
+    def decode_deleted(self, data: msgspec.Raw) -> Any | None:
+        """The last state of a deleted object. If it does not decode, an object with its identity only, or None.
+
+        The identity is enough for the cache to delete the object.
+        """
         try:
             obj = decode(self._type, data)
         except (InvalidObject, *UNDECODABLE) as error:
-            obj = self._nameplate(data)
+            obj = self._identity_only(data)
             if obj is None:
-                self._fault(_subject(data), str(error))
+                self._report(_subject(data), str(error))
                 return None
-        self._faults.pop(_name(obj.metadata.namespace, obj.metadata.name), None)
+        self._problems.pop(_key(obj.metadata.namespace, obj.metadata.name), None)
         return obj
 
-    def _nameplate(self, data: msgspec.Raw) -> Any | None:
+    def _identity_only(self, data: msgspec.Raw) -> Any | None:
         meta = _metadata(data)
         identity = {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion") if key in meta}
         try:
@@ -171,11 +160,11 @@ class ObjectReader:
         except InvalidObject:
             return None
 
-    def _fault(self, subject: str, problem: str) -> None:
-        known = self._faults.get(subject, self._faults_before.get(subject))
-        self._faults[subject] = problem
-        if known != problem:
-            self._report(subject, problem)
+    def _report(self, subject: str, problem: str) -> None:
+        reported = self._problems.get(subject, self._problems_before_list.get(subject))
+        self._problems[subject] = problem
+        if reported != problem:
+            self._on_undecodable(subject, problem)
 
 
 def _metadata(data: msgspec.Raw) -> dict[str, Any]:
@@ -190,8 +179,8 @@ def _metadata(data: msgspec.Raw) -> dict[str, Any]:
 def _subject(data: msgspec.Raw) -> str:
     meta = _metadata(data)
     namespace, name = meta.get("namespace"), meta.get("name")
-    return _name(namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else "(no name)")
+    return _key(namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else "(no name)")
 
 
-def _name(namespace: str, name: str) -> str:
+def _key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name

@@ -1,11 +1,10 @@
-"""Keeping a subscriber in step with one collection of an API server: list, watch, and start again after every fault.
+"""A reflector: lists and watches one collection of an API server and keeps a subscriber up to date with it.
 
-A collection is read once as a whole and then followed by a watch, from the version at which the whole was complete. A
-streaming list does both over one connection; a server that does not offer it is asked for a list in pages. A watch that
-ends or breaks is taken up again at the last version seen, so nothing is lost and nothing is read twice. Only when the
-server cannot go on from that version (410, or another failure told inside a watch), or has sent something that cannot
-be understood, is the whole collection read anew. Timing follows client-go: failures back off from 0.8 to 30 s, watches
-last 5 to 10 minutes.
+The collection is listed once and then watched from the resourceVersion of the list. A streaming list (WatchList) does
+both over one connection; for a server without it the list is read in pages. A watch that ends or breaks is resumed at
+the last resourceVersion, so no event is lost or repeated. The collection is listed again only if the server cannot
+resume the watch (410, or another error event) or sent a malformed response. Timing follows client-go: backoff from 0.8
+to 30 s, watches of 5 to 10 minutes.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubestow import gc_tuning as collector
+from kubestow import gc_tuning
 from kubestow.client.decoding import (
     UNDECODABLE,
     Bookmark,
-    Lines,
+    LineSplitter,
     ListPage,
-    ObjectReader,
+    ObjectDecoder,
     WatchEvent,
-    error_event,
 )
-from kubestow.client.raw_objects import RawObjectCache
-from kubestow.client.transport import Transport
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.api_status import APIStatus
+from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Clock, Resource, Subscriber
 from kubestow.scheduling.writes.retries import Backoff, jittered
@@ -42,26 +41,28 @@ __all__ = ["Reflector"]
 _log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(initial=0.8, factor=2.0, jitter=1.0, limit=30.0)
-_BACKOFF_FORGOTTEN_AFTER = 120.0
+_BACKOFF_RESET_AFTER = 120.0
 _WATCH_SECONDS = 300
-_SHORTEST_WATCH = 1.0
-#: Servers send bookmarks about once a minute; a watch that is silent for longer than this may be dead, and asking again
-#: costs one request.
-_SILENCE = 150.0
-#: A server that knows streaming lists does not pause for this long before the list is complete.
-_INITIAL_SILENCE = 10.0
-#: Objects a page, where lists are paged at all: from the server's cache they come whole.
-_PAGE = 5000
-#: Objects decoded before other tasks get a turn.
-_SLICE = 1000
+_MIN_WATCH_SECONDS = 1.0
+#: Servers send bookmarks about once a minute; a watch that is idle for longer than this counts as broken.
+_IDLE_TIMEOUT = 150.0
+#: A server that supports streaming lists is never idle for this long before the list is complete.
+_INITIAL_IDLE_TIMEOUT = 10.0
+#: Objects per page. A list from the watch cache of the server ignores the limit.
+_PAGE_SIZE = 5000
+#: Objects decoded before the event loop runs other tasks.
+_DECODE_BATCH = 1000
 
 
-class _Garbled(Unreachable):
-    """The server's answer cannot be understood; what it said between the last good event and now is unknown."""
+class _MalformedResponse(Unreachable):
+    """A response cannot be decoded, so events may have been missed and the collection must be listed again."""
 
 
 class Reflector:
-    """Reflects one resource into one subscriber, see :meth:`run`."""
+    """Reflects the collection ``resource`` into ``subscriber``; see :meth:`run`.
+
+    ``idle_timeout`` is in seconds; ``raw_objects`` caches the JSON of the objects for extenders.
+    """
 
     def __init__(
         self,
@@ -71,156 +72,151 @@ class Reflector:
         *,
         clock: Clock,
         random: Random,
-        silence: float = _SILENCE,
+        idle_timeout: float = _IDLE_TIMEOUT,
         raw_objects: RawObjectCache | None = None,
     ) -> None:
         self._transport, self._resource, self._subscriber = transport, resource, subscriber
-        self._clock, self._random, self._silence = clock, random, silence
-        self._originals = raw_objects
-        keep = None if raw_objects is None else partial(raw_objects.saw, resource)
-        self._reader = ObjectReader(resource, self._unreadable, keep)
-        self._version = ""  # where the next watch begins; empty: the collection has to be read as a whole
-        self._initial: dict[tuple[str, str], Any] | None = None  # a streaming list while it is incomplete
-        self._loading = ExitStack()  # what has to end when the list is complete
-        self._server_streams = True
-        self._was_listed = False
-        self._is_absent = False
+        self._clock, self._random, self._idle_timeout = clock, random, idle_timeout
+        self._raw_objects = raw_objects
+        on_decoded = None if raw_objects is None else partial(raw_objects.store, resource)
+        self._decoder = ObjectDecoder(resource, self._undecodable, on_decoded)
+        self._resource_version = ""  # where the next watch starts; empty: list first
+        self._initial: dict[tuple[str, str], Any] | None = None  # the objects of an incomplete streaming list
+        self._gc_pause = ExitStack()  # closed when a streaming list is complete
+        self._watch_list_supported = True
+        self._has_listed = False
+        self._not_served = False
         self._delays = _BACKOFF.delays(random)
         self._failed_at = float("-inf")
         self._problem = ""
 
     async def run(self) -> NoReturn:
-        """Keep the subscriber in step until cancelled, through every outage."""
+        """Keep the subscriber up to date until cancelled; failures are retried with backoff."""
         while True:
             try:
-                await self._advance()
+                await self._list_or_watch()
             except APIError as error:
-                await self._after_refusal(error)
+                await self._handle_api_error(error)
             except Unreachable as error:
-                await self._after_outage(error)
+                await self._handle_unreachable(error)
 
-    async def _advance(self) -> None:
-        if self._version:
-            await self._watch()
-        elif self._server_streams:
-            await self._stream_list()
+    async def _list_or_watch(self) -> None:
+        if self._resource_version:
+            await self._watch(resourceVersion=self._resource_version)
+        elif self._watch_list_supported:
+            await self._watch_list()
         else:
             await self._list()
 
-    # -- reading the whole collection
+    # -- list ----------------------------------------------------------------------------------------------------------
 
-    async def _stream_list(self) -> None:
-        """A watch that begins with all objects there are; once they are complete it goes on as any other."""
-        self._reader.start_over()
+    async def _watch_list(self) -> None:
+        """A watch that starts with all existing objects and continues as an ordinary one."""
+        self._decoder.begin_list()
         self._initial = {}
         try:
-            with ExitStack() as self._loading:
-                self._loading.enter_context(collector.paused())
-                await self._follow(resourceVersionMatch="NotOlderThan", sendInitialEvents="true")
+            with ExitStack() as self._gc_pause:
+                self._gc_pause.enter_context(gc_tuning.paused())
+                await self._watch(resourceVersionMatch="NotOlderThan", sendInitialEvents="true")
         finally:
             self._initial = None
 
     async def _list(self) -> None:
         try:
-            await self._list_pages(limit=_PAGE)
+            await self._list_pages(limit=_PAGE_SIZE)
         except APIError as error:
             if error.code != 410:
                 raise
-            await self._list_pages(limit=0)  # the pages expired faster than they could be read
+            await self._list_pages(limit=0)  # the continue token expired between two pages
 
     async def _list_pages(self, *, limit: int) -> None:
-        with collector.paused():
-            version, objects = await self._read_pages(limit)
-        self._complete(version or "0", objects)
+        with gc_tuning.paused():
+            resource_version, objects = await self._read_pages(limit)
+        self._replace(resource_version or "0", objects)
 
     async def _read_pages(self, limit: int) -> tuple[str, list[Any]]:
-        self._reader.start_over()
+        self._decoder.begin_list()
         objects: list[Any] = []
-        # The first list may come from the server's cache. Later ones must not be older than what was already seen.
-        query = {"limit": str(limit)} | ({} if self._was_listed else {"resourceVersion": "0"})
+        # The first list may come from the server's watch cache; later ones must not be older than what was seen.
+        query = {"limit": str(limit)} | ({} if self._has_listed else {"resourceVersion": "0"})
         while True:
-            page = await self._page(query)
-            await self._read_items(page.items or [], objects)
+            page = await self._read_page(query)
+            await self._decode_items(page.items or [], objects)
             if not page.metadata.continue_:
                 return page.metadata.resource_version, objects
             query = {"limit": str(limit), "continue": page.metadata.continue_}
 
-    async def _page(self, query: dict[str, str]) -> ListPage:
+    async def _read_page(self, query: dict[str, str]) -> ListPage:
         body = await self._transport.request("GET", self._path(query))
         try:
             return ListPage.parse(body)
         except UNDECODABLE as error:
-            raise self._garbled(f"a list of {self._resource.plural} that is none: {error}") from None
+            raise self._malformed(f"list of {self._resource.plural}", error) from None
 
-    async def _read_items(self, items: list[msgspec.Raw], objects: list[Any]) -> None:
-        for start in range(0, len(items), _SLICE):
-            read = map(self._reader.read, items[start : start + _SLICE])
-            objects.extend(obj for obj in read if obj is not None)
+    async def _decode_items(self, items: list[msgspec.Raw], objects: list[Any]) -> None:
+        for start in range(0, len(items), _DECODE_BATCH):
+            decoded = map(self._decoder.decode, items[start : start + _DECODE_BATCH])
+            objects.extend(obj for obj in decoded if obj is not None)
             await asyncio.sleep(0)
 
-    def _complete(self, version: str, objects: list[Any]) -> None:
-        if self._originals is not None:
-            self._originals.only(self._resource, objects)
+    def _replace(self, resource_version: str, objects: list[Any]) -> None:
+        if self._raw_objects is not None:
+            self._raw_objects.retain(self._resource, objects)
         self._subscriber.replace(self._resource, objects)
-        self._version, self._was_listed, self._is_absent = version, True, False
-        self._healthy()
+        self._resource_version, self._has_listed, self._not_served = resource_version, True, False
+        self._recovered()
 
-    # -- following it
+    # -- watch ---------------------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        await self._follow(resourceVersion=self._version)
-
-    async def _follow(self, **query: str) -> None:
-        """One watch, to its end. Ends without an error only when the server ended it in good order."""
+    async def _watch(self, **query: str) -> None:
+        """One watch request. Returns if the server ended the watch regularly, raises otherwise."""
         seconds = int(jittered(_WATCH_SECONDS, 1.0, self._random))
         query |= {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), "watch": "true"}
-        began, received, lines = self._clock.monotonic(), 0, Lines()
-        async with self._transport.stream(self._path(query), silence=self._silence) as chunks:
-            while (chunk := await self._next(chunks)) is not None:
-                for line in lines.feed(chunk):
-                    self._take(line)
+        started, received, splitter = self._clock.monotonic(), 0, LineSplitter()
+        async with self._transport.stream(self._path(query), idle_timeout=self._idle_timeout) as chunks:
+            while (chunk := await self._next_chunk(chunks)) is not None:
+                for line in splitter.feed(chunk):
+                    self._handle_line(line)
                     received += 1
-        if lines.unfinished:
-            raise Unreachable(self._transport.server, f"cut the watch of {self._resource.plural} inside an event")
+        if splitter.has_partial_line:
+            raise self._unreachable(f"watch of {self._resource.plural} ended in the middle of an event")
         if self._initial is not None:
-            raise Unreachable(
-                self._transport.server, f"ended the list of {self._resource.plural} before it was complete"
-            )
-        if not received and self._clock.monotonic() - began < _SHORTEST_WATCH:
-            raise Unreachable(self._transport.server, f"ended the watch of {self._resource.plural} at once")
+            raise self._unreachable(f"watch of {self._resource.plural} ended before the initial list was complete")
+        if not received and self._clock.monotonic() - started < _MIN_WATCH_SECONDS:
+            raise self._unreachable(f"very short watch of {self._resource.plural}: no events received")
 
-    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+    async def _next_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         if self._initial is None:
             return await anext(chunks, None)
         try:
-            async with asyncio.timeout(min(_INITIAL_SILENCE, self._silence)):
+            async with asyncio.timeout(min(_INITIAL_IDLE_TIMEOUT, self._idle_timeout)):
                 return await anext(chunks, None)
-        except TimeoutError:  # it took the request for an ordinary watch
-            self._server_streams = False
-            raise Unreachable(self._transport.server, "does not say when a streaming list is complete") from None
+        except TimeoutError:  # the server ignored sendInitialEvents
+            self._watch_list_supported = False
+            raise self._unreachable("no bookmark marks the end of the initial list") from None
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
             event = WatchEvent.parse(line)
             if event.type == "ERROR":
-                raise self._unable_to_go_on(error_event(event.object))
+                raise self._watch_error(APIStatus.parse(event.object).error())
             if event.type == "BOOKMARK":
-                self._mark(Bookmark.parse(event.object))
+                self._handle_bookmark(Bookmark.parse(event.object))
                 return
         except UNDECODABLE as error:
-            raise self._garbled(f"a watch event of {self._resource.plural} that is none: {error}") from None
+            raise self._malformed(f"watch event of {self._resource.plural}", error) from None
         deleted = event.type == "DELETED"
-        obj = self._reader.read_deleted(event.object) if deleted else self._reader.read(event.object)
+        obj = self._decoder.decode_deleted(event.object) if deleted else self._decoder.decode(event.object)
         if obj is None:
             return
-        if deleted and self._originals is not None:
-            self._originals.gone(self._resource, obj)
+        if deleted and self._raw_objects is not None:
+            self._raw_objects.delete(self._resource, obj)
         if self._initial is not None:
             self._collect(obj, deleted=deleted)
             return
         self._subscriber.apply(self._resource, event.type, obj)
-        self._version = obj.metadata.resource_version
-        self._healthy()
+        self._resource_version = obj.metadata.resource_version
+        self._recovered()
 
     def _collect(self, obj: Any, *, deleted: bool) -> None:
         assert self._initial is not None
@@ -230,68 +226,73 @@ class Reflector:
         else:
             self._initial[key] = obj
 
-    def _mark(self, bookmark: Bookmark) -> None:
-        version = bookmark.metadata.resource_version
+    def _handle_bookmark(self, bookmark: Bookmark) -> None:
+        resource_version = bookmark.metadata.resource_version
         if self._initial is None:
-            self._version = version
-            self._healthy()
+            self._resource_version = resource_version
+            self._recovered()
         elif bookmark.ends_initial_events:
             objects, self._initial = list(self._initial.values()), None
-            self._complete(version, objects)
-            self._loading.close()
+            self._replace(resource_version, objects)
+            self._gc_pause.close()
 
-    # -- faults
+    def _watch_error(self, error: APIError) -> APIError:
+        """The server would repeat an ERROR event for this resourceVersion, so list again unless it is only busy."""
+        if error.code != 429:
+            self._resource_version = ""
+        return error
 
-    async def _after_refusal(self, error: APIError) -> None:
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    async def _handle_api_error(self, error: APIError) -> None:
         if error.code == 404 and self._resource.optional:
-            await self._absent()
+            await self._wait_until_served()
             return
         if error.code in (400, 410, 422):
-            if not self._version and self._server_streams and error.code != 410:
-                _log.debug("%s: no streaming lists here (%s)", self._resource.plural, error)
-                self._server_streams = False
+            if not self._resource_version and self._watch_list_supported and error.code != 410:
+                _log.debug(
+                    "%s: streaming lists are not supported (%s), falling back to list", self._resource.plural, error
+                )
+                self._watch_list_supported = False
                 return
-            self._version = ""
+            self._resource_version = ""
         await self._back_off(str(error), at_least=error.retry_after or 0.0)
 
-    async def _after_outage(self, error: Unreachable) -> None:
-        if isinstance(error, _Garbled):
-            self._version = ""
+    async def _handle_unreachable(self, error: Unreachable) -> None:
+        if isinstance(error, _MalformedResponse):
+            self._resource_version = ""
         await self._back_off(str(error))
 
-    async def _absent(self) -> None:
-        """The server does not serve the resource: there are no such objects, for now."""
-        if not self._is_absent:
-            _log.debug("%s: not served here", self._resource.plural)
-            self._complete("", [])
-            self._is_absent = True
+    async def _wait_until_served(self) -> None:
+        """The server does not serve the resource, so there are no such objects for now."""
+        if not self._not_served:
+            _log.debug("%s: not served by the API server", self._resource.plural)
+            self._replace("", [])
+            self._not_served = True
         await self._clock.sleep(jittered(self._resource.absent_seconds, 1.0, self._random))
 
     async def _back_off(self, problem: str, *, at_least: float = 0.0) -> None:
         level = logging.DEBUG if problem == self._problem else logging.WARNING
         self._problem = problem
-        if self._clock.monotonic() - self._failed_at > _BACKOFF_FORGOTTEN_AFTER:
+        if self._clock.monotonic() - self._failed_at > _BACKOFF_RESET_AFTER:
             self._delays = _BACKOFF.delays(self._random)
         delay = max(next(self._delays), at_least)
-        _log.log(level, "%s: %s; trying again in %.1f s", self._resource.plural, problem, delay)
+        _log.log(level, "failed to list and watch %s: %s; retrying in %.1f s", self._resource.plural, problem, delay)
         await self._clock.sleep(delay)
         self._failed_at = self._clock.monotonic()
 
-    def _healthy(self) -> None:
+    def _recovered(self) -> None:
         if self._problem:
-            _log.info("%s: in step again", self._resource.plural)
+            _log.info("watch of %s re-established", self._resource.plural)
             self._problem = ""
 
-    def _unable_to_go_on(self, error: APIError) -> APIError:
-        """What a server says inside a watch, which may be so each time that it comes to this version."""
-        if error.code != 429:
-            self._version = ""
-        return error
+    def _unreachable(self, problem: str) -> Unreachable:
+        return Unreachable(self._transport.server, problem)
 
-    def _garbled(self, what: str) -> _Garbled:
-        return _Garbled(self._transport.server, f"sent {what}")
+    def _malformed(self, what: str, error: Exception) -> _MalformedResponse:
+        return _MalformedResponse(self._transport.server, f"malformed {what}: {error}")
 
-    def _unreadable(self, subject: str, problem: str) -> None:
+    def _undecodable(self, subject: str, problem: str) -> None:
         self._subscriber.unreadable(self._resource, subject, problem)
 
     def _path(self, query: dict[str, str]) -> str:

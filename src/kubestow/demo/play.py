@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kubestow import config
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
-from kubestow.client.transport import Transport
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.client.rest.transport import Transport
 from kubestow.demo.server import running_server
 from kubestow.demo.submission import Submission, all_objects
 from kubestow.plugins import in_tree_registry
@@ -22,6 +21,7 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.wall_clock import WallClock
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload
 
@@ -49,7 +49,7 @@ class Progress:
 
     # -- the scheduler's observer -----------------------------------------------------------------------------------
 
-    def attempted(self, decision: Decision, seconds: float) -> None:
+    def decision_made(self, decision: Decision, seconds: float) -> None:
         """Count a scheduling cycle."""
         self.attempts += 1
 
@@ -63,10 +63,10 @@ class _Observer(Observer):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def attempted(self, decision: Decision, seconds: float) -> None:
-        self._progress.attempted(decision, seconds)
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        self._progress.decision_made(decision, seconds)
 
-    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         self._progress.bound_pod(seconds)
 
 
@@ -94,7 +94,7 @@ async def play(workload: Workload, *, show: Callable[[Progress], None], limit: f
     async with running_server() as url:
         credentials = await load_credentials(master=url)
         async with (
-            RemoteCluster(credentials, clock=clock, random=random) as cluster,
+            ClusterClient(credentials, clock=clock, random=random) as cluster,
             Transport(credentials, clock=clock) as transport,
         ):
             submission = Submission(transport, workload)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.client.transport import Transport
+from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.workloads.workload import GateLift, Object, Workload
 

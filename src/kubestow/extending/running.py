@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from random import Random
 
 from kubestow import config
-from kubestow.client.cluster_api import RemoteCluster
-from kubestow.client.credentials import load_credentials
-from kubestow.client.rate_limit import WallClock
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.rest.credentials import load_credentials
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
 from kubestow.extending.binding import Binding
@@ -28,6 +27,7 @@ from kubestow.extending.stanza import Offer
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.scheduling.events.resources import WATCHED, watched
 from kubestow.scheduling.ports import Resource
+from kubestow.wall_clock import WallClock
 
 __all__ = ["Extending", "alone", "server_tls"]
 
@@ -97,9 +97,9 @@ class Extending:
                 return
             credentials = await load_credentials(kubeconfig, master=master)
             clock = WallClock()
-            remote = RemoteCluster(credentials, clock=clock, random=self.random)
+            remote = ClusterClient(credentials, clock=clock, random=self.random)
             cluster = await stack.enter_async_context(remote)
-            await cluster.answered()
+            await cluster.wait_for_api_server()
             binding = Binding(cluster, self.mirror, clock=clock, random=self.random)
             service = Service(opinions, self.mirror, self.offer, binding.bind)
             on_listening(await stack.enter_async_context(service.listening(host, port, tls)))

@@ -1,14 +1,15 @@
-"""What an operator sees of a scheduler: metrics, the log, and what became of a pod's last attempt.
+"""Metrics, logs and recent scheduling attempts of one scheduler.
 
-    instruments   counters and histograms that cost next to nothing to move
-    metrics       every metric there is
-    recording     the observer that moves them
-    readings      what is read at a scrape instead: the queue, the cluster, features
-    pod_resources the metrics of /metrics/resources
-    attempts      the observer that remembers what was said of each pod
-    narration     the observer that writes the log
-    logs          what a line of the log looks like: klog's text, or JSON
-    observability all of it put together
+    observability       composes the modules below
+    instruments         counters, histograms and gauges that are cheap to update
+    metrics             all metrics
+    metrics_recorder    the observer that updates the metrics
+    state_gauges        gauges computed at a scrape: queue, cache, feature gates
+    pod_resources       the metrics of /metrics/resources
+    last_attempts       the observer that keeps the last scheduling attempt of each pod
+    logging_observer    the observer that writes the log
+    composite_observer  several observers as one
+    logs                log formats: klog text and JSON
 
-Nothing here serves HTTP, see :mod:`kubestow.serving`; nothing here has a say in what is decided.
+Nothing here serves HTTP (see :mod:`kubestow.serving`) or influences decisions.
 """

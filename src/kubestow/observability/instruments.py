@@ -1,10 +1,10 @@
-"""Counters, histograms and gauges that cost next to nothing to move, and are turned into metric families at a scrape.
+"""Counters, histograms and gauges that are cheap to update and become metric families at a scrape.
 
-A pod passes some twenty of them. prometheus_client's own take a lock and most of a microsecond each, which would be a
-tenth of a scheduling cycle; here everything happens on the event loop's thread, so a cell is a plain number and moving
-it an addition. Exposition, formats and parsing stay prometheus_client's.
+About twenty of them change for every pod. Those of prometheus_client take a lock and most of a microsecond each, a
+tenth of a scheduling cycle. Here all updates happen on the event loop's thread, so a cell is a plain number and an
+update one addition. The exposition formats are prometheus_client's.
 
-A label's values may be restricted to an allow-list (``--allow-metric-labels``); others become ``unexpected``.
+Label values can be restricted to an allow-list (``--allow-metric-labels``); other values become ``unexpected``.
 """
 
 from __future__ import annotations
@@ -17,54 +17,63 @@ from typing import Generic, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["Allowed", "Counter", "CounterCell", "Gauge", "Histogram", "HistogramCell", "Stability", "exponential"]
+__all__ = [
+    "Counter",
+    "CounterCell",
+    "Gauge",
+    "Histogram",
+    "HistogramCell",
+    "LabelAllowList",
+    "Stability",
+    "exponential_buckets",
+]
 
-#: Of a metric's labels, by name, the values that may be told apart.
-Allowed = Mapping[str, frozenset[str]]
+#: The allowed values of a metric's labels, by label name.
+LabelAllowList = Mapping[str, frozenset[str]]
 
 _UNEXPECTED = "unexpected"
 
 
 class Stability(StrEnum):
-    """What may be relied on, as Kubernetes writes it into the help of every metric."""
+    """Kubernetes' stability level of a metric, which is part of its help text."""
 
     STABLE = "STABLE"
     BETA = "BETA"
     ALPHA = "ALPHA"
 
 
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bounds of buckets, each ``factor`` times the one before."""
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Upper bounds of ``count`` buckets, each ``factor`` times the one before."""
     return tuple(start * factor**power for power in range(count))
 
 
 class CounterCell:
-    """One time series of a counter."""
+    """One time series of a counter. Increment ``value``."""
 
     __slots__ = ("value",)
 
     def __init__(self) -> None:
         self.value = 0
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         self.value = 0
 
 
 class HistogramCell:
-    """One labelled histogram. ``counts`` are per bucket, not cumulative; the last bucket has no bound."""
+    """One time series of a histogram. ``counts`` are per bucket, not cumulative; the last bucket is unbounded."""
 
-    __slots__ = ("_bounds", "counts", "sum")
+    __slots__ = ("_buckets", "counts", "sum")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.clear()
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._buckets = buckets
+        self.reset()
 
-    def clear(self) -> None:
-        self.counts, self.sum = [0] * (len(self._bounds) + 1), 0.0
+    def reset(self) -> None:
+        self.counts, self.sum = [0] * (len(self._buckets) + 1), 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value, in the histogram's unit."""
-        self.counts[bisect_left(self._bounds, value)] += 1
+        """Add a value, in the unit of the histogram."""
+        self.counts[bisect_left(self._buckets, value)] += 1
         self.sum += value
 
 
@@ -72,68 +81,75 @@ Cell = TypeVar("Cell", CounterCell, HistogramCell)
 
 
 class _Family(Generic[Cell]):
-    """All cells of one metric, by the values of its labels."""
+    """All cells of one metric by label values."""
 
-    def __init__(self, name: str, meaning: str, stability: Stability, labels: Sequence[str]) -> None:
-        self.name, self.help, self.labels = name, f"[{stability}] {meaning}", tuple(labels)
-        self._allowed: Allowed = {}
+    def __init__(self, name: str, documentation: str, stability: Stability, label_names: Sequence[str]) -> None:
+        self.name, self.documentation = name, f"[{stability}] {documentation}"
+        self.label_names = tuple(label_names)
+        self._allowed: LabelAllowList = {}
         self._cells: dict[tuple[str, ...], Cell] = {}
-        self._by_given: dict[tuple[str, ...], Cell] = {}
-        if not labels:
-            self.at()  # a metric without labels is there from the start
+        self._by_values: dict[tuple[str, ...], Cell] = {}
+        if not label_names:
+            self.labels()  # a metric without labels is exposed from the start
 
-    def at(self, *values: str) -> Cell:
-        """The cell for these label values, good for ever."""
-        cell = self._by_given.get(values)
+    def labels(self, *values: str) -> Cell:
+        """The cell for these label values; it may be cached."""
+        cell = self._by_values.get(values)
         if cell is None:
-            told = tuple(
+            exposed = tuple(
                 value if value in self._allowed.get(label, (value,)) else _UNEXPECTED
-                for label, value in zip(self.labels, values, strict=True)
+                for label, value in zip(self.label_names, values, strict=True)
             )
-            cell = self._by_given[values] = self._cells.setdefault(told, self._new())
+            cell = self._by_values[values] = self._cells.setdefault(exposed, self._new_cell())
         return cell
 
-    def allow(self, allowed: Allowed) -> None:
-        """Restrict the values of labels, before anything has been counted."""
+    def allow(self, allowed: LabelAllowList) -> None:
+        """Restrict label values; call this before the first update."""
         self._allowed = allowed
 
-    def clear(self) -> None:
-        """Begin again at nothing."""
+    def reset(self) -> None:
+        """Set all cells to zero."""
         for cell in self._cells.values():
-            cell.clear()
+            cell.reset()
 
-    def _new(self) -> Cell:
+    def _new_cell(self) -> Cell:
         raise NotImplementedError
 
 
 class Counter(_Family[CounterCell]):
-    """Something that only grows."""
+    """A monotonically increasing metric."""
 
-    def _new(self) -> CounterCell:
+    def _new_cell(self) -> CounterCell:
         return CounterCell()
 
     def collect(self) -> Metric:
-        family = CounterMetricFamily(self.name, self.help, labels=self.labels)
+        family = CounterMetricFamily(self.name, self.documentation, labels=self.label_names)
         for values, cell in self._cells.items():
             family.add_metric(values, cell.value)
         return family
 
 
 class Histogram(_Family[HistogramCell]):
-    """How values are distributed over buckets."""
+    """A distribution over buckets with the given upper bounds."""
 
     def __init__(
-        self, name: str, meaning: str, stability: Stability, labels: Sequence[str], *, bounds: Sequence[float]
+        self,
+        name: str,
+        documentation: str,
+        stability: Stability,
+        label_names: Sequence[str],
+        *,
+        buckets: Sequence[float],
     ) -> None:
-        self._bounds = tuple(bounds)
-        self._les = [*map(floatToGoString, self._bounds), "+Inf"]
-        super().__init__(name, meaning, stability, labels)
+        self._buckets = tuple(buckets)
+        self._les = [*map(floatToGoString, self._buckets), "+Inf"]
+        super().__init__(name, documentation, stability, label_names)
 
-    def _new(self) -> HistogramCell:
-        return HistogramCell(self._bounds)
+    def _new_cell(self) -> HistogramCell:
+        return HistogramCell(self._buckets)
 
     def collect(self) -> Metric:
-        family = HistogramMetricFamily(self.name, self.help, labels=self.labels)
+        family = HistogramMetricFamily(self.name, self.documentation, labels=self.label_names)
         for values, cell in self._cells.items():
             total = 0
             buckets: list[tuple[str, float]] = []
@@ -145,37 +161,38 @@ class Histogram(_Family[HistogramCell]):
 
 
 class Gauge:
-    """Something that is read when somebody asks: ``read`` gives the value for each combination of label values."""
+    """A metric computed at a scrape: ``read`` returns the value for each combination of label values."""
 
     def __init__(
         self,
         name: str,
-        meaning: str,
+        documentation: str,
         stability: Stability,
-        labels: Sequence[str],
+        label_names: Sequence[str],
         *,
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        self.name, self.help, self.labels = name, f"[{stability}] {meaning}", tuple(labels)
+        self.name, self.documentation = name, f"[{stability}] {documentation}"
+        self.label_names = tuple(label_names)
         self._read = read
-        self._allowed: Allowed = {}
+        self._allowed: LabelAllowList = {}
 
-    def allow(self, allowed: Allowed) -> None:
-        """Restrict the values of labels."""
+    def allow(self, allowed: LabelAllowList) -> None:
+        """Restrict label values."""
         self._allowed = allowed
 
-    def clear(self) -> None:
-        """Nothing is kept that could be forgotten."""
+    def reset(self) -> None:
+        """Nothing to reset: the value is computed at a scrape."""
 
     def collect(self) -> Metric:
         sums: dict[tuple[str, ...], float] = {}
         for values, amount in self._read():
-            told = tuple(
+            exposed = tuple(
                 value if value in self._allowed.get(label, (value,)) else _UNEXPECTED
-                for label, value in zip(self.labels, values, strict=True)
+                for label, value in zip(self.label_names, values, strict=True)
             )
-            sums[told] = sums.get(told, 0.0) + amount
-        family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
+            sums[exposed] = sums.get(exposed, 0.0) + amount
+        family = GaugeMetricFamily(self.name, self.documentation, labels=self.label_names)
         for values, amount in sums.items():
             family.add_metric(values, amount)
         return family

@@ -1,13 +1,13 @@
-"""What a line of the log looks like: klog's text, or Kubernetes' JSON.
+"""Log formats: klog's text and Kubernetes' JSON.
 
-Verbosity is klog's ``-v``: at 0 come errors, warnings and what an operator has to know of a start; 2 tells what became
-of every pod, 4 and up what is of interest to developers. ``V(2)`` is the logging level of verbosity 2, and
-:func:`fields` hands a record its key-value pairs::
+Verbosity is klog's ``-v``: at 0 errors, warnings and what an operator must know about a start are logged, at 2 the
+result of every scheduling attempt, at 4 and above details for developers. ``V(2)`` is the logging level of verbosity 2,
+and :func:`fields` passes key-value pairs to a record::
 
     _log.log(V(2), "Successfully bound pod to node", extra=fields(pod="default/web-1", node="n7"))
 
-    I1121 14:02:11.000417    4711 narration.py:37] "Successfully bound pod to node" pod="default/web-1" node="n7"
-    {"ts":1795269731000.417,"caller":"observability/narration.py:37","msg":"Successfully ...","v":2,"pod":"..."}
+    I1121 14:02:11.000417    4711 logging_observer.py:37] "Successfully bound pod to node" pod="default/web-1" node="n7"
+    {"ts":1795269731000.417,"caller":"observability/logging_observer.py:37","msg":"Successfully ...","v":2,"pod":"..."}
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from kubestow.errors import InputError
 __all__ = ["JSONFormatter", "TextFormatter", "V", "fields", "set_up"]
 
 _FIELDS = "kubestow_fields"
-#: From this verbosity on, everything is told.
-_EVERYTHING = 4
+#: From this verbosity on, everything is logged.
+_MAX_VERBOSITY = 4
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 def V(verbosity: int) -> int:  # noqa: N802 - klog's name
-    """The logging level of what is told from this verbosity on."""
-    return logging.INFO - verbosity if verbosity < _EVERYTHING else logging.DEBUG
+    """The logging level of messages that are logged from this verbosity on."""
+    return logging.INFO - verbosity if verbosity < _MAX_VERBOSITY else logging.DEBUG
 
 
-def fields(**named: Any) -> dict[str, Any]:
-    """Key-value pairs for a record, to be given to a logging call as ``extra``."""
-    return {_FIELDS: named}
+def fields(**pairs: Any) -> dict[str, Any]:
+    """Key-value pairs of a record; pass them to a logging call as ``extra``."""
+    return {_FIELDS: pairs}
 
 
 def set_up(
     *, verbosity: int, json_format: bool, by_file: Mapping[str, str] | None = None, split_stream: bool = False
 ) -> None:
-    """Write the log of this process to standard error, and nothing that is less urgent than the verbosity.
+    """Log to standard error, up to the given verbosity.
 
-    ``by_file`` gives files (patterns of their names without ``.py``) a verbosity of their own. With ``split_stream``
-    only errors go there, and everything else to standard output. Raises InputError.
+    ``by_file`` maps patterns of file names (without ``.py``) to a verbosity of their own. With ``split_stream`` only
+    errors go to standard error, all other records to standard output. Raises InputError.
     """
     by_pattern = {pattern: _level(pattern, text) for pattern, text in (by_file or {}).items()}
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
@@ -59,9 +59,9 @@ def set_up(
         if by_pattern:
             handler.addFilter(_by_file(by_pattern, V(verbosity)))
     logging.basicConfig(handlers=handlers, level=min([V(verbosity), *by_pattern.values()]))
-    # Libraries have their own idea of what is worth telling.
+    # The verbosity of Kubernetes components does not apply to libraries, which log at other levels.
     for library in ("asyncio", "aiohttp", "kubernetes_asyncio"):
-        logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < _EVERYTHING else 0))
+        logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < _MAX_VERBOSITY else 0))
 
 
 def _level(pattern: str, text: str) -> int:
@@ -70,43 +70,43 @@ def _level(pattern: str, text: str) -> int:
     return V(int(text))
 
 
-def _by_file(levels: Mapping[str, int], otherwise: int) -> Callable[[logging.LogRecord], bool]:
-    def wanted(record: logging.LogRecord) -> bool:
+def _by_file(levels: Mapping[str, int], default: int) -> Callable[[logging.LogRecord], bool]:
+    def is_enabled(record: logging.LogRecord) -> bool:
         name = record.filename.removesuffix(".py")
-        level = next((level for pattern, level in levels.items() if fnmatch.fnmatch(name, pattern)), otherwise)
+        level = next((level for pattern, level in levels.items() if fnmatch.fnmatch(name, pattern)), default)
         return record.levelno >= level
 
-    return wanted
+    return is_enabled
 
 
 def _verbosity(record: logging.LogRecord) -> int:
-    return max(0, _EVERYTHING if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
+    return max(0, _MAX_VERBOSITY if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    named = dict(getattr(record, _FIELDS, {}))
+    pairs = dict(getattr(record, _FIELDS, {}))
     if record.exc_info and record.exc_info[1] is not None:
-        named.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
-    return named
+        pairs.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
+    return pairs
 
 
 class TextFormatter(logging.Formatter):
-    """klog's text. A traceback, which only defects have, follows on lines of its own."""
+    """klog's text format. The traceback of an error follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         letter = _LETTERS.get(record.levelno, "I")
-        moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        timestamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
-        place = f"{record.process:7d} {record.filename}:{record.lineno}"
+        caller = f"{record.process:7d} {record.filename}:{record.lineno}"
         pairs = "".join(f" {name}={_quoted(value)}" for name, value in _fields_of(record).items())
-        line = f"{letter}{moment}.{micros:06d} {place}] {_quoted(record.getMessage())}{pairs}"
+        line = f"{letter}{timestamp}.{micros:06d} {caller}] {_quoted(record.getMessage())}{pairs}"
         if record.exc_info and record.levelno >= logging.ERROR:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a line: ``ts`` in milliseconds, ``caller``, ``msg``, ``v`` (errors have none), then fields."""
+    """One JSON object per line: ``ts`` in milliseconds, ``caller``, ``msg``, ``v`` (not for errors), then fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {

@@ -1,11 +1,11 @@
-"""Every metric there is: kube-scheduler's names, labels, buckets and stability (semantics 10), in words of our own.
+"""All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
-What counts is moved by :mod:`kubestow.observability.recording`; what is read at a scrape is given in by
-:mod:`kubestow.observability.readings`. There is no registry but the one that a :class:`Metrics` makes.
+:mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
+:mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.
 
-Not here, because they have no meaning in this scheduler: ``batch_*``, ``get_node_hint_*`` and
-``store_schedule_results_*`` (answers are remembered instead of node lists), ``volume_binder_cache_requests_total``
-(there is no such cache) and ``go_*``.
+Not exposed, because nothing here corresponds to them: ``batch_*``, ``get_node_hint_*`` and ``store_schedule_results_*``
+(results are cached per plugin, not as node lists), ``volume_binder_cache_requests_total`` (there is no such cache) and
+``go_*``.
 """
 
 from __future__ import annotations
@@ -16,149 +16,161 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import Metric
 
-from kubestow.observability.instruments import Allowed, Counter, Gauge, Histogram, Stability, exponential
+from kubestow.observability.instruments import (
+    Counter,
+    Gauge,
+    Histogram,
+    LabelAllowList,
+    Stability,
+    exponential_buckets,
+)
 
-__all__ = ["Metrics"]
+__all__ = ["SchedulerMetrics"]
 
 _STABLE, _BETA, _ALPHA = Stability.STABLE, Stability.BETA, Stability.ALPHA
 
-_ATTEMPT = exponential(0.001, 2, 15)
-_EXTENSION_POINT = exponential(0.0001, 2, 12)
-_PLUGIN = exponential(0.00001, 1.5, 20)
+_ATTEMPT = exponential_buckets(0.001, 2, 15)
+_EXTENSION_POINT = exponential_buckets(0.0001, 2, 12)
+_PLUGIN = exponential_buckets(0.00001, 1.5, 20)
 _REQUEST = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 
 
 F = TypeVar("F", Counter, Histogram, Gauge)
 
 
-class Metrics:
-    """The metrics of one process. ``registry`` exposes them; nothing is shared with another instance.
+class SchedulerMetrics:
+    """The metrics of one process, exposed by ``registry``.
 
-    ``disabled`` names metrics that are not exposed, ``allowed`` the values of labels that are told apart, by metric.
+    ``disabled`` lists metrics that are not exposed, ``allowed`` the allowed label values by metric. With ``process``
+    the registry also has the process and GC metrics of prometheus_client.
     """
 
     def __init__(
-        self, *, disabled: Collection[str] = (), allowed: Mapping[str, Allowed] | None = None, process: bool = True
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, LabelAllowList] | None = None,
+        process: bool = True,
     ) -> None:
         self._families: dict[str, Counter | Histogram | Gauge] = {}
         self._disabled, self._allowed = frozenset(disabled), allowed or {}
-        self._attempts()
-        self._queue()
-        self._framework()
-        self._preemption()
-        self._requests()
-        self._serving()
+        self._add_attempts()
+        self._add_queue()
+        self._add_framework()
+        self._add_preemption()
+        self._add_requests()
+        self._add_serving()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         if process:
             ProcessCollector(registry=self.registry)
             GCCollector(registry=self.registry)
 
-    def _attempts(self) -> None:
+    def _add_attempts(self) -> None:
         self.schedule_attempts = self._counter(
-            "schedule_attempts_total", "Attempts to schedule a pod, by how they ended.", _STABLE, "result", "profile"
+            "schedule_attempts_total", "Number of attempts to schedule pods, by result.", _STABLE, "result", "profile"
         )
         self.attempt_duration = self._histogram(
             "scheduling_attempt_duration_seconds",
-            "From taking a pod off the queue until it is bound or given back.",
+            "Scheduling attempt latency in seconds, from the pop of the pod until it is bound or requeued.",
             _STABLE,
             "result",
             "profile",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.algorithm_duration = self._histogram(
             "scheduling_algorithm_duration_seconds",
-            "Deciding about one pod, PostFilter included.",
+            "Scheduling algorithm latency in seconds for one pod, PostFilter included.",
             _ALPHA,
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.sli_duration = self._histogram(
             "pod_scheduling_sli_duration_seconds",
-            "From the moment a pod could first be tried until it was bound, by the number of attempts.",
+            "Latency in seconds from the first time a pod enters the queue ungated until it is bound, by attempts.",
             _BETA,
             "attempts",
-            bounds=exponential(0.01, 2, 20),
+            buckets=exponential_buckets(0.01, 2, 20),
         )
         self.pod_attempts = self._histogram(
             "pod_scheduling_attempts",
-            "Attempts that it took to schedule a pod.",
+            "Number of attempts to successfully schedule a pod.",
             _STABLE,
-            bounds=exponential(1, 2, 5),
+            buckets=exponential_buckets(1, 2, 5),
         )
         self.gang_attempts = self._counter(
             "podgroup_schedule_attempts_total",
-            "Attempts to schedule a pod group, by how they ended.",
+            "Number of attempts to schedule pod groups, by result.",
             _ALPHA,
             "result",
             "profile",
         )
         self.gang_attempt_duration = self._histogram(
             "podgroup_scheduling_attempt_duration_seconds",
-            "From gathering a pod group until all its pods have nodes or are given back.",
+            "Pod group scheduling attempt latency in seconds, until all its pods are assigned or requeued.",
             _ALPHA,
             "result",
             "profile",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.gang_algorithm_duration = self._histogram(
             "podgroup_scheduling_algorithm_duration_seconds",
-            "Deciding about one pod group, whatever has to be tried for it.",
+            "Scheduling algorithm latency in seconds for one pod group.",
             _ALPHA,
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.scheduled_after_flush = self._counter(
             "pod_scheduled_after_flush_total",
-            "Pods scheduled only after they were tried again because they had waited so long: events that were missed.",
+            "Number of pods scheduled after the flush of unschedulable pods; indicates missed events.",
             _ALPHA,
         )
 
-    def _queue(self) -> None:
+    def _add_queue(self) -> None:
         self.incoming_pods = self._counter(
             "queue_incoming_pods_total",
-            "Pods that entered a part of the scheduling queue, by the event that brought them there.",
+            "Number of pods added to the scheduling queues, by queue and event.",
             _STABLE,
             "queue",
             "event",
         )
         self.hint_duration = self._histogram(
             "queueing_hint_execution_duration_seconds",
-            "Asking one queueing hint of a plugin.",
+            "Latency in seconds of a queueing hint function of a plugin.",
             _ALPHA,
             "plugin",
             "event",
             "hint",
-            bounds=_PLUGIN,
+            buckets=_PLUGIN,
         )
         self.event_duration = self._histogram(
             "event_handling_duration_seconds",
-            "Taking in one event of the watch, moving pods included.",
+            "Event handling latency in seconds, including the move of pods in the queue.",
             _ALPHA,
             "event",
-            bounds=_EXTENSION_POINT,
+            buckets=_EXTENSION_POINT,
         )
 
-    def _framework(self) -> None:
+    def _add_framework(self) -> None:
         self.extension_point_duration = self._histogram(
             "framework_extension_point_duration_seconds",
-            "Asking all plugins of an extension point.",
+            "Latency in seconds of all plugins of an extension point.",
             _STABLE,
             "extension_point",
             "status",
             "profile",
-            bounds=_EXTENSION_POINT,
+            buckets=_EXTENSION_POINT,
         )
         self.plugin_duration = self._histogram(
             "plugin_execution_duration_seconds",
-            "Asking one plugin at one extension point, about any number of nodes; every tenth cycle is measured.",
+            "Latency in seconds of one plugin call for any number of nodes, sampled in every tenth scheduling cycle.",
             _ALPHA,
             "plugin",
             "extension_point",
             "status",
-            bounds=_PLUGIN,
+            buckets=_PLUGIN,
         )
         self.plugin_evaluations = self._counter(
             "plugin_evaluation_total",
-            "Times that a plugin was asked, about any number of nodes; remembered answers are not asked for.",
+            "Number of plugin calls, each for any number of nodes; cached results are not counted.",
             _BETA,
             "plugin",
             "extension_point",
@@ -166,24 +178,26 @@ class Metrics:
         )
         self.permit_wait_duration = self._histogram(
             "permit_wait_duration_seconds",
-            "How long pods were held back by Permit plugins.",
+            "Duration in seconds of waiting on permit.",
             _BETA,
             "result",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.volume_stage_errors = self._counter(
             "volume_scheduling_stage_error_total",
-            "Failures of volume binding, by stage.",
+            "Number of volume scheduling errors, by stage.",
             _ALPHA,
             "operation",
         )
-
         self.claim_creations = self._counter(
-            "resourceclaim_creates_total", "Claims made for pods' extended resources.", _ALPHA, "status"
+            "resourceclaim_creates_total",
+            "Number of ResourceClaims created for extended resources of pods, by result.",
+            _ALPHA,
+            "status",
         )
         self.device_wait_ended = self._counter(
             "dra_bindingconditions_allocations_total",
-            "Attempts that had to wait for devices of a driver to be made ready, by how that ended.",
+            "Number of attempts that waited for binding conditions of devices, by driver and result.",
             _ALPHA,
             "profile",
             "driver",
@@ -191,110 +205,117 @@ class Metrics:
         )
         self.device_wait_duration = self._histogram(
             "dra_bindingconditions_wait_duration_seconds",
-            "Waiting for devices of a driver to be made ready.",
+            "Duration in seconds of waiting for binding conditions of devices.",
             _ALPHA,
             "profile",
             "driver",
             "status",
-            bounds=exponential(0.1, 2, 14),
+            buckets=exponential_buckets(0.1, 2, 14),
         )
 
-    def _preemption(self) -> None:
-        self.preemption_attempts = self._counter(
-            "preemption_attempts_total", "Times that room was looked for by preemption.", _STABLE
-        )
+    def _add_preemption(self) -> None:
+        self.preemption_attempts = self._counter("preemption_attempts_total", "Number of preemption attempts.", _STABLE)
         self.preemption_victims = self._histogram(
-            "preemption_victims", "Pods chosen to go by one preemption.", _STABLE, bounds=exponential(1, 2, 7)
+            "preemption_victims",
+            "Number of victims selected by one preemption.",
+            _STABLE,
+            buckets=exponential_buckets(1, 2, 7),
         )
         self.evictions_duration = self._histogram(
             "preemption_goroutines_duration_seconds",
-            "Carrying out one preemption in the background.",
+            "Duration in seconds of the background task that evicts the victims of one preemption.",
             _ALPHA,
             "result",
-            bounds=exponential(0.01, 2, 20),
+            buckets=exponential_buckets(0.01, 2, 20),
         )
         self.evictions = self._counter(
             "preemption_goroutines_execution_total",
-            "Preemptions carried out in the background, by how that ended.",
+            "Number of background tasks that evicted the victims of one preemption, by result.",
             _ALPHA,
             "result",
         )
 
-    def _requests(self) -> None:
+    def _add_requests(self) -> None:
         self.writes = self._counter(
             "async_api_call_execution_total",
-            "Writes to the API server, each try by itself, by how they ended.",
+            "Number of write requests to the API server, by call type and result; each try is counted.",
             _ALPHA,
             "call_type",
             "result",
         )
         self.write_duration = self._histogram(
             "async_api_call_execution_duration_seconds",
-            "Writes to the API server, each try by itself, until they were answered.",
+            "Duration in seconds of write requests to the API server, each try by itself.",
             _ALPHA,
             "call_type",
             "result",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
         )
         self.client_requests = self._counter(
-            "rest_client_requests_total", "Requests to an API server.", _ALPHA, "code", "method", "host", prefix=""
+            "rest_client_requests_total",
+            "Number of HTTP requests, by status code, method, and host.",
+            _ALPHA,
+            "code",
+            "method",
+            "host",
+            prefix="",
         )
         self.client_duration = self._histogram(
             "rest_client_request_duration_seconds",
-            "Requests to an API server until their headers were answered.",
+            "Request latency in seconds until the response headers, by verb and host.",
             _ALPHA,
             "verb",
             "host",
-            bounds=_REQUEST,
+            buckets=_REQUEST,
             prefix="",
         )
 
-    def _serving(self) -> None:
+    def _add_serving(self) -> None:
         self.authentication_duration = self._histogram(
             "authentication_duration_seconds",
-            "Finding out who sent a request.",
+            "Authentication duration in seconds, by result.",
             _ALPHA,
             "result",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
             prefix="",
         )
         self.authorization_attempts = self._counter(
-            "authorization_attempts_total", "Requests by whether they were allowed.", _ALPHA, "result", prefix=""
+            "authorization_attempts_total", "Number of authorization attempts, by result.", _ALPHA, "result", prefix=""
         )
         self.authorization_duration = self._histogram(
             "authorization_duration_seconds",
-            "Finding out whether a request is allowed.",
+            "Authorization duration in seconds, by result.",
             _ALPHA,
             "result",
-            bounds=_ATTEMPT,
+            buckets=_ATTEMPT,
             prefix="",
         )
 
-    def answered(self, method: str, host: str, code: str, seconds: float) -> None:
-        """An API server has answered a request; ``code`` is its status, or ``<error>`` when there was no answer."""
-        self.client_requests.at(code, method, host).value += 1
-        self.client_duration.at(method, host).observe(seconds)
+    def record_client_request(self, method: str, host: str, code: str, seconds: float) -> None:
+        """Count a request to an API server; ``code`` is the status, or ``<error>`` without a response."""
+        self.client_requests.labels(code, method, host).value += 1
+        self.client_duration.labels(method, host).observe(seconds)
 
-    # -- making them -----------------------------------------------------------------------------------------------
+    # -- registration --------------------------------------------------------------------------------------------------
 
     def _counter(
-        self, name: str, meaning: str, stability: Stability, *labels: str, prefix: str = "scheduler_"
+        self, name: str, documentation: str, stability: Stability, *label_names: str, prefix: str = "scheduler_"
     ) -> Counter:
-        return self._add(Counter(prefix + name, meaning, stability, labels))
+        return self._add(Counter(prefix + name, documentation, stability, label_names))
 
     def _histogram(
         self,
         name: str,
-        meaning: str,
+        documentation: str,
         stability: Stability,
-        *labels: str,
-        bounds: Collection[float],
+        *label_names: str,
+        buckets: Collection[float],
         prefix: str = "scheduler_",
     ) -> Histogram:
-        return self._add(Histogram(prefix + name, meaning, stability, labels, bounds=tuple(bounds)))
+        return self._add(Histogram(prefix + name, documentation, stability, label_names, buckets=tuple(buckets)))
 
     def add(self, gauge: Gauge) -> None:
-        """A metric that is read when it is asked for."""
+        """Add a gauge."""
         self._add(gauge)
 
     def _add(self, family: F) -> F:
@@ -304,16 +325,16 @@ class Metrics:
 
     @property
     def families(self) -> Collection[Counter | Histogram | Gauge]:
-        """Every metric, exposed or not."""
+        """All metrics, including disabled ones."""
         return self._families.values()
 
-    # -- for prometheus_client -------------------------------------------------------------------------------------
+    # -- collection ----------------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """All families as they are now."""
+        """The enabled metrics, for prometheus_client."""
         return (family.collect() for name, family in self._families.items() if name not in self._disabled)
 
-    def clear(self) -> None:
-        """Begin again at nothing, as DELETE /metrics asks."""
+    def reset(self) -> None:
+        """Set all counters and histograms to zero (DELETE /metrics)."""
         for family in self._families.values():
-            family.clear()
+            family.reset()

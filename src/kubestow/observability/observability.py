@@ -1,7 +1,7 @@
-"""Everything that watches one scheduler, put together; and the text that a scrape gets.
+"""Everything that observes one scheduler, and the exposition of its metrics.
 
-Made before there is a scheduler, so that a process can answer while it starts and while it stands by: hand
-:attr:`Observability.observer` to the scheduler, then :meth:`Observability.attach` it.
+It exists before the scheduler, so that a process can serve metrics while it starts and on standby: pass
+:attr:`Observability.observer` to the scheduler, then call :meth:`Observability.attach`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
 from kubestow.config import FeatureGates
-from kubestow.observability.attempts import Attempts
-from kubestow.observability.instruments import Allowed
-from kubestow.observability.metrics import Metrics
-from kubestow.observability.narration import Narrator
-from kubestow.observability.pod_resources import PodResources
-from kubestow.observability.readings import add_readings
-from kubestow.observability.recording import Recorder
-from kubestow.observability.together import together
+from kubestow.observability.composite_observer import CompositeObserver
+from kubestow.observability.instruments import LabelAllowList
+from kubestow.observability.last_attempts import LastAttempts
+from kubestow.observability.logging_observer import LoggingObserver
+from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.observability.metrics_recorder import MetricsRecorder
+from kubestow.observability.pod_resources import PodResourceCollector
+from kubestow.observability.state_gauges import add_state_gauges
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Observability", "exposed"]
+__all__ = ["Observability", "exposition"]
 
 
 class Observability:
-    """The watchers of one scheduler. ``also`` is told of everything besides them."""
+    """The observers of one scheduler; ``also`` is an additional one."""
 
     def __init__(
         self,
@@ -38,46 +38,47 @@ class Observability:
         gates: FeatureGates,
         *,
         disabled_metrics: Collection[str] = (),
-        allowed_labels: Mapping[str, Allowed] | None = None,
+        allowed_labels: Mapping[str, LabelAllowList] | None = None,
         also: Observer | None = None,
     ) -> None:
-        self.metrics = Metrics(disabled=disabled_metrics, allowed=allowed_labels)
-        self.attempts = Attempts(clock)
+        self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels)
+        self.attempts = LastAttempts(clock)
         self.scheduler: Scheduler | None = None
-        #: Whether the process has been asked to end, and is letting what is under way come to an end.
-        self.is_ending: Callable[[], bool] = lambda: False
-        self.observer = together(Recorder(self.metrics), self.attempts, Narrator(), *([also] if also else []))
-        self._resources = PodResources()
-        add_readings(self.metrics, gates, scheduler=lambda: self.scheduler, leads=self._leads)
+        #: Whether the process is shutting down gracefully.
+        self.is_shutting_down: Callable[[], bool] = lambda: False
+        additional = [also] if also else []
+        self.observer = CompositeObserver(MetricsRecorder(self.metrics), self.attempts, LoggingObserver(), *additional)
+        self._pod_resources = PodResourceCollector()
+        add_state_gauges(self.metrics, gates, scheduler=lambda: self.scheduler, is_leader=self._is_leader)
 
     def attach(self, scheduler: Scheduler) -> None:
-        """From here on the readings are this scheduler's."""
+        """Compute the gauges from this scheduler from now on."""
         self.scheduler = scheduler
 
     @property
     def leadership(self) -> Leadership | None:
-        """The scheduler's candidacy, None before there is a scheduler."""
+        """The leadership of the scheduler; None before there is a scheduler."""
         return None if self.scheduler is None else self.scheduler.leadership
 
-    def _leads(self) -> bool:
+    def _is_leader(self) -> bool:
         return self.leadership is not None and self.leadership.is_leader
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics in the format that an Accept header asks for, and its content type."""
-        return exposed(self.metrics.registry, accept)
+        """All metrics in the format that the Accept header requests, and the content type."""
+        return exposition(self.metrics.registry, accept)
 
     def scrape_resources(self, accept: str = "") -> tuple[bytes, str]:
-        """What pods ask for and may use, in the same formats."""
+        """The resource requests and limits of pods, likewise."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Once(self._pod_resources()))
-        return exposed(registry, accept)
+        registry.register(_SingleUse(self._resource_metrics()))
+        return exposition(registry, accept)
 
-    def _pod_resources(self) -> Iterator[Metric]:
-        if self.scheduler is not None and self._leads():  # or else several replicas would tell the same
-            yield from self._resources.collect(self.scheduler.pods.pods())
+    def _resource_metrics(self) -> Iterator[Metric]:
+        if self.scheduler is not None and self._is_leader():  # standbys would report the same pods again
+            yield from self._pod_resources.collect(self.scheduler.pods.pods())
 
 
-class _Once:
+class _SingleUse:
     def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
 
@@ -85,7 +86,7 @@ class _Once:
         return self._families
 
 
-def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """What a registry holds, in the format that an Accept header asks for, and its content type."""
+def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The metrics of a registry in the format that an Accept header requests, and the content type."""
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type

@@ -128,7 +128,7 @@ class BindingCycles:
             status = await waiting.result()
         finally:
             self._waiting_pods.remove(context.info.uid)
-        self._observer.waited(context.info, status.code, self._clock.monotonic() - began)
+        self._observer.permit_wait_ended(context.info, status.code, self._clock.monotonic() - began)
         return status
 
     async def _bind_by_extender(self, context: BindingContext) -> Status | None:
@@ -148,9 +148,9 @@ class BindingCycles:
     def _bound(self, context: BindingContext) -> None:
         self._reports.bound(context.info, context.node_name)
         queued, now = context.queued, self._clock.monotonic()
-        self._observer.ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+        self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
         first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
-        self._observer.bound(queued, context.node_name, now - first)
+        self._observer.pod_bound(queued, context.node_name, now - first)
 
     def _activate_pods(self, context: BindingContext) -> None:
         """Activate the pods that plugins named in this cycle (semantics 4.8)."""

@@ -112,7 +112,7 @@ class FailureHandler:
     def handle(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
         """End a pod's attempt: requeue it, update its nomination, report the failure."""
         result = Result.UNSCHEDULABLE if failure.reason == "Unschedulable" else Result.ERROR
-        self._observer.ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
+        self._observer.attempt_ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
         current = self._pods.get(queued.info.uid)
         if current is None or current.spec.node_name:
             self._queue.done(queued.info.uid)

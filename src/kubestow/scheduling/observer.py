@@ -38,39 +38,39 @@ class Call(StrEnum):
 class Observer:
     """Does nothing; derive from it. No method may block or raise. Seconds are those of the injected clock."""
 
-    def of_profile(self, scheduler_name: str) -> PluginObserver | None:
+    def plugin_observer(self, scheduler_name: str) -> PluginObserver | None:
         """The observer of the plugins of a profile; None for none."""
         return None
 
     # -- one attempt to schedule a pod, in the order in which things happen --------------------------------------------
 
-    def attempted(self, decision: Decision, seconds: float) -> None:
+    def decision_made(self, decision: Decision, seconds: float) -> None:
         """A decision about a pod was made, PostFilter included.
 
         A gang's pod may be decided about more than once in one cycle. Decisions in a simulated cluster, by which the
         victims of a gang are found, are not reported.
         """
 
-    def waited(self, info: PodInfo, code: Code, seconds: float) -> None:
+    def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         """A pod's wait on Permit ended."""
 
-    def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         """An attempt ended, so many seconds after the pod was popped. ``message`` says why it failed."""
 
-    def bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         """A pod was bound, so many seconds after it first entered activeQ."""
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
-    def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
         """A preemption was decided on: its node (``cluster`` for a gang) and the number of victims."""
 
-    def evicted(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         """The evictions of a preemption ended; not ``succeeded`` if any of them failed."""
 
     # -- the API server ------------------------------------------------------------------------------------------------
 
-    def written(self, call: Call, *, succeeded: bool, seconds: float) -> None:
+    def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         """A request ended; each try of a retried request is reported."""
 
     # -- devices -------------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ class Observer:
 
     # -- the queue and the watch ---------------------------------------------------------------------------------------
 
-    def enqueued(self, place: str, event: str) -> None:
+    def pod_enqueued(self, place: str, event: str) -> None:
         """A pod entered the ``active``, ``backoff`` or ``unschedulable`` part of the queue because of an event."""
 
-    def handled(self, event: str, seconds: float) -> None:
+    def event_handled(self, event: str, seconds: float) -> None:
         """A cluster event was handled, the requeueing of pods included."""

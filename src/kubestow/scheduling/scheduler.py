@@ -110,7 +110,7 @@ class Scheduler:
                 self._handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
                 monotonic=environment.clock.monotonic,
-                observer=environment.observer.of_profile(profile.scheduler_name),
+                observer=environment.observer.plugin_observer(profile.scheduler_name),
             )
             for profile in configuration.profiles
         }
@@ -331,7 +331,7 @@ class _SchedulerWatchListener(WatchListener):
         self._notifier.changed()
 
     def event_handled(self, event: str, seconds: float) -> None:
-        self._observer.handled(event, seconds)
+        self._observer.event_handled(event, seconds)
 
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""

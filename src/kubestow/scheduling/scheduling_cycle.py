@@ -78,7 +78,7 @@ class SchedulingCycle:
         except Exception as error:
             decision = _unexpected_failure(info, error)
         _log_plugin_error(decision)
-        self._observer.attempted(decision, self._clock.monotonic() - began)
+        self._observer.decision_made(decision, self._clock.monotonic() - began)
         return decision
 
     def simulate(self, info: PodInfo, scope: Scope) -> Decision:

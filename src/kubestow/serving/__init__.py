@@ -1,18 +1,15 @@
-"""Secure serving: what a scheduler answers on its own port, and to whom (semantics 1.4).
+"""Secure serving: the HTTPS port of a scheduler (semantics 1.4).
 
-    options         what there is to choose, with kube-scheduler's defaults
-    messages        a request once it is understood, and an answer before it is bytes
-    tls             the server's certificates and whom clients' certificates have to come from; both may change
-    authentication  who is asking: a client certificate, a bearer token, a front proxy, or anybody
-    authorization   whether they may
-    reviews         both questions put to an API server, and its answers remembered for a while
-    lookup          what the API server says about whom to trust
-    health          /healthz, /livez, /readyz and what they are made of
-    pages           /configz, /flagz, /statusz
-    why             /debug: the queue, the cache, and why a pod is pending
-    endpoints       which path is whose, and the way a request takes to it
-    server          sockets, and the limits that hold for whoever is at the other end
-    serving         all of it put together for one scheduler
+    secure_server   the port of one scheduler, composed of the modules below
+    options         serving options with kube-scheduler's defaults
+    tls             serving certificates and client CAs, both reloaded while the server runs
+    listener        sockets, connections, and the limits on them
+    handler_chain   authentication, authorization, routing: the path of a request
+    mux             handlers by path
+    routes          the paths of a scheduler and their handlers
+    http_messages   requests and responses, independent of the HTTP library
+    auth            delegating authentication and authorization
+    handlers        healthz, z-pages, debug endpoints
 
-The requests of a stranger cost bounded time and memory, and none is told what went wrong in here.
+The time and memory that one client can use are bounded, and no response contains internal errors.
 """

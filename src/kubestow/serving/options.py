@@ -1,16 +1,23 @@
-"""What there is to choose about serving, with kube-scheduler's defaults (semantics 1.1)."""
+"""Options of secure serving, with kube-scheduler's defaults (semantics 1.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["AuthenticationOptions", "AuthorizationOptions", "SNICertificate", "ServingOptions", "TLSOptions"]
+__all__ = [
+    "DelegatingAuthenticationOptions",
+    "DelegatingAuthorizationOptions",
+    "RequestHeaderOptions",
+    "SNICertificate",
+    "ServingOptions",
+    "TLSOptions",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SNICertificate:
-    """A certificate for the clients that ask for one of some names; without names, for those it is made out to."""
+    """A certificate for some server names (SNI), by default for the DNS names that it contains."""
 
     certificate: Path
     key: Path
@@ -19,9 +26,10 @@ class SNICertificate:
 
 @dataclass(frozen=True, slots=True)
 class TLSOptions:
-    """The server's certificates and its terms. Without files a certificate is made, in ``directory`` if there is one.
+    """Serving certificates and TLS parameters.
 
-    ``cipher_suites`` are Go's names, ``min_version`` is spelled "VersionTLS12", ``curves`` are IANA's numbers.
+    Without ``certificate`` and ``key`` a self-signed certificate is generated and, with ``directory``, persisted there.
+    ``cipher_suites`` are Go's names, ``min_version`` is spelled "VersionTLS12", ``curves`` are IANA numbers.
     """
 
     certificate: Path | None = None
@@ -34,25 +42,51 @@ class TLSOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthenticationOptions:
-    """Who is known, and how. Files given here go before what the cluster says. ``cache_ttl`` is in seconds."""
+class RequestHeaderOptions:
+    """The headers in which front proxies pass on a user; header names and prefixes are in lower case.
+
+    ``allowed_names`` are the common names of the proxies' certificates; empty allows every name.
+    """
+
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ()
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    extra_header_prefixes: tuple[str, ...] = ()
+
+
+def _default_request_headers() -> RequestHeaderOptions:
+    return RequestHeaderOptions(
+        username_headers=("x-remote-user",),
+        group_headers=("x-remote-group",),
+        extra_header_prefixes=("x-remote-extra-",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatingAuthenticationOptions:
+    """How clients are authenticated.
+
+    ``kubeconfig`` is used for TokenReviews, whose results are cached for ``cache_ttl`` seconds. Unless ``skip_lookup``
+    is set, client CAs are also read from the cluster; files given here take precedence.
+    """
 
     kubeconfig: str = ""
     cache_ttl: float = 10.0
     skip_lookup: bool = False
     tolerate_lookup_failure: bool = True
     client_ca: Path | None = None
-    requestheader_ca: Path | None = None
-    requestheader_names: tuple[str, ...] = ()
-    username_headers: tuple[str, ...] = ("x-remote-user",)
-    uid_headers: tuple[str, ...] = ()
-    group_headers: tuple[str, ...] = ("x-remote-group",)
-    extra_prefixes: tuple[str, ...] = ("x-remote-extra-",)
+    request_header_ca: Path | None = None
+    request_headers: RequestHeaderOptions = field(default_factory=_default_request_headers)
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorizationOptions:
-    """Who may what. Paths may end in "*". Times are in seconds."""
+class DelegatingAuthorizationOptions:
+    """How requests are authorized.
+
+    ``kubeconfig`` is used for SubjectAccessReviews, whose results are cached for the TTLs (seconds).
+    ``always_allow_paths`` need no authorization; a trailing ``*`` matches any suffix.
+    """
 
     kubeconfig: str = ""
     allowed_ttl: float = 10.0
@@ -62,12 +96,12 @@ class AuthorizationOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Where to listen, and everything else. Port 0 means not to serve at all."""
+    """Address and port to listen on, and the options above. Port 0 selects a free port."""
 
     address: str = "0.0.0.0"
     port: int = 10259
     reuse_port: bool = False
     reuse_address: bool = False
     tls: TLSOptions = field(default_factory=TLSOptions)
-    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
-    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    authentication: DelegatingAuthenticationOptions = field(default_factory=DelegatingAuthenticationOptions)
+    authorization: DelegatingAuthorizationOptions = field(default_factory=DelegatingAuthorizationOptions)

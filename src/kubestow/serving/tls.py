@@ -1,8 +1,8 @@
-"""The server's certificates, and the authorities that clients' certificates have to come from.
+"""TLS of the secure port: serving certificates, and the CAs of client certificates.
 
-Both change while the server runs: certificate files are rotated, and the cluster says anew whom to trust. A new state
-is a new context of the ``ssl`` module; connections that are made from then on use it, the others are left alone. A file
-that cannot be read any more leaves everything as it was.
+Both can change while the server runs: certificate files are rotated, and the cluster publishes new client CAs. Every
+change builds a new ``ssl`` context for new connections; existing connections keep theirs. If a file cannot be loaded,
+the current context stays in use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from cryptography import x509
 
-from kubestow.certificates import Authority, KeyPair
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
 from kubestow.observability.logs import fields
 from kubestow.serving.options import SNICertificate, TLSOptions
@@ -53,78 +53,79 @@ CIPHER_SUITES = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-    # Those of TLS 1.3 are always on, here as there.
+    # The suites of TLS 1.3 are always enabled, in Go as in OpenSSL.
     "TLS_AES_128_GCM_SHA256": "",
     "TLS_AES_256_GCM_SHA384": "",
     "TLS_CHACHA20_POLY1305_SHA256": "",
 }
-"""Go's names of cipher suites and OpenSSL's."""
+"""OpenSSL's names of cipher suites by Go's."""
 
-#: IANA's numbers of key exchange groups and OpenSSL's names.
+#: OpenSSL's names of key exchange groups by IANA number.
 _CURVES = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
 
-Stamp = tuple[tuple[int, int], ...]
+#: Modification time in nanoseconds and size of each file.
+FileStamps = tuple[tuple[int, int], ...]
 
 
-class _Current(ssl.SSLContext):
-    """Stands for whichever context is current when a connection is made."""
+class _DelegatingContext(ssl.SSLContext):
+    """Delegates each new connection to the context that is current then."""
 
     current: ssl.SSLContext
 
-    def __new__(cls) -> _Current:
+    def __new__(cls) -> _DelegatingContext:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
-        return self.current.wrap_bio(*given, **named)
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*args, **kwargs)
 
 
 class ServerTLS:
-    """TLS as the server speaks it. ``context`` is for the listening socket and stays the same for ever.
+    """Builds and reloads the TLS context. ``context`` belongs to the listening socket and never changes.
 
-    ``hosts`` are what a self-made certificate is made out to. Raises InputError for files that cannot be used.
+    ``hosts`` are the names in a self-signed certificate. Raises InputError for files that cannot be loaded.
     """
 
     def __init__(self, options: TLSOptions, *, hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> None:
         self._options = options
-        self._authorities = b""
-        self._made = _own_pair(options, tuple(hosts)) if options.certificate is None else None
-        self._stamp = self._stamped()
-        self.context = _Current()
+        self._client_cas = b""
+        self._self_signed = _self_signed(options, tuple(hosts)) if options.certificate is None else None
+        self._stamps = self._file_stamps()
+        self.context = _DelegatingContext()
         self.context.current = self._build()
 
     @property
     def certificate(self) -> bytes:
-        """What the server shows to clients that ask for no name in particular, in PEM."""
-        if self._made is not None:
-            return self._made.certificate
+        """The default serving certificate, in PEM."""
+        if self._self_signed is not None:
+            return self._self_signed.certificate
         assert self._options.certificate is not None
         return self._options.certificate.read_bytes()
 
-    def trust(self, authorities: bytes) -> None:
-        """From here on clients' certificates have to come from these authorities (PEM); with none, none is asked for.
+    def trust(self, client_cas: bytes) -> None:
+        """Accept client certificates of these CAs (PEM) from now on; without CAs none is requested.
 
-        Raises InputError for what are no certificates; then nothing changes.
+        Raises InputError for an invalid bundle and keeps the current one.
         """
-        if authorities != self._authorities:
-            former, self._authorities = self._authorities, authorities
+        if client_cas != self._client_cas:
+            former, self._client_cas = self._client_cas, client_cas
             try:
                 self.context.current = self._build()
             except InputError:
-                self._authorities = former
+                self._client_cas = former
                 raise
 
-    def refresh(self) -> None:
-        """Take over certificate files that have changed; those that cannot be used are told of and left aside."""
+    def reload(self) -> None:
+        """Load certificate files that have changed; a failure is logged and keeps the current certificates."""
         try:
-            stamp = self._stamped()
-            if stamp != self._stamp:
+            stamps = self._file_stamps()
+            if stamps != self._stamps:
                 self.context.current = self._build()
-                self._stamp = stamp
-                _log.info("Serving certificate reloaded", extra=fields(certificate=str(self._options.certificate)))
+                self._stamps = stamps
+                _log.info("Reloaded serving certificate", extra=fields(certificate=str(self._options.certificate)))
         except InputError as error:
-            _log.warning("Serving certificate not reloaded, going on with the old one: %s", error)
+            _log.warning("Unable to reload the serving certificate", extra=fields(err=str(error)))
 
-    # -- making contexts -------------------------------------------------------------------------------------------
+    # -- contexts ------------------------------------------------------------------------------------------------------
 
     def _files(self) -> Iterator[Path]:
         if self._options.certificate is not None and self._options.key is not None:
@@ -134,7 +135,7 @@ class ServerTLS:
             yield pair.certificate
             yield pair.key
 
-    def _stamped(self) -> Stamp:
+    def _file_stamps(self) -> FileStamps:
         try:
             return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in self._files())
         except OSError as error:
@@ -143,18 +144,18 @@ class ServerTLS:
     def _build(self) -> ssl.SSLContext:
         options = self._options
         context = self._context()
-        if self._made is not None:
-            _load_made(context, self._made)
+        if self._self_signed is not None:
+            _load_in_memory(context, self._self_signed)
         else:
             assert options.certificate is not None
             assert options.key is not None
             _load(context, options.certificate, options.key)
-        by_name = [(self._names(pair), self._named(pair)) for pair in options.by_name]
+        by_name = [(self._names(pair), self._sni_context(pair)) for pair in options.by_name]
         if by_name:
-            context.sni_callback = _choosing(by_name)
+            context.sni_callback = _sni_callback(by_name)
         return context
 
-    def _named(self, pair: SNICertificate) -> ssl.SSLContext:
+    def _sni_context(self, pair: SNICertificate) -> ssl.SSLContext:
         context = self._context()
         _load(context, pair.certificate, pair.key)
         return context
@@ -172,39 +173,39 @@ class ServerTLS:
             context.set_ciphers(":".join(suite for suite in suites if suite))
         if len(self._options.curves) == 1 and self._options.curves[0] in _CURVES:
             context.set_ecdh_curve(_CURVES[self._options.curves[0]])
-        if self._authorities:
-            _trust(context, self._authorities)
+        if self._client_cas:
+            _request_client_certificates(context, self._client_cas)
         return context
 
 
-def _trust(context: ssl.SSLContext, authorities: bytes) -> None:
-    """Ask clients for a certificate; one that is shown has to come from one of the authorities."""
+def _request_client_certificates(context: ssl.SSLContext, client_cas: bytes) -> None:
+    """Request a client certificate, which is optional but must verify against one of the CAs."""
     context.verify_mode = ssl.CERT_OPTIONAL
-    # Any certificate of the bundle is a root, as in Go, and many clusters' authorities lack extensions of newer rules.
+    # As in Go, every certificate of the bundle is a root. Many clusters' CAs lack the extensions that STRICT requires.
     context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     try:
-        context.load_verify_locations(cadata=authorities.decode("ascii"))
+        context.load_verify_locations(cadata=client_cas.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
-        raise InputError("client certificate authorities", f"expected certificates in PEM: {error}") from None
+        raise InputError("client CA", f"expected certificates in PEM: {error}") from None
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
-        # An encrypted key must fail; without a password OpenSSL would ask for one on the terminal.
+        # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except OSError as error:  # ssl.SSLError is one
         problem = error.strerror if not isinstance(error, ssl.SSLError) else str(error)
         raise InputError(str(certificate), f"expected a certificate, with its key in {key}: {problem}") from None
 
 
-def _load_made(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """OpenSSL reads certificates from files only; this one never touches a disk where that can be helped."""
-    with _in_a_file(pair.certificate + pair.key) as path:
+def _load_in_memory(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """The ssl module loads certificates only from files; on Linux this one never touches a disk."""
+    with _file_with(pair.certificate + pair.key) as path:
         context.load_cert_chain(path)
 
 
 @contextmanager
-def _in_a_file(content: bytes) -> Iterator[str]:
+def _file_with(content: bytes) -> Iterator[str]:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create(_NAME)
         try:
@@ -219,42 +220,42 @@ def _in_a_file(content: bytes) -> Iterator[str]:
         yield file.name
 
 
-def _own_pair(options: TLSOptions, hosts: tuple[str, ...]) -> KeyPair:
-    """The pair of the certificate directory, or a new one that is kept there if there is one."""
+def _self_signed(options: TLSOptions, hosts: tuple[str, ...]) -> KeyPair:
+    """The key pair persisted in the certificate directory, or a new one."""
     if options.directory is None:
-        return _made(hosts)
+        return _generate(hosts)
     certificate, key = (options.directory / f"{_NAME}{suffix}" for suffix in (".crt", ".key"))
     if certificate.exists() and key.exists():
         return KeyPair.read(certificate, key)
-    pair = _made(hosts)
+    pair = _generate(hosts)
     try:
         options.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(str(options.directory), f"cannot be made: {error.strerror}") from None
+        raise InputError(str(options.directory), f"cannot be created: {error.strerror}") from None
     pair.write(certificate, key)
     return pair
 
 
-def _made(hosts: tuple[str, ...]) -> KeyPair:
-    authority = Authority.make(f"{_NAME}-ca")
-    pair = authority.for_server(hosts)
+def _generate(hosts: tuple[str, ...]) -> KeyPair:
+    authority = CertificateAuthority.generate(f"{_NAME}-ca")
+    pair = authority.issue_server_certificate(hosts)
     return KeyPair(pair.certificate + authority.certificate, pair.key)
 
 
 def _dns_names(certificate: Path) -> tuple[str, ...]:
     try:
-        read = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound) as error:
-        raise InputError(str(certificate), f"expected a certificate for DNS names: {error}") from None
+        raise InputError(str(certificate), f"expected a certificate with DNS names: {error}") from None
     return tuple(name.lower() for name in names.get_values_for_type(x509.DNSName))
 
 
-def _choosing(by_name: list[tuple[tuple[str, ...], ssl.SSLContext]]) -> Any:
-    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+def _sni_callback(by_name: list[tuple[tuple[str, ...], ssl.SSLContext]]) -> Any:
+    def select_context(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         for patterns, context in by_name:
             if name is not None and any(fnmatch.fnmatch(name.lower(), pattern) for pattern in patterns):
                 connection.context = context
                 return
 
-    return choose
+    return select_context

@@ -1,7 +1,7 @@
 // Command render prints the templates of a chart, rendered as Helm renders them.
 //
-// Where there is no Helm, this is enough of it to test a chart: Go's templates, sprig's functions, include and toYaml, and
-// the values of values.yaml with a file of values laid over them. It knows no hooks, no subcharts and no lookups.
+// Tests use it where Helm is not installed. It implements Go's templates, sprig's functions, include and toYaml, and
+// values.yaml merged with a values file, but no hooks, subcharts or lookups.
 package main
 
 import (

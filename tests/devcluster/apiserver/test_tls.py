@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubestow.certificates import Authority, KeyPair
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.devcluster.apiserver.requests import User
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.tls import TLS, hosts_of
@@ -55,7 +55,9 @@ async def test_a_token_does_as_well_as_a_certificate(tmp_path: Path) -> None:
 
 async def test_a_certificate_of_a_stranger_ends_the_handshake(tmp_path: Path) -> None:
     tls = TLS.self_made(hosts_of("127.0.0.1"))
-    stranger = Authority.make("stranger").for_client("kubernetes-admin", ["system:masters"])
+    stranger = CertificateAuthority.generate("stranger").issue_client_certificate(
+        "kubernetes-admin", ["system:masters"]
+    )
     async with DevCluster(simulate=False, tls=tls) as server:
         with pytest.raises(aiohttp.ClientError):
             await asked(server, trusting(tls, tmp_path, stranger))
@@ -63,12 +65,12 @@ async def test_a_certificate_of_a_stranger_ends_the_handshake(tmp_path: Path) ->
 
 
 async def test_users_of_an_authority_given_are_known_by_their_certificates(tmp_path: Path) -> None:
-    authority = Authority.make("company")
-    authority.for_server(["127.0.0.1"]).write(tmp_path / "tls.crt", tmp_path / "tls.key")
+    authority = CertificateAuthority.generate("company")
+    authority.issue_server_certificate(["127.0.0.1"]).write(tmp_path / "tls.crt", tmp_path / "tls.key")
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
     tls = TLS.of_files(tmp_path / "tls.crt", tmp_path / "tls.key", client_ca=tmp_path / "ca.crt")
     context = ssl.create_default_context(cadata=authority.certificate.decode())
-    authority.for_client("ann").write(tmp_path / "ann.crt", tmp_path / "ann.key")
+    authority.issue_client_certificate("ann").write(tmp_path / "ann.crt", tmp_path / "ann.key")
     context.load_cert_chain(tmp_path / "ann.crt", tmp_path / "ann.key")
     async with DevCluster(simulate=False, tls=tls) as server:
         assert await asked(server, context) == (201, "ann")
@@ -88,8 +90,8 @@ async def test_other_servers_of_the_cluster_are_told_whose_certificates_name_use
 
 
 async def test_without_an_authority_for_clients_nobody_is_asked(tmp_path: Path) -> None:
-    authority = Authority.make("company")
-    authority.for_server(["127.0.0.1"]).write(tmp_path / "tls.crt", tmp_path / "tls.key")
+    authority = CertificateAuthority.generate("company")
+    authority.issue_server_certificate(["127.0.0.1"]).write(tmp_path / "tls.crt", tmp_path / "tls.key")
     tls = TLS.of_files(tmp_path / "tls.crt", tmp_path / "tls.key")
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     async with DevCluster(simulate=False, tls=tls) as server:
@@ -120,7 +122,7 @@ def test_a_server_that_listens_everywhere_is_reached_by_its_name_too() -> None:
 
 
 def test_files_that_are_no_certificates_are_one_line(tmp_path: Path) -> None:
-    pair, other = [Authority.make("a").for_server(["localhost"]) for _ in range(2)]
+    pair, other = [CertificateAuthority.generate("a").issue_server_certificate(["localhost"]) for _ in range(2)]
     pair.write(tmp_path / "tls.crt", tmp_path / "tls.key")
     (tmp_path / "junk").write_text("junk")
     (tmp_path / "other.key").write_bytes(other.key)

@@ -21,13 +21,13 @@ class Notes(Observer):
         self.ended_pods: list[tuple[str, Result]] = []
         self.preemptions: list[tuple[str, int]] = []
 
-    def attempted(self, decision: Decision, seconds: float) -> None:
+    def decision_made(self, decision: Decision, seconds: float) -> None:
         self.attempted_pods.append((decision.pod.metadata.name, decision.node_name))
 
-    def ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         self.ended_pods.append((queued.info.metadata.name, result))
 
-    def preempted(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
         self.preemptions.append((node_name, victims))
 
 

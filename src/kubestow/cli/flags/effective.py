@@ -17,9 +17,15 @@ from msgspec import structs
 from kubestow import config
 from kubestow.cli.flags.command import Flags
 from kubestow.errors import ConfigurationError, InputError
-from kubestow.observability.instruments import Allowed
+from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
-from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions, TLSOptions
+from kubestow.serving.options import (
+    DelegatingAuthenticationOptions,
+    DelegatingAuthorizationOptions,
+    RequestHeaderOptions,
+    ServingOptions,
+    TLSOptions,
+)
 from kubestow.serving.tls import CIPHER_SUITES
 
 __all__ = [
@@ -107,7 +113,7 @@ def seed(flags: Flags) -> int | None:
         raise InputError("--seed", f'invalid argument "{text}": expected a whole number') from None
 
 
-def allowed_labels(flags: Flags) -> dict[str, Allowed]:
+def allowed_labels(flags: Flags) -> dict[str, LabelAllowList]:
     """The values of labels that are told apart, by metric. Raises InputError."""
     told = {**_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
     allowed: dict[str, dict[str, frozenset[str]]] = {}
@@ -144,20 +150,22 @@ def serving_options(flags: Flags) -> ServingOptions | None:
         reuse_port=flags["permit-port-sharing"],
         reuse_address=flags["permit-address-sharing"],
         tls=_tls(flags),
-        authentication=AuthenticationOptions(
+        authentication=DelegatingAuthenticationOptions(
             kubeconfig=flags["authentication-kubeconfig"],
             cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
             skip_lookup=flags["authentication-skip-lookup"],
             tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
             client_ca=flags["client-ca-file"],
-            requestheader_ca=flags["requestheader-client-ca-file"],
-            requestheader_names=flags["requestheader-allowed-names"],
-            username_headers=_lower(flags["requestheader-username-headers"]),
-            uid_headers=_lower(flags["requestheader-uid-headers"]),
-            group_headers=_lower(flags["requestheader-group-headers"]),
-            extra_prefixes=_lower(flags["requestheader-extra-headers-prefix"]),
+            request_header_ca=flags["requestheader-client-ca-file"],
+            request_headers=RequestHeaderOptions(
+                allowed_names=flags["requestheader-allowed-names"],
+                username_headers=_lower(flags["requestheader-username-headers"]),
+                uid_headers=_lower(flags["requestheader-uid-headers"]),
+                group_headers=_lower(flags["requestheader-group-headers"]),
+                extra_header_prefixes=_lower(flags["requestheader-extra-headers-prefix"]),
+            ),
         ),
-        authorization=AuthorizationOptions(
+        authorization=DelegatingAuthorizationOptions(
             kubeconfig=flags["authorization-kubeconfig"],
             allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
             denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 
-from kubestow.certificates import Authority, KeyPair
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
 
 __all__ = ["TLS", "hosts_of"]
@@ -40,11 +40,11 @@ class TLS:
     def self_made(cls, hosts: Sequence[str], *, directory: Path | None = None, client_ca: Path | None = None) -> Self:
         """With an authority of our own, kept in ``directory``. Raises InputError."""
         authority = _authority(directory)
-        context = _context(authority.for_server(hosts), subject="the server's own certificate")
+        context = _context(authority.issue_server_certificate(hosts), subject="the server's own certificate")
         clients = _take_clients(context, authority.certificate.decode(), subject=_AUTHORITY)
         if client_ca is not None:
             clients += _take_clients(context, _text(client_ca), subject=str(client_ca))
-        admin = authority.for_client("kubernetes-admin", ["system:masters"])
+        admin = authority.issue_client_certificate("kubernetes-admin", ["system:masters"])
         return cls(context, authority.certificate, admin, clients)
 
     @classmethod
@@ -78,18 +78,18 @@ def _addresses(name: str) -> list[str]:
         return []
 
 
-def _authority(directory: Path | None) -> Authority:
+def _authority(directory: Path | None) -> CertificateAuthority:
     if directory is None:
-        return Authority.make(_AUTHORITY)
+        return CertificateAuthority.generate(_AUTHORITY)
     certificate, key = directory / "ca.crt", directory / "ca.key"
     if certificate.exists():
-        return Authority(KeyPair.read(certificate, key), subject=str(certificate))
+        return CertificateAuthority(KeyPair.read(certificate, key), subject=str(certificate))
     try:
         for one in (directory.parent, directory):
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(str(directory), f"cannot be made: {error.strerror or error}") from None
-    authority = Authority.make(_AUTHORITY)
+    authority = CertificateAuthority.generate(_AUTHORITY)
     authority.pair.write(certificate, key)
     return authority
 

@@ -125,7 +125,7 @@ class Evictions:
         """Clear the nominations in memory, and evict those victims that are not being deleted already."""
         for pod in lower_priority_nominated:
             self._cluster.drop_nomination(pod.uid)
-        self._observer.preempted(preemption.preemptors[0], preemption.node_name, len(victims))
+        self._observer.preemption_started(preemption.preemptors[0], preemption.node_name, len(victims))
         remaining = [victim for victim in victims if not victim.terminating]
         if not remaining:
             return
@@ -159,7 +159,7 @@ class Evictions:
 
     def _ended(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
         seconds = self._clock.monotonic() - began
-        self._observer.evicted(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
+        self._observer.evictions_ended(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
         for preemptor in preemption.preemptors:
             if self._preempting.get(preemptor.uid) is preemption:
                 del self._preempting[preemptor.uid]

@@ -154,7 +154,7 @@ class SchedulingQueue:
             queued = self._backoff.pop()
             if queued is None:
                 return None
-            self._observer.enqueued(_ACTIVE, "PopFromBackoffQ")
+            self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
         return self._put_in_flight(queued)
 
     def pop_pod(self, uid: str) -> QueuedPod | None:
@@ -349,7 +349,7 @@ class SchedulingQueue:
         self._unschedulable.remove(queued)
         if decision is Requeue.SKIP:
             queued.place = Place.UNSCHEDULABLE
-            self._observer.enqueued(_UNSCHEDULABLE, event)
+            self._observer.pod_enqueued(_UNSCHEDULABLE, event)
             self._unschedulable.add(queued)
         elif decision is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):
             self._back_off(queued, event)
@@ -362,7 +362,7 @@ class SchedulingQueue:
             return
         heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
         heap.push(self._sort.sort_key(queued), next(self._tickets), queued, until=queued.backoff_expiration)
-        self._observer.enqueued(_BACKOFF, event)
+        self._observer.pod_enqueued(_BACKOFF, event)
         self._on_change()
 
     def _enqueue(self, queued: QueuedPod, event: str) -> None:
@@ -376,7 +376,7 @@ class SchedulingQueue:
         if queued.initial_attempt is None:
             queued.initial_attempt = self._clock.monotonic()
         self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
-        self._observer.enqueued(_ACTIVE, event)
+        self._observer.pod_enqueued(_ACTIVE, event)
         self._on_change()
 
     def _is_gated(self, queued: QueuedPod, event: str) -> bool:
@@ -395,10 +395,10 @@ class SchedulingQueue:
             queued.timestamp = self._clock.monotonic()
             queued.backoff_expiration = self._backoff_policy.expiration(queued)
             self._push_error_backoff(queued)
-            self._observer.enqueued(_BACKOFF, event)
+            self._observer.pod_enqueued(_BACKOFF, event)
             return True
         if queued.place is not Place.GATED:
-            self._observer.enqueued(_UNSCHEDULABLE, event)
+            self._observer.pod_enqueued(_UNSCHEDULABLE, event)
         queued.rejectors |= {queued.gated_by}
         queued.place = Place.GATED
         self._unschedulable.add(queued)

@@ -250,7 +250,7 @@ class Dispatcher:
             yield
             succeeded = True
         finally:
-            self._observer.written(call, succeeded=succeeded, seconds=self._clock.monotonic() - began)
+            self._observer.api_call_ended(call, succeeded=succeeded, seconds=self._clock.monotonic() - began)
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 

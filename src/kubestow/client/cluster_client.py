@@ -1,0 +1,140 @@
+"""The scheduler's ClusterAPI on a real API server: reflectors in, writes and events out.
+
+Events have connections and a rate limiter of their own, so that many of them never delay a binding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+from kubestow.api.core import Pod
+from kubestow.client.event_recorder import EventRecorder
+from kubestow.client.merge_patch import merge_patch
+from kubestow.client.pod_client import PodClient
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.reflector import Reflector
+from kubestow.client.resource_claim_client import ResourceClaimClient
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit, TokenBucketRateLimiter
+from kubestow.client.rest.transport import OnResponse, Transport
+from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.writes.retries import Backoff, is_refusal
+
+__all__ = ["ClusterClient"]
+
+_log = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 60.0
+#: Between two requests to an API server that is not available yet.
+_BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
+
+
+class ClusterClient:
+    """Implements :class:`kubestow.scheduling.ports.ClusterAPI`. Use as ``async with``.
+
+    ``rate_limit`` is that of ``clientConnection``; ``host`` (default: the host name) is part of the
+    ``reportingInstance`` of events. ``raw_objects`` caches JSON for extenders, ``on_response`` is called after each
+    request.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        clock: Clock,
+        random: Random,
+        rate_limit: RateLimit = UNLIMITED,
+        host: str = "",
+        raw_objects: RawObjectCache | None = None,
+        on_response: OnResponse | None = None,
+    ) -> None:
+        self._credentials, self._clock, self._random = credentials, clock, random
+        self._raw_objects = raw_objects
+        limiters = [TokenBucketRateLimiter(rate_limit, clock=clock) if rate_limit.qps > 0 else None for _ in range(2)]
+        self._transport = Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response)
+        self._event_transport = Transport(credentials, clock=clock, rate_limiter=limiters[1], on_response=on_response)
+        self._pods = PodClient(self._transport)
+        self.resource_claims = ResourceClaimClient(self._transport)
+        host = host or socket.gethostname()
+        self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
+        self._exit_stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._transport)
+            await stack.enter_async_context(self._event_transport)
+            await stack.enter_async_context(self.events)
+            refreshing = asyncio.create_task(self._refresh_credentials())
+            stack.callback(refreshing.cancel)
+            self._exit_stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._exit_stack.aclose()
+
+    async def _refresh_credentials(self) -> None:
+        while True:
+            await self._clock.sleep(_REFRESH_SECONDS)
+            try:
+                await self._credentials.refresh()
+            except InputError as error:
+                _log.warning("cannot refresh the credentials, continuing with the old ones: %s", error)
+
+    async def wait_for_api_server(self) -> None:
+        """Return once the API server responds. Raises APIError if it rejects the request (401, 403)."""
+        delays = _BACKOFF.delays(self._random)
+        while True:
+            try:
+                await self._transport.request("GET", "/version")
+                return
+            except (APIError, Unreachable) as error:
+                if is_refusal(error):
+                    raise
+                delay = next(delays)
+                server = self._credentials.server
+                _log.warning("API server %s is not available: %s; retrying in %.1f s", server, error, delay)
+            await self._clock.sleep(delay)
+
+    async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
+        """Reflect the collections into the subscriber until cancelled. An exception of the subscriber is propagated."""
+        async with asyncio.TaskGroup() as reflectors:
+            for resource in resources:
+                reflector = Reflector(
+                    self._transport,
+                    resource,
+                    subscriber,
+                    clock=self._clock,
+                    random=self._random,
+                    raw_objects=self._raw_objects,
+                )
+                reflectors.create_task(reflector.run(), name=f"reflector {resource.plural}")
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await self._pods.bind(pod, node_name)
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        return await self._pods.read_pod(pod)
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        await self._pods.patch_pod_status(pod, patch)
+
+    async def patch(
+        self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> str:
+        return await merge_patch(self._transport, resource, obj, changes, subresource=subresource)
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        await self._pods.delete_pod(pod)
+
+    def record(self, event: EventRecord) -> None:
+        self.events.record(event)

@@ -1,0 +1,263 @@
+"""The event recorder: Kubernetes events are recorded synchronously, written in the background, and grouped into series.
+
+An event equal to an earlier one (semantics 1.7) is not written again; from its second occurrence on, the first event is
+patched with a series. :meth:`EventRecorder.record` decides that, and only the resulting writes are queued. If the queue
+is full, the event is dropped and counted, so scheduling never waits for events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from kubestow.api.timestamps import micro_timestamp
+from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
+from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference
+from kubestow.scheduling.writes.retries import jittered
+
+__all__ = ["EventRecorder"]
+
+_log = logging.getLogger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+_TRIES_PER_EVENT = 12
+_RETRY_SECONDS, _RETRY_JITTER = 10.0, 0.25
+_SERIES_FINISHED_AFTER = timedelta(minutes=6)
+_SERIES_REFRESHED_AFTER = timedelta(minutes=30)
+_REFRESH_SECONDS = 60.0
+_MAX_NOTE_BYTES = 1024
+_MAX_INSTANCE_LENGTH = 128
+#: Events in the cache that recognizes repetitions.
+_CACHE_SIZE = 20_000
+_FLUSH_SECONDS = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Series:
+    """An event and its repetitions."""
+
+    event: EventRecord
+    name: str
+    first: datetime
+    last: datetime
+    count: int = 1
+    #: The count in the server's copy; 0 before the event is created.
+    written: int = 0
+    written_at: datetime | None = None
+    queued: bool = False
+
+    @property
+    def namespace(self) -> str:
+        return self.event.regarding.namespace or "default"
+
+
+class EventRecorder:
+    """Implements ``record`` of the scheduler's ClusterAPI; ``async with`` runs the writers.
+
+    ``dropped`` counts the events that were lost because the queue was full.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        host: str,
+        clock: Clock,
+        random: Random,
+        writers: int = 4,
+        queue_size: int = 4096,
+    ) -> None:
+        self._transport, self._host, self._clock, self._random = transport, host, clock, random
+        self._writers = writers
+        self._queue: asyncio.Queue[_Series] = asyncio.Queue(queue_size)
+        self._cache: dict[EventRecord, _Series] = {}
+        self._last_suffix = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.dropped = 0
+
+    def record(self, event: EventRecord) -> None:
+        """Queue the event, or the series that it repeats. Never blocks; drops the event if the queue is full."""
+        now = self._clock.now()
+        series = self._cache.get(event)
+        if series is None:
+            series = _Series(event, self._name(event.regarding, now), first=now, last=now)
+            if self._enqueue(series):
+                self._add_to_cache(series)
+            return
+        series.count += 1
+        series.last = now
+        if series.count == 2 and not self._enqueue(series):
+            series.count = 1  # the next repetition tries again
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._run_writer()) for _ in range(self._writers)]
+        self._tasks.append(asyncio.create_task(self._run_series_refresh()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Flush the queue for up to a second, then stop the writers."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._queue.join(), _FLUSH_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- recording -----------------------------------------------------------------------------------------------------
+
+    def _name(self, regarding: ObjectReference, now: datetime) -> str:
+        """The object's name and the time in nanoseconds, increased where two events fall into one clock tick."""
+        microseconds = int(now.timestamp()) * 1_000_000 + now.microsecond
+        self._last_suffix = max(microseconds * 1000, self._last_suffix + 1)
+        return f"{regarding.name}.{self._last_suffix:x}"
+
+    def _enqueue(self, series: _Series) -> bool:
+        if series.queued:
+            return True
+        try:
+            self._queue.put_nowait(series)
+        except asyncio.QueueFull:
+            self.dropped += 1
+            if self.dropped.bit_count() == 1:  # at 1, 2, 4, 8, …
+                _log.warning("event queue is full, %d events dropped so far", self.dropped)
+            return False
+        series.queued = True
+        return True
+
+    def _add_to_cache(self, series: _Series) -> None:
+        self._cache[series.event] = series
+        if len(self._cache) > _CACHE_SIZE:
+            del self._cache[next(iter(self._cache))]
+
+    def _remove_from_cache(self, series: _Series) -> None:
+        if self._cache.get(series.event) is series:
+            del self._cache[series.event]
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def _run_writer(self) -> None:
+        while True:
+            series = await self._queue.get()
+            try:
+                await self._write(series)
+            except Exception:  # plugins choose reasons and notes, and not every text can be encoded
+                _log.exception("event %s (%s) lost", series.name, series.event.reason)
+                self._remove_from_cache(series)
+            finally:
+                series.queued = False
+                self._queue.task_done()
+
+    async def _write(self, series: _Series) -> None:
+        """Create the event unless it exists, then patch it with the repetitions recorded meanwhile."""
+        for _ in range(_TRIES_PER_EVENT):
+            try:
+                if not series.written:
+                    await self._create(series)
+                if series.written < series.count:
+                    await self._patch(series)
+                return
+            except APIError as error:
+                self._rejected(series, error)
+                return
+            except Unreachable as error:
+                _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, error)
+                await self._clock.sleep(jittered(_RETRY_SECONDS, _RETRY_JITTER, self._random))
+        _log.warning("unable to write event %s: retry limit exceeded after %d tries", series.name, _TRIES_PER_EVENT)
+        self._remove_from_cache(series)
+
+    async def _create(self, series: _Series) -> None:
+        count = series.count
+        body = _body(series, instance=f"{series.event.reporting_controller}-{self._host}")
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
+        await self._transport.request("POST", path, _encode(body))
+        series.written, series.written_at = count, self._clock.now()
+
+    async def _patch(self, series: _Series) -> None:
+        count = series.count
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events/{series.name}"
+        body = _encode({"series": _series(series)})
+        try:
+            await self._transport.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        except APIError as error:
+            if error.code != 404:
+                raise
+            await self._create(series)  # API servers delete events after an hour
+        series.written, series.written_at = count, self._clock.now()
+
+    def _rejected(self, series: _Series, error: APIError) -> None:
+        level = logging.DEBUG if error.reason == "AlreadyExists" else logging.WARNING
+        _log.log(level, "server rejected event %s (%s): %s", series.name, series.event.reason, error)
+        self._remove_from_cache(series)
+
+    # -- series --------------------------------------------------------------------------------------------------------
+
+    async def _run_series_refresh(self) -> None:
+        while True:
+            await self._clock.sleep(_REFRESH_SECONDS)
+            self._refresh_series(self._clock.now())
+
+    def _refresh_series(self, now: datetime) -> None:
+        """Finish idle series by writing their final count; refresh the count of those that continue."""
+        for series in list(self._cache.values()):
+            outdated = series.written < series.count
+            if now - series.last > _SERIES_FINISHED_AFTER:
+                self._remove_from_cache(series)
+                if outdated:
+                    self._enqueue(series)
+            elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
+                self._enqueue(series)
+
+
+def _body(series: _Series, *, instance: str) -> dict[str, Any]:
+    event = series.event
+    body: dict[str, Any] = {
+        "kind": "Event",
+        "apiVersion": "events.k8s.io/v1",
+        "metadata": {"name": series.name, "namespace": series.namespace},
+        "eventTime": micro_timestamp(series.first),
+    }
+    if series.count > 1:
+        body["series"] = _series(series)
+    body |= {
+        "reportingController": event.reporting_controller,
+        "reportingInstance": instance[:_MAX_INSTANCE_LENGTH],
+        "action": event.action,
+        "reason": event.reason,
+        "regarding": _reference(event.regarding),
+    }
+    if event.related is not None:
+        body["related"] = _reference(event.related)
+    return body | {"note": _truncate(event.note), "type": event.type}
+
+
+def _series(series: _Series) -> dict[str, Any]:
+    return {"count": series.count, "lastObservedTime": micro_timestamp(series.last)}
+
+
+def _reference(reference: ObjectReference) -> dict[str, str]:
+    fields = {
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+        "apiVersion": reference.api_version,
+        "resourceVersion": reference.resource_version,
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def _truncate(note: str) -> str:
+    encoded = note.encode(errors="replace")
+    if len(encoded) <= _MAX_NOTE_BYTES:
+        return encoded.decode()
+    return encoded[: _MAX_NOTE_BYTES - 4].decode(errors="ignore") + " ..."

@@ -1,0 +1,216 @@
+"""Extenders over HTTP (semantics 2.6, 5.5), each with connections, TLS settings and a timeout of its own.
+
+The messages of the protocol are in :mod:`kubestow.api.extender`; :mod:`kubestow.scheduling.extenders.port` applies the
+results. Every failure becomes an ExtenderError: connection errors, timeouts, a status other than 200, a response that
+is too long or malformed, and an error that the extender itself reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self, TypeVar
+
+import aiohttp
+import msgspec
+from msgspec import Raw
+
+from kubestow import config
+from kubestow.api import extender as wire
+from kubestow.client.extender_tls import tls_context
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.proxies import proxy_from_environment
+from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection_error
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import ExtenderError, InvalidObject
+from kubestow.framework.interface import Victims
+from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
+
+__all__ = ["HTTPExtender", "HTTPExtenders"]
+
+T = TypeVar("T")
+
+_DEFAULT_TIMEOUT = 5.0
+#: A response may repeat the objects of the request; reasons and other fields may add this many bytes.
+_RESPONSE_ALLOWANCE = 2**24
+
+
+class HTTPExtenders:
+    """All extenders of a configuration. ``async with`` returns them in configured order.
+
+    Raises InputError for invalid TLS settings.
+    """
+
+    def __init__(self, settings: Sequence[config.Extender], raw_objects: RawObjectCache) -> None:
+        self._extenders = [HTTPExtender(extender, raw_objects) for extender in settings]
+        self._exit_stack = AsyncExitStack()
+
+    async def __aenter__(self) -> list[HTTPExtender]:
+        async with AsyncExitStack() as stack:
+            for extender in self._extenders:
+                await stack.enter_async_context(extender)
+            self._exit_stack = stack.pop_all()
+        return self._extenders
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._exit_stack.aclose()
+
+
+class HTTPExtender:
+    """Implements :class:`kubestow.scheduling.extenders.port.Extender`. Use as ``async with``."""
+
+    def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
+        self.settings = settings
+        self._raw_objects = raw_objects
+        self._base = settings.url_prefix.rstrip("/")
+        self._tls = tls_context(settings)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._tls, keepalive_timeout=90),
+            headers={"User-Agent": USER_AGENT},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout.seconds or _DEFAULT_TIMEOUT),
+            proxy=proxy_from_environment(self._base, os.environ),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResponse:
+        """The nodes that pass the filter verb. Raises ExtenderError, also for nodes that were not sent."""
+        verb = self.settings.filter_verb
+        result = await self._call(verb, self._extender_args(verb, pod, names), wire.FilterResult)
+        if result.error:
+            raise self._error(verb, result.error)
+        passed = self._passed(verb, result)
+        sent = frozenset(names)
+        for name in passed:
+            if name not in sent:
+                problem = f'claims a filtered node "{name}" which is not found in the input node list'
+                raise self._error(verb, f'extender "{self.settings.url_prefix}" {problem}')
+        return ExtenderFilterResponse(passed, result.failed_nodes, result.failed_and_unresolvable_nodes)
+
+    def _passed(self, verb: str, result: wire.FilterResult) -> Sequence[str]:
+        """The node names of a result; an extender that is not ``nodeCacheCapable`` returns whole nodes."""
+        if self.settings.node_cache_capable and result.node_names is not None:
+            return result.node_names
+        items = [] if result.nodes is None else result.nodes.items
+        try:
+            return [wire.name_of(node) for node in items]
+        except InvalidObject as error:
+            raise self._malformed(verb, f"Nodes.items: {error}") from None
+
+    async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
+        """The scores of the prioritize verb by node name, not yet weighted. Raises ExtenderError."""
+        verb = self.settings.prioritize_verb
+        scores = await self._call(verb, self._extender_args(verb, pod, names), list[wire.HostPriority])
+        return [(score.host, score.score) for score in scores]
+
+    async def preempt(self, pod: PodInfo, candidates: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
+        """The preemption candidates that the extender accepts, with their victims. Raises ExtenderError."""
+        verb = self.settings.preempt_verb
+        raw_pod = self._pod(verb, pod)
+        if self.settings.node_cache_capable:
+            meta_victims = {
+                name: wire.MetaVictims(
+                    pods=[wire.MetaPod(uid=victim.uid) for victim in victims.pods],
+                    num_pdb_violations=victims.violations,
+                )
+                for name, victims in candidates.items()
+            }
+            args = wire.PreemptionArgs(pod=raw_pod, node_name_to_meta_victims=meta_victims)
+        else:
+            all_victims = {name: self._victims(victims) for name, victims in candidates.items()}
+            args = wire.PreemptionArgs(pod=raw_pod, node_name_to_victims=all_victims)
+        result = await self._call(verb, args, wire.PreemptionResult)
+        return {
+            name: ExtenderVictims([victim.uid for victim in victims.pods], victims.num_pdb_violations)
+            for name, victims in result.node_name_to_meta_victims.items()
+        }
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Bind a pod. Raises ExtenderError, in which case the pod may be bound nevertheless."""
+        verb = self.settings.bind_verb
+        args = wire.BindingArgs(pod_name=pod.name, pod_namespace=pod.namespace, pod_uid=pod.uid, node=node_name)
+        result = await self._call(verb, args, wire.BindingResult)
+        if result.error:
+            raise self._error(verb, result.error)
+
+    # -- arguments -----------------------------------------------------------------------------------------------------
+
+    def _extender_args(self, verb: str, pod: PodInfo, names: Sequence[str]) -> wire.ExtenderArgs:
+        if self.settings.node_cache_capable:
+            return wire.ExtenderArgs(pod=self._pod(verb, pod), node_names=list(names))
+        nodes = (self._raw_objects.node(name) for name in names)
+        items = [node for node in nodes if node is not None]  # the others were deleted meanwhile
+        return wire.ExtenderArgs(pod=self._pod(verb, pod), nodes=wire.NodeList(items=items))
+
+    def _pod(self, verb: str, pod: PodInfo) -> Raw:
+        raw_pod = self._raw_objects.pod(pod.namespace, pod.name, pod.uid)
+        if raw_pod is None:
+            raise PodGone(self.settings.url_prefix, verb, f"pod {pod.key} is gone")
+        return raw_pod
+
+    def _victims(self, victims: Victims) -> wire.Victims:
+        pods = (self._raw_objects.pod(pod.namespace, pod.name, pod.uid) for pod in victims.pods)
+        return wire.Victims(pods=[pod for pod in pods if pod is not None], num_pdb_violations=victims.violations)
+
+    # -- HTTP ----------------------------------------------------------------------------------------------------------
+
+    async def _call(self, verb: str, args: msgspec.Struct, result: type[T]) -> T:
+        response = await self._post(verb, msgspec.json.encode(args))
+        try:
+            return wire.read(result, response)
+        except InvalidObject as error:
+            raise self._malformed(verb, str(error)) from None
+
+    async def _post(self, verb: str, body: bytes) -> bytes:
+        """The body of the response. Retries once if an idle connection was closed, except for bind."""
+        try:
+            try:
+                return await self._send(verb, body)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+                if verb == self.settings.bind_verb:
+                    raise
+                return await self._send(verb, body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise self._error(verb, f'Post "{self._base}/{verb}": {describe_connection_error(error)}') from error
+
+    async def _send(self, verb: str, body: bytes) -> bytes:
+        assert self._session is not None, "the extender is used outside its async with"
+        url = f"{self._base}/{verb}"
+        server_name = self.settings.tls_config.server_name if self.settings.tls_config is not None else ""
+        async with self._session.post(
+            url, data=body, headers={"Content-Type": JSON}, server_hostname=server_name or None
+        ) as response:
+            if response.status != 200:
+                raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
+            return await self._read(verb, response, len(body) + _RESPONSE_ALLOWANCE)
+
+    async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > limit:
+                raise self._error(verb, f"response exceeds {limit} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _malformed(self, verb: str, problem: str) -> ExtenderError:
+        return self._error(verb, f"malformed response: {problem}")
+
+    def _error(self, verb: str, problem: str) -> ExtenderError:
+        return ExtenderError(self.settings.url_prefix, verb, problem)

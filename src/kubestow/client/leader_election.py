@@ -1,0 +1,222 @@
+"""Leader election: of several schedulers only the holder of a Lease schedules.
+
+The rules are client-go's (semantics 1.3). A candidate tries to acquire the lease every retry period; the leader renews
+it as often and gives up after the renew deadline without success. The lease of another holder is expired when it has
+not been observed to change for its own duration, measured on the local monotonic clock. Its timestamps are never
+compared with local time, so clocks may differ.
+
+Two rules are stricter than client-go's, so that there are never two leaders: a leader counts its lease from the time of
+the request, not of the response, and stops as soon as it observes another holder. One is faster: a candidate sleeps no
+longer than the observed lease lasts and adds no jitter to the retry period, so it leads within one lease duration and
+one retry period after the leader has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from kubestow.api.timestamps import micro_timestamp
+from kubestow.client.lease_lock import LeaseLock
+from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
+from kubestow.scheduling.ports import Clock
+
+__all__ = ["LeaderElector", "LeaseTimings"]
+
+_log = logging.getLogger(__name__)
+
+#: client-go's JitterFactor, the upper bound of its jitter of the retry period.
+_JITTER_FACTOR = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimings:
+    """Durations in seconds; the defaults are kube-scheduler's. A Lease holds ``lease_duration`` in whole seconds.
+
+    Raises InputError unless ``renew_deadline`` allows for a second try.
+    """
+
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.renew_deadline <= _JITTER_FACTOR * self.retry_period:
+            raise InputError(
+                "leaderElection",
+                f"{self.renew_deadline:g} s must be greater than {_JITTER_FACTOR} times retryPeriod"
+                f" ({self.retry_period:g} s)",
+                place="renewDeadline",
+            )
+
+
+class LeaderElector:
+    """A candidate for one Lease; implements :class:`kubestow.scheduling.leadership.Leadership`.
+
+    Call :meth:`acquire`, then work while :meth:`hold` runs concurrently, then :meth:`release`. The lock should have a
+    transport of its own with a timeout of half the renew deadline. ``on_new_leader`` is called with the identity of
+    each new leader, including this candidate.
+    """
+
+    def __init__(
+        self,
+        lock: LeaseLock,
+        *,
+        clock: Clock,
+        timings: LeaseTimings = LeaseTimings(),
+        on_new_leader: Callable[[str], None] = lambda identity: None,
+    ) -> None:
+        self._lock, self._clock, self._timings, self._on_new_leader = lock, clock, timings, on_new_leader
+        self._observed_spec: dict[str, Any] | None = None
+        #: Monotonic time when the spec was observed to change; for our own writes, the time of the request.
+        self._observed_at = float("-inf")
+        self.leader = ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this candidate is the observed holder."""
+        return self.leader == self._lock.identity
+
+    @property
+    def overdue(self) -> float:
+        """Seconds since our lease expired without renewal; zero or negative while it is valid or not ours."""
+        if not self.is_leader:
+            return 0.0
+        return self._clock.monotonic() - self._observed_at - int(self._timings.lease_duration)
+
+    async def acquire(self) -> None:
+        """Return once this candidate leads."""
+        _log.info("attempting to acquire leader lease %s", self._lock)
+        while not await self._try_acquire_or_renew():
+            left = self._left_to_other_holder()
+            retry_period = self._timings.retry_period
+            await self._clock.sleep(min(left, retry_period) if left > 0 else retry_period)
+        _log.info("successfully acquired lease %s as %s", self._lock, self._lock.identity)
+        self._lock.record_event("became leader")
+
+    async def hold(self) -> NoReturn:
+        """Renew the lease until that fails. Raises LeaseLost."""
+        try:
+            while await self._renew():
+                await self._clock.sleep(self._timings.retry_period)
+        finally:
+            self._lock.record_event("stopped leading")
+        if self.leader and not self.is_leader:
+            raise LeaseLost(str(self._lock), f"is now held by {self.leader}")
+        raise LeaseLost(str(self._lock), f"could not be renewed within {self._timings.renew_deadline:g} s")
+
+    async def release(self) -> None:
+        """Clear the holder, so that the next leader need not wait for the lease to expire. Failures are only logged."""
+        if not self.is_leader:
+            return
+        try:
+            async with asyncio.timeout(self._timings.renew_deadline):
+                await self._get()
+                if self.is_leader:
+                    await self._update(holder="", duration=1, acquired=True)
+        except (APIError, Unreachable, TimeoutError) as error:
+            _log.warning("failed to release lease %s: %s", self._lock, str(error) or "timed out")
+
+    # -- acquire and renew ---------------------------------------------------------------------------------------------
+
+    async def _renew(self) -> bool:
+        """Whether the lease was renewed before the renew deadline, and before it expired for others.
+
+        A process that was suspended for longer gets one more retry period: the lease is often still its own.
+        """
+        limit = max(min(self._timings.renew_deadline, -self.overdue), self._timings.retry_period)
+        deadline = self._clock.monotonic() + limit
+        try:
+            async with asyncio.timeout(limit):  # the transport respects Retry-After, which may exceed the deadline
+                while not await self._try_acquire_or_renew():
+                    await self._clock.sleep(self._timings.retry_period)
+                    if not self.is_leader or self._clock.monotonic() >= deadline:
+                        return False
+        except TimeoutError:
+            return False
+        return True
+
+    async def _try_acquire_or_renew(self) -> bool:
+        """Try once; whether this candidate leads now."""
+        try:
+            async with asyncio.timeout(self._timings.renew_deadline):  # as in _renew
+                return await self._acquire_or_renew()
+        except (APIError, Unreachable, TimeoutError) as error:
+            _log.warning("failed to acquire or renew lease %s: %s", self._lock, str(error) or "timed out")
+            return False
+
+    async def _acquire_or_renew(self) -> bool:
+        if self.is_leader and self.overdue <= 0 and await self._renew_optimistically():
+            return True
+        try:
+            await self._get()
+        except APIError as error:
+            if error.code != 404:
+                raise
+            await self._create()
+            return True
+        if self._left_to_other_holder() > 0:
+            return False
+        await self._update(
+            holder=self._lock.identity, duration=self._timings.lease_duration, acquired=not self.is_leader
+        )
+        return True
+
+    async def _renew_optimistically(self) -> bool:
+        """Renew without reading first: while our lease is valid, no other candidate should have written it."""
+        try:
+            await self._update(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=False)
+        except APIError as error:
+            _log.debug("failed to update lease %s optimistically, reading it first: %s", self._lock, error)
+            return False
+        return True
+
+    def _left_to_other_holder(self) -> float:
+        """Seconds until the lease of another holder expires; zero or negative if there is none."""
+        if not self.leader or self.is_leader:
+            return 0.0
+        duration = (self._observed_spec or {}).get("leaseDurationSeconds") or 0
+        return self._observed_at + float(duration) - self._clock.monotonic()
+
+    # -- the Lease -----------------------------------------------------------------------------------------------------
+
+    async def _get(self) -> None:
+        self._observe(await self._lock.get())
+
+    async def _create(self) -> None:
+        self._observed_spec = None
+        spec = self._spec(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=True)
+        spec["leaseTransitions"] = 0
+        requested_at = self._clock.monotonic()
+        self._observe(await self._lock.create(spec))
+        self._observed_at = requested_at
+
+    async def _update(self, *, holder: str, duration: float, acquired: bool) -> None:
+        spec = self._spec(holder=holder, duration=duration, acquired=acquired)
+        requested_at = self._clock.monotonic()
+        self._observe(await self._lock.update(spec))
+        self._observed_at = requested_at
+
+    def _spec(self, *, holder: str, duration: float, acquired: bool) -> dict[str, Any]:
+        """The observed spec with our changes; ``acquired`` if the holder changes."""
+        now = micro_timestamp(self._clock.now())
+        spec: dict[str, Any] = dict(self._observed_spec or {})
+        transitions = spec.get("leaseTransitions") or 0
+        spec |= {"holderIdentity": holder, "leaseDurationSeconds": int(duration), "renewTime": now}
+        if acquired:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = transitions + (1 if holder else 0)
+        return spec
+
+    def _observe(self, spec: dict[str, Any]) -> None:
+        if spec != self._observed_spec:
+            self._observed_at = self._clock.monotonic()
+        self._observed_spec = spec
+        leader = spec.get("holderIdentity") or ""
+        if leader != self.leader:
+            self.leader = leader
+            if leader:
+                self._on_new_leader(leader)

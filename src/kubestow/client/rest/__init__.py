@@ -1,0 +1,9 @@
+"""HTTP requests to an API server.
+
+transport      requests and watch streams over persistent connections; failures become APIError or Unreachable
+rate_limiter   the client-side limit on requests (QPS and burst)
+credentials    server address, TLS and headers, kept fresh: in-cluster, or from a kubeconfig
+kubeconfig     kubeconfig files: read, merged, validated
+proxies        the proxy variables of the environment
+api_status     the v1.Status in which the API server explains a failure
+"""

@@ -1,0 +1,272 @@
+"""Credentials for an API server: address, TLS and request headers, and how they are renewed before they expire.
+
+Credentials come from a kubeconfig, from the service account of the pod (in-cluster), or consist of an address only.
+The config loader of kubernetes_asyncio evaluates tokens, token files, exec credential plugins and OIDC; it is imported
+only when it is needed, because the import takes a quarter of a second. Refreshed OIDC tokens are not written back to
+the kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from multidict import CIMultiDict
+
+from kubestow.client.rest.kubeconfig import (
+    KubeconfigCluster,
+    KubeconfigContext,
+    KubeconfigUser,
+    Located,
+    read_kubeconfig,
+)
+from kubestow.client.rest.proxies import proxy_from_environment
+from kubestow.errors import InputError
+
+__all__ = ["Credentials", "load_credentials", "load_in_cluster_credentials"]
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class _CredentialSource(Protocol):
+    """Where credentials are loaded from. They have the attributes of a kubernetes_asyncio ``Configuration``."""
+
+    async def load(self) -> SimpleNamespace:
+        """Load everything again. Raises InputError."""
+
+    async def refresh(self) -> SimpleNamespace | None:
+        """Renew what is about to expire; None if nothing can expire. Raises InputError."""
+
+    def input_error(self, problem: str) -> InputError:
+        """The error to raise when the loaded credentials cannot be used."""
+
+
+class Credentials:
+    """The address of an API server and the credentials for it.
+
+    A new token replaces ``headers``, a new client certificate is loaded into ``tls``; every request uses the current
+    ones.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_server_name: str | None = None,
+        proxy: str | None = None,
+        headers: CIMultiDict[str] | None = None,
+        source: _CredentialSource | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.tls, self.tls_server_name, self.proxy = tls, tls_server_name, proxy
+        self.headers: CIMultiDict[str] = CIMultiDict() if headers is None else headers
+        self._source = source
+        self._certificate: tuple[str, str] | None = None
+        self._lock = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Renew what is about to expire; call this once a minute. Raises InputError and keeps the old credentials."""
+        if self._source is not None:
+            async with self._lock:
+                loaded = await self._source.refresh()
+                if loaded is not None:
+                    self.apply(loaded)
+
+    async def reload(self, rejected: Mapping[str, str]) -> bool:
+        """Load everything again after the server rejected these headers; True if the headers are different now.
+
+        Raises InputError and keeps the old credentials.
+        """
+        if self._source is None:
+            return False
+        async with self._lock:
+            if self.headers is rejected:  # else a concurrent request has reloaded them already
+                self.apply(await self._source.load())
+            return self.headers is not rejected
+
+    def apply(self, loaded: SimpleNamespace) -> None:
+        """Use the token and the client certificate that a source has loaded from now on. Raises InputError."""
+        authorization = loaded.api_key.get("BearerToken", "").strip()  # token files end in a newline
+        if authorization and authorization != self.headers.get("Authorization"):
+            self.headers = self.headers.copy()
+            self.headers["Authorization"] = authorization
+        certificate: str | None = getattr(loaded, "cert_file", None)
+        if certificate and (certificate, loaded.key_file) != self._certificate:
+            self._load_certificate(certificate, loaded.key_file)
+
+    def _load_certificate(self, certificate: str, key: str) -> None:
+        if self.tls is None or self._source is None:
+            return
+        try:
+            # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
+            self.tls.load_cert_chain(certificate, key, password=lambda: b"")
+        except (ssl.SSLError, OSError) as error:
+            raise self._source.input_error(f"expected a client certificate and its key in PEM: {error}") from None
+        self._certificate = (certificate, key)
+
+
+async def load_credentials(kubeconfig: str = "", *, context: str = "", master: str = "") -> Credentials:
+    """Load credentials by the loading rules below. Raises InputError.
+
+    1. With ``master`` and without ``kubeconfig``: the address alone. No kubeconfig is read, so that no credentials of
+       one cluster are sent to another.
+    2. The file ``kubeconfig``, else the files of ``$KUBECONFIG``, else ``~/.kube/config``; ``context`` replaces the
+       current context, ``master`` the address of the cluster.
+    3. The service account of the pod.
+    """
+    if master and not kubeconfig:
+        return _from_address(master)
+    if files := _kubeconfig_files(kubeconfig):
+        return await _from_kubeconfig(files, context=context, master=master)
+    credentials = await load_in_cluster_credentials()
+    if credentials is None:
+        raise InputError(
+            "kubeconfig",
+            "not given, no file at ~/.kube/config, and this process does not run in a pod; give --kubeconfig",
+        )
+    return credentials
+
+
+async def load_in_cluster_credentials() -> Credentials | None:
+    """The service account of the pod; None if this process does not run in a pod. Raises InputError."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return None
+    source = _ServiceAccountSource()
+    loaded = await source.load()
+    try:
+        tls = _tls_context(loaded.ssl_ca_cert)
+    except ssl.SSLError as error:
+        raise InputError(loaded.ssl_ca_cert, f"expected certificates in PEM: {error}") from None
+    proxy = proxy_from_environment(loaded.host, os.environ)
+    credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source)
+    credentials.apply(loaded)
+    return credentials
+
+
+def _kubeconfig_files(explicit: str) -> list[Path]:
+    names = [explicit] if explicit else [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    if names:
+        return [Path(name).expanduser() for name in names]
+    default = Path.home() / ".kube" / "config"
+    return [default] if default.exists() else []
+
+
+def _from_address(server: str) -> Credentials:
+    if not server.startswith(("https://", "http://")):
+        raise InputError("master", f"expected an http or https URL, got {server!r}")
+    tls = _tls_context() if server.startswith("https:") else None
+    return Credentials(server, tls=tls, proxy=proxy_from_environment(server, os.environ))
+
+
+async def _from_kubeconfig(paths: list[Path], *, context: str, master: str) -> Credentials:
+    source = _KubeconfigSource(paths, context)
+    loaded = await source.load()
+    cluster = source.context.cluster.value
+    server = master or cluster.server
+    credentials = Credentials(
+        server,
+        tls=_kubeconfig_tls(source.context.cluster, loaded) if server.startswith("https:") else None,
+        tls_server_name=cluster.tls_server_name or None,
+        proxy=cluster.proxy_url or proxy_from_environment(server, os.environ),
+        headers=_impersonation(source.context.user.value),
+        source=source,
+    )
+    credentials.apply(loaded)
+    return credentials
+
+
+class _KubeconfigSource:
+    """A user of a kubeconfig, evaluated by kubernetes_asyncio."""
+
+    def __init__(self, paths: list[Path], context_name: str) -> None:
+        self._paths, self._context_name = paths, context_name
+        self._loader: Any = None
+        self.context: KubeconfigContext = read_kubeconfig(paths, context=context_name)
+
+    async def load(self) -> SimpleNamespace:
+        from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+        self.context = read_kubeconfig(self._paths, context=self._context_name)
+        self._loader = KubeConfigLoader(self.context.as_config(), config_base_path=None)
+        return await self._load_user()
+
+    async def refresh(self) -> SimpleNamespace | None:
+        return await self._load_user() if self._can_expire(self.context.user.value) else None
+
+    async def _load_user(self) -> SimpleNamespace:
+        loaded = SimpleNamespace(api_key={})
+        try:
+            await self._loader.load_and_set(loaded)
+        except Exception as error:  # exec plugins and OIDC clients raise exceptions of any type
+            raise self.input_error(f"cannot obtain credentials: {error}") from error
+        return loaded
+
+    def _can_expire(self, user: KubeconfigUser) -> bool:
+        if user.exec is not None:  # an exec plugin that returns no expiry runs again only after a 401
+            return hasattr(self._loader, "exec_plugin_expiry")
+        return bool(user.auth_provider or user.token_file)
+
+    def input_error(self, problem: str) -> InputError:
+        return self.context.user.input_error("", problem)
+
+
+class _ServiceAccountSource:
+    """The service account of the pod; the kubelet rotates its token file."""
+
+    async def load(self) -> SimpleNamespace:
+        from kubernetes_asyncio.config import ConfigException
+        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+
+        token, authority = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
+        loaded = SimpleNamespace(api_key={})
+        try:
+            InClusterConfigLoader(str(token), str(authority), try_refresh_token=False).load_and_set(loaded)
+        except (ConfigException, OSError) as error:
+            raise self.input_error(f"cannot load the service account of the pod: {error}") from None
+        return loaded
+
+    async def refresh(self) -> SimpleNamespace | None:
+        return await self.load()
+
+    def input_error(self, problem: str) -> InputError:
+        return InputError(str(SERVICE_ACCOUNT), problem)
+
+
+def _kubeconfig_tls(cluster: Located[KubeconfigCluster], loaded: SimpleNamespace) -> ssl.SSLContext:
+    try:
+        context = _tls_context(getattr(loaded, "ssl_ca_cert", None))
+    except ssl.SSLError as error:
+        key = "certificate-authority-data" if cluster.value.certificate_authority_data else "certificate-authority"
+        raise cluster.input_error(key, f"expected certificates in PEM: {error}") from None
+    if cluster.value.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _tls_context(authority: str | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority)
+    # Python 3.13 rejects certificates without certain extensions, which many clusters' authorities do not issue.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _impersonation(user: KubeconfigUser) -> CIMultiDict[str]:
+    """The impersonation headers of a kubeconfig user (``as``, ``as-groups``, …)."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    if user.impersonate:
+        headers["Impersonate-User"] = user.impersonate
+    if user.impersonate_uid:
+        headers["Impersonate-Uid"] = user.impersonate_uid
+    for group in user.impersonate_groups:
+        headers.add("Impersonate-Group", group)
+    for key, values in user.impersonate_extra.items():
+        for value in values:
+            headers.add(f"Impersonate-Extra-{key}", value)
+    return headers

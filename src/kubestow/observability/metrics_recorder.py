@@ -1,0 +1,212 @@
+"""The observer that updates the metrics.
+
+Its methods run for every pod, so cells are looked up once and cached: most calls are one dictionary access and one
+addition. The duration of single plugin calls is sampled in every tenth scheduling cycle (semantics 10.3); the number of
+calls is always counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.observer import PluginObserver
+from kubestow.framework.status import Code, Status, Verdict
+from kubestow.observability.instruments import CounterCell, HistogramCell
+from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.observer import Call, Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
+
+__all__ = ["MetricsRecorder"]
+
+#: One in this many scheduling cycles records the durations of single plugin calls.
+_SAMPLING_INTERVAL = 10
+#: The extension points of plugin_evaluation_total.
+_EVALUATED = frozenset({"PreFilter", "Filter", "PreScore", "Score"})
+_VOLUME_STAGES = {"Filter": "predicate", "Reserve": "assume", "PreBind": "bind"}
+_MAX_ATTEMPTS_LABEL = 15
+_SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value
+
+
+class MetricsRecorder(Observer):
+    """Updates the metrics of one scheduler."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self.metrics = metrics
+        #: Whether the durations of single plugin calls are recorded in this cycle.
+        self.sampling = False
+        self._cycles = 0
+        self._algorithm_duration = metrics.algorithm_duration.labels()
+        self._pod_attempts = metrics.pod_attempts.labels()
+        self._writes: dict[tuple[Call, bool], tuple[CounterCell, HistogramCell]] = {}
+
+    def plugin_observer(self, scheduler_name: str) -> PluginObserver:
+        return _ProfileRecorder(self, scheduler_name)
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        self._cycles += 1
+        self.sampling = self._cycles % _SAMPLING_INTERVAL == 0
+        self._algorithm_duration.observe(seconds)
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        profile = queued.info.spec.scheduler_name
+        self.metrics.schedule_attempts.labels(result, profile).value += 1
+        self.metrics.attempt_duration.labels(result, profile).observe(seconds)
+
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        attempts = queued.attempts
+        self._pod_attempts.observe(attempts)
+        label = str(attempts) if attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
+        self.metrics.sli_duration.labels(label).observe(seconds)
+        if queued.was_flushed:
+            self.metrics.scheduled_after_flush.labels().value += 1
+
+    def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
+        self.metrics.permit_wait_duration.labels(code.value).observe(seconds)
+
+    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+        self.metrics.preemption_victims.labels().observe(victims)
+
+    def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
+        result = "success" if succeeded else "error"
+        self.metrics.evictions.labels(result).value += 1
+        self.metrics.evictions_duration.labels(result).observe(seconds)
+
+    def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
+        cells = self._writes.get((call, succeeded))
+        if cells is None:
+            labels, metrics = (call.value, "success" if succeeded else "error"), self.metrics
+            cells = metrics.writes.labels(*labels), metrics.write_duration.labels(*labels)
+            self._writes[call, succeeded] = cells
+        cells[0].value += 1
+        cells[1].observe(seconds)
+
+    def claim_created(self, *, succeeded: bool) -> None:
+        self.metrics.claim_creations.labels("success" if succeeded else "failure").value += 1
+
+    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
+        labels = (pod.spec.scheduler_name, driver, outcome)
+        self.metrics.device_wait_ended.labels(*labels).value += 1
+        self.metrics.device_wait_duration.labels(*labels).observe(seconds)
+
+    def pod_enqueued(self, place: str, event: str) -> None:
+        self.metrics.incoming_pods.labels(place, event).value += 1
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        self.metrics.event_duration.labels(event).observe(seconds)
+
+
+class _PluginCells:
+    """The cells that a call of one plugin at one extension point updates."""
+
+    __slots__ = ("attempts", "durations", "errors", "evaluations", "is_pre_score", "is_special")
+
+    def __init__(self, metrics: SchedulerMetrics, plugin: str, extension_point: str, profile: str) -> None:
+        is_preemption = (plugin, extension_point) == ("DefaultPreemption", "PostFilter")
+        is_volume_stage = plugin == "VolumeBinding" and extension_point in _VOLUME_STAGES
+        self.evaluations: CounterCell = (
+            metrics.plugin_evaluations.labels(plugin, extension_point, profile)
+            if extension_point in _EVALUATED
+            else CounterCell()
+        )
+        self.attempts = metrics.preemption_attempts.labels() if is_preemption else None
+        self.errors = metrics.volume_stage_errors.labels(_VOLUME_STAGES[extension_point]) if is_volume_stage else None
+        self.durations: dict[str, HistogramCell] = {}
+        self.is_pre_score = extension_point == "PreScore"
+        #: Whether a call updates more than ``evaluations`` in cycles that are not sampled.
+        self.is_special = is_preemption or is_volume_stage or self.is_pre_score
+
+
+class _ProfileRecorder(PluginObserver):
+    def __init__(self, recorder: MetricsRecorder, profile: str) -> None:
+        self._recorder, self._metrics, self._profile = recorder, recorder.metrics, profile
+        self._plugin_cells: dict[tuple[str, str], _PluginCells] = {}
+        self._points: dict[tuple[str, str], HistogramCell] = {}
+        #: Seconds in PreScore of this cycle; the runtime calls PreScore and Score of each plugin in turn.
+        self._pre_score_seconds = 0.0
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        key = (plugin, extension_point)
+        cells = self._plugin_cells.get(key)
+        if cells is None:
+            cells = self._plugin_cells[key] = _PluginCells(self._metrics, plugin, extension_point, self._profile)
+        cells.evaluations.value += 1
+        if cells.is_special:
+            self._record_special(cells, result, seconds)
+        if self._recorder.sampling:
+            self._sample(cells, key, result, seconds)
+
+    def _record_special(self, cells: _PluginCells, result: Any, seconds: float) -> None:
+        if cells.is_pre_score:
+            self._pre_score_seconds += seconds
+        if cells.attempts is not None:
+            cells.attempts.value += 1
+        if cells.errors is not None and _is_error(result):
+            cells.errors.value += 1
+
+    def _sample(self, cells: _PluginCells, key: tuple[str, str], result: Any, seconds: float) -> None:
+        code = _code(result)
+        if code is None:
+            return
+        cell = cells.durations.get(code)
+        if cell is None:
+            cell = cells.durations[code] = self._metrics.plugin_duration.labels(*key, code)
+        cell.observe(seconds)
+
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        if extension_point == "Score":
+            self._point("PreScore", _SUCCESS).observe(self._pre_score_seconds)
+            seconds = max(0.0, seconds - self._pre_score_seconds)
+            self._pre_score_seconds = 0.0
+        cell = self._points.get((extension_point, code._value_))
+        if cell is None:
+            cell = self._point(extension_point, code._value_)
+        cell.observe(seconds)
+
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        self._metrics.hint_duration.labels(plugin, event, hint).observe(seconds)
+
+    def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+        self._metrics.gang_attempts.labels(outcome, self._profile).value += 1
+        self._metrics.gang_attempt_duration.labels(outcome, self._profile).observe(seconds)
+        if deciding is not None:
+            self._metrics.gang_algorithm_duration.labels().observe(deciding)
+
+    def _point(self, extension_point: str, status: str) -> HistogramCell:
+        key = (extension_point, status)
+        cell = self._points.get(key)
+        if cell is None:
+            cell = self._points[key] = self._metrics.extension_point_duration.labels(*key, self._profile)
+        return cell
+
+
+def _is_error(result: Any) -> bool:
+    kind = type(result)
+    if kind is Status:
+        return result.code is Code.ERROR
+    return kind is PluginError or (kind is Verdict and result.has_errors and _code(result) == _ERROR)
+
+
+def _code(result: Any) -> str | None:
+    """The status code that a plugin's result stands for; None for an awaitable."""
+    kind = type(result)
+    if kind is Status:
+        return result.code._value_  # type: ignore[no-any-return]
+    if kind is Verdict:
+        return _verdict_code(result)
+    if kind is PluginError:
+        return _ERROR
+    status = getattr(result, "status", None)  # the results of PostFilter and Permit contain a status
+    if isinstance(status, Status):
+        return str(status.code.value)
+    return None if hasattr(result, "__await__") else _SUCCESS
+
+
+def _verdict_code(verdict: Verdict) -> str:
+    """One code for all nodes: success if any node passes."""
+    passes = verdict.passes
+    if verdict.has_errors and any(status.code is Code.ERROR for status, _ in verdict.tally(~passes)):
+        return _ERROR
+    return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value

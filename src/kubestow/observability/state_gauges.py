@@ -1,0 +1,173 @@
+"""Gauges computed at a scrape: the queue, the cache, leadership, versions and feature gates.
+
+They cost nothing while the scheduler works. Before there is a scheduler, those about it are empty.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from kubestow.config import FEATURES, FeatureGates
+from kubestow.observability.instruments import Gauge, Stability
+from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.scheduling.observer import Call
+from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow.version import KUBERNETES_VERSION, VERSION
+
+__all__ = ["add_state_gauges"]
+
+_QUEUES = {
+    "active": (Place.ACTIVE,),
+    "backoff": (Place.BACKOFF, Place.ERROR_BACKOFF),
+    "unschedulable": (Place.UNSCHEDULABLE,),
+    "gated": (Place.GATED,),
+}
+
+_BUILD = (
+    "major",
+    "minor",
+    "git_version",
+    "git_commit",
+    "git_tree_state",
+    "build_date",
+    "go_version",
+    "compiler",
+    "platform",
+)
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+def add_state_gauges(
+    metrics: SchedulerMetrics,
+    gates: FeatureGates,
+    *,
+    scheduler: Callable[[], Scheduler | None],
+    is_leader: Callable[[], bool],
+) -> None:
+    """Add all gauges; ``scheduler`` returns None until there is a scheduler."""
+
+    def add(
+        name: str,
+        documentation: str,
+        stability: Stability,
+        labels: tuple[str, ...],
+        read: Callable[[Scheduler], Samples],
+    ) -> None:
+        def samples() -> Samples:
+            current = scheduler()
+            return () if current is None else read(current)
+
+        metrics.add(Gauge(name, documentation, stability, labels, read=samples))
+
+    stable, beta, alpha = Stability.STABLE, Stability.BETA, Stability.ALPHA
+    add("scheduler_pending_pods", "Number of pending pods, by queue.", stable, ("queue",), _pending)
+    add(
+        "scheduler_unschedulable_pods",
+        "Number of unschedulable pods, by plugin that rejected them.",
+        beta,
+        ("plugin", "profile"),
+        _unschedulable,
+    )
+    add(
+        "scheduler_inflight_events",
+        "Number of events recorded for pods that are being scheduled.",
+        alpha,
+        ("event",),
+        _in_flight,
+    )
+    add(
+        "scheduler_goroutines",
+        "Number of running background tasks, by operation.",
+        beta,
+        ("operation",),
+        _tasks,
+    )
+    add(
+        "scheduler_pending_async_api_calls",
+        "Number of write requests to the API server that are queued or in flight, by call type.",
+        alpha,
+        ("call_type",),
+        _pending_writes,
+    )
+    add(
+        "scheduler_cache_size",
+        "Number of nodes, pods, and assumed pods in the scheduler cache.",
+        alpha,
+        ("type",),
+        _cache_size,
+    )
+    metrics.add(
+        Gauge(
+            "leader_election_master_status",
+            "Whether this process is the leader (1) or a standby (0).",
+            alpha,
+            ("name",),
+            read=lambda: [(("kube-scheduler",), float(is_leader()))],
+        )
+    )
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    system = f"{platform.system().lower()}/{platform.machine()}"
+    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {VERSION}", system)
+    metrics.add(
+        Gauge(
+            "kubernetes_build_info",
+            "Constant 1; the labels describe the build.",
+            alpha,
+            _BUILD,
+            read=lambda: [(build, 1.0)],
+        )
+    )
+    metrics.add(
+        Gauge(
+            "kubernetes_feature_enabled",
+            "Whether the feature gate is enabled (1) or disabled (0).",
+            beta,
+            ("name", "stage"),
+            read=lambda: [((name, _stage(name)), float(enabled)) for name, enabled in gates],
+        )
+    )
+
+
+def _stage(name: str) -> str:
+    stage = FEATURES[name].stage.value
+    return "" if stage == "GA" else stage
+
+
+def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    counts = scheduler.queue.counts()
+    for queue, places in _QUEUES.items():
+        yield (queue,), sum(counts[place] for place in places)
+
+
+def _unschedulable(scheduler: Scheduler) -> Samples:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for queued in scheduler.queue.pending():
+        for plugin in queued.rejectors | queued.pending:
+            counts[plugin, queued.info.spec.scheduler_name] += 1
+    return counts.items()
+
+
+def _in_flight(scheduler: Scheduler) -> Samples:
+    return [((event,), count) for event, count in scheduler.queue.in_flight_events().items()]
+
+
+def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield ("binding",), scheduler.binding_cycle_count
+    yield ("prioritizing_extender",), scheduler.extenders_prioritizing
+
+
+def _pending_writes(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    pending = scheduler.dispatcher.pending_calls()
+    for call in Call:
+        yield (call.value,), pending[call]
+
+
+def _cache_size(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
+    cluster = scheduler.cluster
+    yield ("assumed_pods",), sum(1 for _ in cluster.assumed())
+    yield ("pods",), cluster.pod_count
+    yield ("nodes",), len(cluster.nodes)

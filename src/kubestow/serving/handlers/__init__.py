@@ -1,0 +1,6 @@
+"""The handlers behind the paths of the secure port.
+
+healthz   /healthz, /livez, /readyz and /metrics/slis
+zpages    /configz, /flagz, /statusz
+debug     /debug: the queue, the cache, and why a pod is pending
+"""

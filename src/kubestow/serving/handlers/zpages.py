@@ -1,0 +1,139 @@
+"""The z-pages: /configz, /flagz and /statusz.
+
+/flagz and /statusz are plain text, or objects if the Accept header requests them, as in Kubernetes components. Secrets
+in the configuration (keys of extenders, plugin arguments named like a token or a password) are redacted.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubestow.api.timestamps import timestamp
+from kubestow.config import SchedulerConfiguration, render
+from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.version import KUBERNETES_VERSION, VERSION
+
+__all__ = ["ZPages", "redacted"]
+
+_COMPONENT = "kube-scheduler"
+_WARNING = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
+    "for debugging purposes only."
+)
+_GROUP = "config.k8s.io"
+_VERSIONS = ("v1beta1", "v1alpha1")
+_SECRET = re.compile(r"(token|password|passwd|secret|credential|privatekey|apikey|keydata|certdata)", re.IGNORECASE)
+_REDACTED = "<redacted>"
+
+
+def redacted(value: Any) -> Any:
+    """A copy of plain data in which non-empty strings under names of secrets are replaced."""
+    if isinstance(value, Mapping):
+        return {
+            name: _REDACTED if _SECRET.search(str(name)) and isinstance(item, (str, bytes)) and item else redacted(item)
+            for name, item in value.items()
+        }
+    return [redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+class ZPages:
+    """The handlers of the z-pages.
+
+    ``flags`` are the flags of this process by name, ``paths`` are listed by /statusz, ``now`` returns the time in UTC.
+    """
+
+    def __init__(
+        self,
+        configuration: SchedulerConfiguration,
+        flags: Mapping[str, str],
+        *,
+        paths: Sequence[str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._configuration, self._flags, self._paths = configuration, flags, paths
+        self._now, self._started = now, now()
+
+    def configz(self, request: HTTPRequest) -> HTTPResponse:
+        """The effective configuration."""
+        return HTTPResponse.json({"componentconfig": redacted(render(self._configuration))})
+
+    def flagz(self, request: HTTPRequest) -> HTTPResponse:
+        """The effective flags."""
+        flags = dict(sorted(self._flags.items()))
+        lines = [f"{name}={value}" for name, value in flags.items()]
+        return _page(request, "Flagz", lines, {"flags": flags})
+
+    def statusz(self, request: HTTPRequest) -> HTTPResponse:
+        """Versions, start time and uptime."""
+        uptime = self._now() - self._started
+        python = f"{platform.python_implementation()} {platform.python_version()}"
+        binary, emulated = KUBERNETES_VERSION.removeprefix("v"), KUBERNETES_VERSION.removeprefix("v").rsplit(".", 1)[0]
+        lines = [
+            f"Started: {self._started:%a %b %d %H:%M:%S UTC %Y}",
+            f"Up: {_format(uptime)}",
+            f"Python version: {python}",
+            f"kubestow version: {VERSION}",
+            f"Binary version: {binary}",
+            f"Emulation version: {emulated}",
+            f"Paths: {' '.join(self._paths)}",
+        ]
+        status = {
+            "startTime": timestamp(self._started),
+            "uptimeSeconds": int(uptime.total_seconds()),
+            "goVersion": python,
+            "binaryVersion": binary,
+            "emulationVersion": emulated,
+            "paths": list(self._paths),
+        }
+        return _page(request, "Statusz", lines, status)
+
+
+def _page(request: HTTPRequest, kind: str, lines: Sequence[str], content: Mapping[str, Any]) -> HTTPResponse:
+    accepted = [part.strip() for part in request.header("accept").split(",")]
+    for part in accepted:
+        media_type, version = _structured(part, kind)
+        if version:
+            return _object(kind, version, media_type, content)
+    if not {part.split(";")[0] for part in accepted} & {"", "*/*", "text/*", "text/plain"}:
+        raise StatusError(
+            406, "NotAcceptable", f"only text/plain, and {kind} as application/json or application/yaml, are available"
+        )
+    heading = f"{_COMPONENT} {kind.lower()}"
+    return HTTPResponse.text("\n".join(["", heading, _WARNING, "", *lines, ""]))
+
+
+def _structured(part: str, kind: str) -> tuple[str, str]:
+    """The media type and API version that one part of an Accept header requests; no version if it requests text."""
+    media_type, *pairs = (piece.strip() for piece in part.split(";"))
+    parameters = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    version = parameters.get("v", "")
+    is_structured = (
+        media_type in ("application/json", "application/yaml")
+        and parameters.get("g") == _GROUP
+        and parameters.get("as") == kind
+        and version in _VERSIONS
+    )
+    return media_type, version if is_structured else ""
+
+
+def _object(kind: str, version: str, media_type: str, content: Mapping[str, Any]) -> HTTPResponse:
+    obj = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
+    if media_type == "application/json":
+        body = msgspec.json.encode(obj)
+    else:
+        body = yaml.safe_dump(obj, sort_keys=False).encode()
+    headers = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
+    return HTTPResponse(200, body, media_type, headers)
+
+
+def _format(uptime: timedelta) -> str:
+    minutes, seconds = divmod(int(uptime.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} hr {minutes:02} min {seconds:02} sec"

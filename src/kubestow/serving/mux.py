@@ -1,0 +1,47 @@
+"""Handlers by path. Paths are compared as a whole and never looked up in a file system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
+
+__all__ = ["Handler", "PathMux", "PrefixHandler"]
+
+Handler = Callable[[HTTPRequest], HTTPResponse]
+#: Called with the rest of the path after the prefix.
+PrefixHandler = Callable[[str, HTTPRequest], HTTPResponse]
+
+_READ_METHODS = ("GET", "HEAD")
+
+
+class PathMux:
+    """Selects the handler of a request: by exact path, by prefix, or by exact path for DELETE."""
+
+    def __init__(
+        self,
+        *,
+        paths: Mapping[str, Handler],
+        prefixes: Mapping[str, PrefixHandler],
+        deletions: Mapping[str, Handler],
+    ) -> None:
+        self._paths, self._prefixes, self._deletions = paths, prefixes, deletions
+
+    def handle(self, request: HTTPRequest) -> HTTPResponse:
+        """Call the handler. Raises StatusError: 404 for an unknown path, 405 for another method, or the handler's."""
+        if request.method == "DELETE" and request.path in self._deletions:
+            return self._deletions[request.path](request)
+        handler = self._paths.get(request.path)
+        if handler is None:
+            return self._handle_prefix(request)
+        if request.method not in _READ_METHODS:
+            raise StatusError(
+                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+            )
+        return handler(request)
+
+    def _handle_prefix(self, request: HTTPRequest) -> HTTPResponse:
+        for prefix, handler in self._prefixes.items():
+            if request.path.startswith(prefix) and request.method in _READ_METHODS:
+                return handler(request.path.removeprefix(prefix), request)
+        raise StatusError.not_found()

@@ -1,0 +1,136 @@
+"""The paths of a scheduler's secure port (semantics 1.4).
+
+They are served as soon as the process starts, also on a standby. What needs a scheduler (readiness, gauges, /debug)
+reports its absence until there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+
+from kubestow.config import FeatureGates, SchedulerConfiguration
+from kubestow.observability.observability import Observability, exposition
+from kubestow.scheduling.ports import Clock
+from kubestow.serving.handlers.debug import SchedulingDebugger
+from kubestow.serving.handlers.healthz import PING, HealthCheck, HealthChecks
+from kubestow.serving.handlers.zpages import ZPages
+from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.serving.mux import Handler, PathMux, PrefixHandler
+
+__all__ = ["ComponentInfo", "SchedulerRoutes"]
+
+#: A leader is unhealthy when its lease has been expired for longer than this many seconds.
+_LEASE_GRACE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentInfo:
+    """The settings that the process shows: the effective configuration, feature gates and flags."""
+
+    configuration: SchedulerConfiguration
+    gates: FeatureGates
+    flags: Mapping[str, str]
+
+
+class SchedulerRoutes:
+    """The handlers of all paths; ``observability`` provides the scheduler once there is one."""
+
+    def __init__(self, component: ComponentInfo, observability: Observability, clock: Clock) -> None:
+        self._component, self._observability, self._clock = component, observability, clock
+        self._health = HealthChecks(self._checks())
+
+    def mux(self) -> PathMux:
+        """The handlers by path."""
+        prefixes: dict[str, PrefixHandler] = {f"/{name}/": self._single_check(name) for name in self._health.endpoints}
+        prefixes["/debug/pods/"] = self._debug_pod
+        prefixes["/debug/pprof"] = _no_pprof
+        return PathMux(paths=self._paths(), prefixes=prefixes, deletions={"/metrics": self._reset_metrics})
+
+    def _paths(self) -> dict[str, Handler]:
+        zpages = ZPages(
+            self._component.configuration,
+            self._component.flags,
+            paths=["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"],
+            now=self._clock.now,
+        )
+        paths: dict[str, Handler] = {f"/{name}": partial(self._health.handle, name) for name in self._health.endpoints}
+        paths["/configz"] = zpages.configz
+        if self._component.gates.enabled("ComponentFlagz"):
+            paths["/flagz"] = zpages.flagz
+        if self._component.gates.enabled("ComponentStatusz"):
+            paths["/statusz"] = zpages.statusz
+        paths["/metrics"] = lambda request: _metrics(self._observability.scrape(request.header("accept")))
+        paths["/metrics/resources"] = self._pod_resources
+        paths["/metrics/slis"] = self._slis
+        paths["/debug"] = paths["/debug/"] = lambda request: self._debugger().index()
+        paths["/debug/queue"] = lambda request: self._debugger().queue(request)
+        paths["/debug/cache"] = lambda request: self._debugger().cache(request)
+        return paths
+
+    # -- metrics -------------------------------------------------------------------------------------------------------
+
+    def _reset_metrics(self, request: HTTPRequest) -> HTTPResponse:
+        self._observability.metrics.reset()
+        return HTTPResponse.text("metrics reset\n")
+
+    def _pod_resources(self, request: HTTPRequest) -> HTTPResponse:
+        return _metrics(self._observability.scrape_resources(request.header("accept")))
+
+    def _slis(self, request: HTTPRequest) -> HTTPResponse:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self._health)
+        return _metrics(exposition(registry, request.header("accept")))
+
+    # -- debug ---------------------------------------------------------------------------------------------------------
+
+    def _debugger(self) -> SchedulingDebugger:
+        scheduler = self._observability.scheduler
+        if scheduler is None:
+            raise StatusError(503, "ServiceUnavailable", "the scheduler is still starting")
+        return SchedulingDebugger(scheduler, self._observability.attempts, self._clock)
+
+    def _debug_pod(self, rest: str, request: HTTPRequest) -> HTTPResponse:
+        namespace, slash, name = rest.partition("/")
+        if not slash or not name or "/" in name:
+            raise StatusError.not_found("expected /debug/pods/<namespace>/<name>")
+        return self._debugger().pod(namespace, name, request)
+
+    # -- health --------------------------------------------------------------------------------------------------------
+
+    def _single_check(self, endpoint: str) -> PrefixHandler:
+        return lambda name, request: self._health.handle_check(endpoint, name)
+
+    def _checks(self) -> dict[str, list[HealthCheck]]:
+        leader_elect = self._component.configuration.leader_election.leader_elect
+        election = [HealthCheck("leaderElection", self._lease_problem)] if leader_elect else []
+        shutdown = HealthCheck("shutdown", self._shutdown_problem)
+        synced = HealthCheck("sched-handler-sync", self._sync_problem)
+        return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced]}
+
+    def _lease_problem(self) -> str | None:
+        leadership = self._observability.leadership
+        overdue = 0.0 if leadership is None else leadership.overdue
+        if overdue <= _LEASE_GRACE:
+            return None
+        return f"failed election to renew leadership on lease, {overdue:.0f} s overdue"
+
+    def _shutdown_problem(self) -> str | None:
+        return "process is shutting down" if self._observability.is_shutting_down() else None
+
+    def _sync_problem(self) -> str | None:
+        scheduler = self._observability.scheduler
+        synced = scheduler is not None and scheduler.synced.is_set()
+        return None if synced else "handlers are not fully synchronized"
+
+
+def _metrics(scrape: tuple[bytes, str]) -> HTTPResponse:
+    body, content_type = scrape
+    return HTTPResponse(200, body, content_type)
+
+
+def _no_pprof(rest: str, request: HTTPRequest) -> HTTPResponse:
+    raise StatusError.not_found("Go's pprof profiles are not available, see /debug")
