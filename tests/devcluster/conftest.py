@@ -15,7 +15,7 @@ from tests.devcluster.client import Client
 
 @pytest.fixture
 def server() -> DevCluster:
-    return DevCluster(simulate=False, random=Random(7), clock=lambda: datetime(2026, 11, 20, 19, 20, tzinfo=UTC))
+    return DevCluster(kubelets=False, random=Random(7), clock=lambda: datetime(2026, 11, 20, 19, 20, tzinfo=UTC))
 
 
 @pytest.fixture

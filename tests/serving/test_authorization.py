@@ -12,6 +12,7 @@ import pytest
 
 from kubestow.certificates import Authority
 from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.serving.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from tests.client.clocks import LeapingClock
@@ -116,7 +117,7 @@ async def test_a_token_that_is_no_text_is_nobodys(api: ScriptedServer, tmp_path:
 
 async def test_users_of_the_embedded_api_server_are_let_in(tmp_path: Path) -> None:
     known = {"secret": User("prometheus", ("monitoring", "system:authenticated")), "own": ADMIN}
-    async with DevCluster(tokens=known) as api:
+    async with DevCluster(apiserver=APIServerOptions(tokens=known)) as api:
         named = save(tmp_path, kubeconfig(api.url, token="own"))
         options = ServingOptions(
             address="127.0.0.1",
