@@ -35,7 +35,7 @@ class RegistryEventRecorder:
         """Record an event of type Warning about the object ``involved``."""
         self._record(component, kind, involved, "Warning", reason, message)
 
-    def forget(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Drop the event counts of a deleted object."""
         self._counts.pop(uid, None)
 

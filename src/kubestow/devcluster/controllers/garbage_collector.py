@@ -1,8 +1,8 @@
-"""The garbage collector: deletes dependents whose owners are gone, and completes foreground and orphan deletions.
+"""The garbage collector: deletes dependents whose owners do not exist, and completes foreground and orphan deletions.
 
 Background: the owner is removed at once, then its dependents are found to have no owner. Foreground: a finalizer keeps
-the owner until the dependents with blockOwnerDeletion are gone. Orphan: a finalizer keeps the owner until no dependent
-refers to it any more.
+the owner until the dependents with blockOwnerDeletion are deleted. Orphan: a finalizer keeps the owner until no
+dependent refers to it any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The controller manager: one watch loop over all resources, one work queue, and every controller.
 
-Each change goes to all controllers, which enqueue what it affects. All changes are delivered before each
+Every controller handles each change and enqueues what it affects. All changes are delivered before each
 reconciliation, so a controller always sees its own writes and needs no expectations.
 """
 
@@ -136,7 +136,7 @@ class ControllerManager(WatchLoop):
                 # An object that one controller cannot read must not stop the others.
                 _log.exception("%s: handling %s %s failed", type(controller).__name__, resource, change.key)
         if event.type == "DELETED" and resource != "events":
-            self._recorder.forget(uid_of(event.object))
+            self._recorder.discard(uid_of(event.object))
 
     def _process(self, item: WorkItem) -> None:
         controller, key = item

@@ -79,14 +79,14 @@ class Kubelets(WatchLoop):
 
     def _handle_node(self, event: Event) -> None:
         if event.type == "DELETED":
-            self._nodes.forget(event.object.name)
+            self._nodes.remove(event.object.name)
         else:
             self._nodes.sync(event.object)
 
     def _handle_pod(self, event: Event) -> None:
         stored, node = event.object, node_name_of(event.object)
         if event.type == "DELETED":
-            self._pods.forget(stored.key)
+            self._pods.remove(stored.key)
             self._pods_on.get(node, {}).pop(stored.key, None)
         elif node:
             self._pods_on.setdefault(node, {})[stored.key] = None

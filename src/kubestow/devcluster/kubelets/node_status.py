@@ -104,7 +104,7 @@ class NodeStatusManager:
         if after != "stopped" and (before != after or is_ready > was_ready):
             self._sync_pods(name)
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Drop the state of a deleted node."""
         self._states.pop(name, None)
         self._is_ready.pop(name, None)

@@ -104,7 +104,7 @@ class PodWorkers:
                 stored = self._registry.commit(self._kind, pod)
         self.sync(stored)
 
-    def forget(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         """Drop the worker of a deleted pod."""
         self._scheduled.pop(key, None)
         self._ips.release(key)

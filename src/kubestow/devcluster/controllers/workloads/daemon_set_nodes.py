@@ -75,7 +75,7 @@ class DaemonSetNodes:
             cached = self._cache[uid] = (self._table.revision, pod_spec, self._compute_eligible(pod_spec))
         return cached[2]
 
-    def forget(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Drop the cached result of a deleted DaemonSet."""
         self._cache.pop(uid, None)
 

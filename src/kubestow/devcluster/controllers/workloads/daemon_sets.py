@@ -96,7 +96,7 @@ class DaemonSetController(AdoptingController):
                 self.enqueue(stored.key)
         elif change.resource == self.resource and change.is_deletion:
             uid = uid_of(change.event.object)
-            self._nodes.forget(uid)
+            self._nodes.discard(uid)
             self._back_offs = {place: back_off for place, back_off in self._back_offs.items() if place[0] != uid}
 
     def reconcile(self, key: str) -> None:

@@ -116,7 +116,7 @@ class JobController(PodController):
             status["succeeded"] = status.get("succeeded", 0) + 1
 
     def _evaluate(self, key: str, job: Object, status: Object, active: list[PodView]) -> tuple[str, str, str] | None:
-        """The type, reason and message of the condition that ends the Job; None if it goes on."""
+        """The type, reason and message of the condition that ends the Job; None while it continues."""
         spec, succeeded = job["spec"], status.get("succeeded", 0)
         if status.get("failed", 0) > spec["backoffLimit"]:
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
