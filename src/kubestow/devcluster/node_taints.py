@@ -26,7 +26,7 @@ _MANAGED_KEYS = {_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE, *_PRESSURE_TAINTS.val
 
 
 def reconcile_taints(node: Object, now: str) -> bool:
-    """Add missing and remove stale taints in place; whether anything changed.
+    """Add missing and remove stale taints in place. Returns whether anything changed.
 
     A node without a Ready condition keeps its taints: its kubelet has not reported yet.
     """

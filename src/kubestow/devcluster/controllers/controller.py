@@ -120,7 +120,7 @@ class Controller:
     # Reading and writing objects
 
     def get(self, key: str, kind: Kind | None = None) -> Object | None:
-        """The object with this key, of the controller's kind or another; None if it does not exist."""
+        """The object of ``kind``, by default the controller's, with this key; None if it does not exist."""
         kind = kind or self.kind
         stored = self.registry.store.collection(kind.storage).get(key)
         return None if stored is None else kind.decode(stored)
@@ -139,7 +139,7 @@ class Controller:
     def patch(
         self, current: Object, *, spec: Object | None = None, metadata: Object | None = None, kind: Kind | None = None
     ) -> Object:
-        """Merge fields into spec and metadata of an object, of the controller's kind or another; the updated object."""
+        """Merge fields into spec and metadata of an object of ``kind``, by default the controller's. Returns the result."""
         kind = kind or self.kind
 
         def merged(old: Object) -> Object:

@@ -123,7 +123,7 @@ class GarbageCollector(Controller):
         return stored is not None and _waits_for_dependents(stored, _FOREGROUND)
 
     def _delete_dependents(self, uid: str) -> bool:
-        """Enqueue the dependents for deletion; whether one of them still blocks the owner's."""
+        """Enqueue the dependents for deletion. Returns whether one of them still blocks the owner's."""
         is_blocked = False
         for dependent in list(self._dependents.get(uid, ())):
             self._enqueue(dependent)

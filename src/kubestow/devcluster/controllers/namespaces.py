@@ -32,7 +32,7 @@ class NamespaceController(Controller):
             self.registry.update(self.kind, "", key, _finalized)
 
     def _delete_all_content(self, namespace: str) -> bool:
-        """Delete every object in the namespace that is not terminating yet; whether the namespace is empty then."""
+        """Delete every object that is not terminating yet. Returns whether the namespace is empty then."""
         is_empty = True
         kinds = {kind.storage: kind for kind in self.registry.catalog if kind.namespaced and "delete" in kind.verbs}
         for kind in kinds.values():

@@ -180,7 +180,7 @@ def _conditions_of(node: Object) -> list[Object]:
 
 
 def _set_healthy_conditions(status: Object, now: str) -> bool:
-    """Set the conditions that are missing or stale in place; whether there was any."""
+    """Replace missing and stale conditions in place. Returns whether there were any."""
     conditions: list[Object] = status.get("conditions") or []
     index = {condition["type"]: position for position, condition in enumerate(conditions)}
     updated = list(conditions)

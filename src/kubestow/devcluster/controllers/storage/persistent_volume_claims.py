@@ -176,7 +176,7 @@ class PersistentVolumeClaimController(Controller):
             self._request_provisioning(claim, storage_class["provisioner"])
 
     def _assign_default_class(self, claim: Object) -> bool:
-        """Set the default class on a claim without a class; whether there is a default class."""
+        """Set the default class on a claim without a class. Returns whether there is a default class."""
         classes = [self._class_kind.decode(stored) for stored in self.registry.store.collection(_CLASSES).snapshot()]
         defaults = [
             storage_class["metadata"]
@@ -235,7 +235,7 @@ def _is_bound_to(volume: Object, claim: Object) -> bool:
 
 
 def _set_claim_ref(volume: Object, claim_ref: Object, now: str) -> bool:
-    """Bind the volume to the claim in place; whether anything changed."""
+    """Bind the volume to the claim in place. Returns whether anything changed."""
     spec = volume["spec"]
     reference = spec.get("claimRef")
     changed = False
@@ -252,7 +252,7 @@ def _set_claim_ref(volume: Object, claim_ref: Object, now: str) -> bool:
 
 
 def _set_volume_name(claim: Object, volume: Object) -> bool:
-    """Bind the claim to the volume in place; whether anything changed."""
+    """Bind the claim to the volume in place. Returns whether anything changed."""
     spec, old_annotations = claim["spec"], claim["metadata"].get("annotations") or {}
     annotations = {**old_annotations, BIND_COMPLETED: "yes"}
     if not spec.get("volumeName"):

@@ -20,7 +20,7 @@ class VolumeIndex:
         self._reserved: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
 
     def update(self, event: Event) -> PersistentVolume:
-        """Apply a change of a volume; the volume after it, or its last state if it was deleted."""
+        """Apply a change of a volume. Returns its new state, or its last one if it was deleted."""
         name, volume = event.object.name, _decode(event.object)
         old = self._volumes.pop(name, None)
         if old is not None:

@@ -42,7 +42,7 @@ class AdoptingController(PodController):
         return True
 
     def claim_pods(self, owner: Object) -> list[PodView]:
-        """Adopt and release pods; the pods of the owner after that, oldest first, newly adopted ones last."""
+        """Adopt and release pods. Returns the owner's pods, oldest first, newly adopted ones last."""
         metadata = owner["metadata"]
         pods = self.pods.controlled_by(self.kind.name, key_of(owner), metadata["uid"])
         self.throttle(key_of(owner), len(pods))

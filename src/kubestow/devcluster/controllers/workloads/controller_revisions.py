@@ -36,7 +36,7 @@ class ControllerRevisionHistory:
         self._kind: Kind = controller.registry.catalog["controllerrevisions.apps"]
 
     def sync(self, owner: Object) -> list[Object]:
-        """Ensure that the newest revision is that of the current template; all revisions, oldest first."""
+        """Ensure that the newest revision is the current template's. Returns all revisions, oldest first."""
         revisions = self._claim_revisions(owner)
         data = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
         equal = [revision for revision in revisions if revision["data"] == data]

@@ -53,7 +53,7 @@ class DaemonSetNodes:
         self._cache: dict[str, tuple[int, Object, EligibleNodes]] = {}
 
     def update(self, event: Event) -> bool:
-        """Apply a change of a node; whether it can change the eligible nodes of a DaemonSet."""
+        """Apply a change of a node. Returns whether it can change the eligible nodes of a DaemonSet."""
         revision = self._table.revision
         node = structs.replace(meta.decode(Node, event.object.data), status=NodeStatus())
         name = node.metadata.name

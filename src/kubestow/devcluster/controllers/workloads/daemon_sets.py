@@ -112,8 +112,8 @@ class DaemonSetController(AdoptingController):
         if "deletionTimestamp" not in daemon_set["metadata"]:
             try:
                 self._execute(state, self._manage(state) or self._rolling_update(state))
-            except statuses.Failure as refused:
-                failure = refused
+            except statuses.Failure as error:
+                failure = error
         self._sync_status(state)
         hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
         live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}

@@ -160,7 +160,7 @@ class DeploymentController(Controller):
     # Updates
 
     def _rolling_update(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
-        """Take one step of a rolling update; the ReplicaSets after it."""
+        """Take one step of a rolling update. Returns the updated ReplicaSets."""
         replicas = deployment["spec"]["replicas"]
         max_surge, max_unavailable = max_surge_and_unavailable(deployment["spec"])
         new_set = _named(replica_sets, new)
@@ -228,7 +228,7 @@ class DeploymentController(Controller):
         return replica_sets
 
     def _scale(self, deployment: Object, replica_sets: list[Object], target: Object, replicas: int) -> list[Object]:
-        """Scale one ReplicaSet; all of them after that."""
+        """Scale one ReplicaSet. Returns all of them, updated."""
         before, current = target["spec"]["replicas"], target["metadata"].get("annotations") or {}
         annotations = _scale_annotations(deployment["spec"])
         if before == replicas and annotations.items() <= current.items():

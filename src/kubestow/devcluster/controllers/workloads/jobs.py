@@ -82,8 +82,8 @@ class JobController(PodController):
         else:
             try:
                 created = self._manage_pods(key, job, status, active)
-            except Failure as refused:
-                failure = refused
+            except Failure as error:
+                failure = error
         self._sync_status(job, status, active, created)
         for pod in uncounted:
             self._untrack(pod)
@@ -144,7 +144,7 @@ class JobController(PodController):
             self.record_warning(job, reason, message)
 
     def _manage_pods(self, key: str, job: Object, status: Object, active: list[PodView]) -> int:
-        """Create missing or delete surplus pods; the change in the number of active pods."""
+        """Create missing or delete surplus pods. Returns the change in the number of active pods."""
         spec, succeeded = job["spec"], int(status.get("succeeded", 0))
         desired = int(spec["parallelism"])
         if "completions" in spec:

@@ -32,8 +32,8 @@ class ReplicaSetController(AdoptingController):
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
                 self._manage_replicas(replica_set, active)
-            except statuses.Failure as refused:
-                failure = refused
+            except statuses.Failure as error:
+                failure = error
         self._sync_status(replica_set, active, failure)
         if failure is not None:
             raise failure

@@ -100,8 +100,8 @@ class StatefulSetController(AdoptingController):
         if "deletionTimestamp" not in stateful_set["metadata"]:
             try:
                 self._manage_pods(state)
-            except statuses.Failure as refused:
-                failure = refused
+            except statuses.Failure as error:
+                failure = error
         self._sync_status(state)
         live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
         live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
@@ -121,7 +121,7 @@ class StatefulSetController(AdoptingController):
             self._rolling_update(state)
 
     def _process_replicas(self, state: _SetState) -> bool:
-        """Create missing pods and recreate finished ones; whether scaling down may go on."""
+        """Create missing pods and recreate finished ones. Returns whether scaling down may proceed."""
         may_proceed = True
         for ordinal, pod in state.replicas.items():
             if pod is None:
@@ -147,7 +147,7 @@ class StatefulSetController(AdoptingController):
             )
 
     def _repair_replica(self, state: _SetState, ordinal: int, pod: PodView) -> bool:
-        """Delete a finished pod, restore identity labels and claims; whether the pod is available."""
+        """Delete a finished pod, restore identity labels and claims. Returns whether the pod is available."""
         if pod.is_finished:
             if not pod.is_terminating:
                 self.delete_pod(state.stateful_set, pod)
@@ -162,7 +162,7 @@ class StatefulSetController(AdoptingController):
         return not pod.is_terminating and self._is_available(state, pod)
 
     def _scale_down(self, state: _SetState) -> bool:
-        """Delete condemned pods, highest ordinal first; whether there are none left."""
+        """Delete condemned pods, highest ordinal first. Returns whether there are none left."""
         unhealthy = [pod for pod in state.condemned if pod.is_terminating or not _is_running_and_ready(pod)]
         # OrderedReady would wait for unhealthy pods for ever, so the unhealthy one with the lowest ordinal is deleted.
         first_unhealthy = unhealthy[-1] if unhealthy else None
