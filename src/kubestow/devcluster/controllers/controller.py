@@ -139,7 +139,7 @@ class Controller:
     def patch(
         self, current: Object, *, spec: Object | None = None, metadata: Object | None = None, kind: Kind | None = None
     ) -> Object:
-        """Merge fields into spec and metadata of an object of ``kind``, by default the controller's. Returns the result."""
+        """Merge fields into spec and metadata of an object of ``kind``, by default the controller's; returns it."""
         kind = kind or self.kind
 
         def merged(old: Object) -> Object:
