@@ -96,7 +96,7 @@ async def field(home: Path, nodes: int) -> AsyncIterator[Field]:
     """A server with some nodes; what runs in the end is killed."""
     config = home / "config.json"
     config.write_text(json.dumps(_CONFIG))
-    server = DevCluster(port=0, nodes=nodes)
+    server = DevCluster(nodes=nodes)
     await server.start()
     there = Field(server, config)
     try:

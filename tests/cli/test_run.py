@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 
@@ -50,7 +51,7 @@ async def status(port: int, path: str, token: str = "") -> int:
 
 async def test_a_scheduler_is_watched_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
     port = free_port()
-    async with DevCluster(nodes=2, tokens=KNOWN) as api:
+    async with DevCluster(nodes=2, apiserver=APIServerOptions(tokens=KNOWN)) as api:
         named = save(tmp_path, kubeconfig(api.url, token="own"))
         configs = [f"--{use}kubeconfig={named}" for use in ("", "authentication-", "authorization-")]
         flags = [*configs, f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
@@ -76,7 +77,7 @@ async def test_a_scheduler_that_is_up_before_its_api_server_waits_for_it(tmp_pat
         assert f"API server http://127.0.0.1:{api_port} is not available: " in told.decode()
         assert f'"Serving securely" address="0.0.0.0:{port}"' in told.decode()
         assert [await status(port, path) for path in ("/livez", "/readyz")] == [200, 500]
-        async with DevCluster(port=api_port, nodes=1):
+        async with DevCluster(apiserver=APIServerOptions(port=api_port), nodes=1):
             told = await process.stderr.readuntil(b'"Scheduling"')
             assert await status(port, "/readyz") == 200
             process.terminate()

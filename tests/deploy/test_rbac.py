@@ -12,7 +12,8 @@ from kubestow import config
 from kubestow.app import SchedulerApp
 from kubestow.devcluster.apiserver.paths import parse
 from kubestow.devcluster.apiserver.requests import Request, User
-from kubestow.devcluster.cluster import DevCluster
+from kubestow.devcluster.apiserver.server import APIServerOptions
+from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.deploy.manifests import Object, kustomize
 from tests.devcluster.client import PODS, Client
@@ -95,7 +96,11 @@ async def scheduled(home: Path) -> AsyncIterator[RecordingCluster]:
     """A cluster of one node whose scheduler runs as the service account of deploy/base."""
     objects = kustomize("base")
     text = next(obj for obj in objects if obj["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
-    async with DevCluster(nodes=1, controllers=True, tokens={"secret": _SCHEDULER}) as server:
+    async with DevCluster(
+        nodes=1,
+        controller_manager=ControllerManagerOptions(),
+        apiserver=APIServerOptions(tokens={"secret": _SCHEDULER}),
+    ) as server:
         cluster = RecordingCluster(server)
         source = config.render(config.load(text))
         source["profiles"][0]["schedulerName"] = "default-scheduler"

@@ -15,7 +15,7 @@ from tests.devcluster.client import Client
 
 @pytest.fixture
 def server() -> DevCluster:
-    return DevCluster(simulate=False, random=Random(7), clock=lambda: datetime(2026, 11, 20, 19, 20, tzinfo=UTC))
+    return DevCluster(kubelets=False, random=Random(7), clock=lambda: datetime(2026, 11, 20, 19, 20, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -25,6 +25,6 @@ def client(server: DevCluster) -> Client:
 
 @pytest.fixture
 def no_errors_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What controllers survive is still a defect."""
+    """Fail a test in which an error is logged; controllers log unexpected exceptions and continue."""
     yield
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -91,7 +91,7 @@ def _serve(directory: str, ready: Connection) -> None:
     from kubestow.devcluster.cluster import DevCluster
 
     async def serve() -> None:
-        async with DevCluster(database=Database(Path(directory)), simulate=False) as server:
+        async with DevCluster(database=Database(Path(directory)), kubelets=False) as server:
             ready.send(server.url)
             await server.failed()
 

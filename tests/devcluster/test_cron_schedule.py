@@ -1,4 +1,4 @@
-"""Cron schedules are read as Kubernetes reads them, and know the clocks of their zone."""
+"""Schedules are parsed as in Kubernetes and follow the local time of their zone."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubestow.devcluster import cron_schedule as cron
+from kubestow.devcluster import cron_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 START = datetime(2026, 3, 1, 10, 17, 30, tzinfo=UTC)
 
 
 def times(schedule: str, count: int, after: datetime = START, zone: ZoneInfo | None = None) -> list[str]:
-    """The next times, by the clock of the zone."""
-    found, parsed = [], cron.parse(schedule)
+    """The next occurrences, in the local time of the zone."""
+    occurrences, parsed = [], cron_schedule.parse(schedule)
     for _ in range(count):
         following = parsed.next(after, zone or UTC)
         assert following is not None
         after = following
-        found.append(f"{after.astimezone(zone or UTC):%m-%d %H:%M}")
-    return found
+        occurrences.append(f"{after.astimezone(zone or UTC):%m-%d %H:%M}")
+    return occurrences
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,27 @@ def times(schedule: str, count: int, after: datetime = START, zone: ZoneInfo | N
         ("0 0 29 2 *", ["02-29 00:00"]),
     ],
 )
-def test_a_schedule_occurs_when_it_says(schedule: str, expected: list[str]) -> None:
+def test_the_next_occurrences_of_a_schedule(schedule: str, expected: list[str]) -> None:
     assert times(schedule, len(expected)) == expected
 
 
-def test_a_time_that_the_clocks_skip_does_not_occur() -> None:
+def test_a_local_time_skipped_by_daylight_saving_time_does_not_occur() -> None:
     before = datetime(2026, 3, 28, tzinfo=UTC)
     assert times("30 2 * * *", 3, before, BERLIN) == ["03-28 02:30", "03-30 02:30", "03-31 02:30"]
 
 
-def test_a_time_that_the_clocks_repeat_occurs_twice() -> None:
+def test_a_local_time_repeated_at_the_end_of_daylight_saving_time_occurs_twice() -> None:
     before = datetime(2026, 10, 24, 12, tzinfo=UTC)
     assert times("30 2 * * *", 3, before, BERLIN) == ["10-25 02:30", "10-25 02:30", "10-26 02:30"]
 
 
-def test_a_day_that_begins_without_midnight_has_no_midnight() -> None:
+def test_midnight_does_not_occur_on_a_day_that_starts_at_one() -> None:
     before = datetime(2018, 11, 3, 12, tzinfo=UTC)
     assert times("0 0 * * *", 2, before, ZoneInfo("America/Sao_Paulo")) == ["11-05 00:00", "11-06 00:00"]
 
 
-def test_a_day_that_no_calendar_has_never_comes() -> None:
-    assert cron.parse("0 0 31 2 *").next(START, UTC) is None
+def test_a_schedule_for_a_day_that_does_not_exist_has_no_occurrence() -> None:
+    assert cron_schedule.parse("0 0 31 2 *").next(START, UTC) is None
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_a_day_that_no_calendar_has_never_comes() -> None:
         ("@every day", 'failed to parse duration @every day: time: invalid duration "day"'),
     ],
 )
-def test_a_text_that_is_no_schedule_is_refused_with_the_reason(schedule: str, problem: str) -> None:
-    with pytest.raises(cron.InvalidSchedule) as refused:
-        cron.parse(schedule)
+def test_an_invalid_schedule_is_rejected_with_the_message_of_kubernetes(schedule: str, problem: str) -> None:
+    with pytest.raises(cron_schedule.InvalidSchedule) as refused:
+        cron_schedule.parse(schedule)
     assert str(refused.value) == problem
 
 
@@ -98,8 +98,8 @@ def fields(low: int, high: int) -> st.SearchStrategy[str]:
     number = st.integers(low, high)
     span = st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}")
     steps = st.tuples(st.one_of(st.just("*"), span), st.integers(1, 9)).map(lambda parts: f"{parts[0]}/{parts[1]}")
-    some = st.one_of(number.map(str), span, steps)
-    return st.one_of(st.just("*"), st.lists(some, min_size=1, max_size=3).map(",".join))
+    part = st.one_of(number.map(str), span, steps)
+    return st.one_of(st.just("*"), st.lists(part, min_size=1, max_size=3).map(",".join))
 
 
 @settings(max_examples=60)
@@ -109,25 +109,27 @@ def fields(low: int, high: int) -> st.SearchStrategy[str]:
     weekday=fields(0, 6),
     seconds=st.integers(0, 4 * 86400),
 )
-def test_the_next_time_is_the_first_minute_that_matches(minute: str, hour: str, weekday: str, seconds: int) -> None:
-    schedule = cron.parse(f"{minute} {hour} * * {weekday}")
-    assert isinstance(schedule, cron.Cron)
+def test_the_next_occurrence_is_the_first_minute_that_matches(
+    minute: str, hour: str, weekday: str, seconds: int
+) -> None:
+    schedule = cron_schedule.parse(f"{minute} {hour} * * {weekday}")
+    assert isinstance(schedule, cron_schedule.SpecSchedule)
     after = datetime(2026, 3, 27, tzinfo=UTC) + timedelta(seconds=seconds)
-    moment = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    while moment < after + timedelta(days=8):
-        local = moment.astimezone(BERLIN)
+    candidate = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    while candidate < after + timedelta(days=8):
+        local = candidate.astimezone(BERLIN)
         weekday_number = (local.weekday() + 1) % 7
         matches = local.minute in schedule.minutes.values and local.hour in schedule.hours.values
         if matches and weekday_number in schedule.weekdays.values:
             break
-        moment += timedelta(minutes=1)
-    assert schedule.next(after, BERLIN) == moment
-    assert schedule.latest(after, moment, BERLIN) == moment
+        candidate += timedelta(minutes=1)
+    assert schedule.next(after, BERLIN) == candidate
+    assert schedule.latest(after, candidate, BERLIN) == candidate
 
 
 @pytest.mark.parametrize("schedule", ["* * * * *", "7 3 * * *", "0 0 1 1 *", "@every 7m"])
-def test_the_latest_time_is_the_last_of_all_that_have_come(schedule: str) -> None:
-    parsed, now = cron.parse(schedule), START + timedelta(days=3)
+def test_the_latest_occurrence_is_the_last_one_before_now(schedule: str) -> None:
+    parsed, now = cron_schedule.parse(schedule), START + timedelta(days=3)
     last, following = None, parsed.next(START, UTC)
     while following is not None and following <= now:
         last, following = following, parsed.next(following, UTC)

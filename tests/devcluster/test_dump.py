@@ -1,4 +1,4 @@
-"""A cluster read from a file."""
+"""Loading a cluster from a dump."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kubestow.devcluster.cluster import DevCluster
-from kubestow.devcluster.dump import Loaded, load
+from kubestow.devcluster.dump import LoadResult, load
 from kubestow.errors import InputError
 from tests.devcluster.client import Client, node, pod
-from tests.devcluster.scenarios import DEPLOYMENTS, REPLICA_SETS, Cluster, told, workload
+from tests.devcluster.scenarios import DEPLOYMENTS, REPLICA_SETS, Cluster, run_scenario, workload
 
 NODES_IN_YAML = """
 apiVersion: v1
@@ -31,7 +31,7 @@ def listed(*items: dict[str, Any]) -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
 
 
-def read(server: DevCluster, content: bytes | str) -> Loaded:
+def read(server: DevCluster, content: bytes | str) -> LoadResult:
     return load(server.registry, content.encode() if isinstance(content, str) else content, subject="dump")
 
 
@@ -41,60 +41,62 @@ def owned(new: dict[str, Any], owner: str, uid: str) -> dict[str, Any]:
     return new
 
 
-async def test_nodes_come_from_yaml_documents(server: DevCluster, client: Client) -> None:
-    assert read(server, NODES_IN_YAML) == Loaded({"Node": 2}, {})
+async def test_nodes_are_loaded_from_yaml_documents(server: DevCluster, client: Client) -> None:
+    assert read(server, NODES_IN_YAML) == LoadResult({"Node": 2}, {})
     assert (await client.get("/api/v1/nodes/a")).json["status"]["allocatable"]["cpu"] == "4"
 
 
-async def test_pods_keep_their_node_and_get_the_namespace_and_class_they_need(
+async def test_pods_stay_bound_and_missing_namespaces_and_priority_classes_are_created(
     server: DevCluster, client: Client
 ) -> None:
-    bound = pod("p", nodeName="n", priority=7, priorityClassName="high")
-    bound["metadata"] |= {"namespace": "team", "uid": "old", "resourceVersion": "12", "managedFields": []}
-    assert read(server, listed(bound, node("n"))).created == {"Node": 1, "Pod": 1}
-    made = (await client.get("/api/v1/namespaces/team/pods/p")).json
-    assert (made["spec"]["nodeName"], made["spec"]["priority"]) == ("n", 7)
-    assert made["metadata"]["uid"] != "old"
+    new = pod("p", nodeName="n", priority=7, priorityClassName="high")
+    new["metadata"] |= {"namespace": "team", "uid": "old", "resourceVersion": "12", "managedFields": []}
+    assert read(server, listed(new, node("n"))).created == {"Node": 1, "Pod": 1}
+    loaded = (await client.get("/api/v1/namespaces/team/pods/p")).json
+    assert (loaded["spec"]["nodeName"], loaded["spec"]["priority"]) == ("n", 7)
+    assert loaded["metadata"]["uid"] != "old"
 
 
-async def test_a_list_of_one_kind_says_what_its_items_are(server: DevCluster) -> None:
+async def test_the_items_of_a_typed_list_have_its_kind(server: DevCluster) -> None:
     items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
     content = json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": items})
     assert read(server, content).created == {"Node": 2}
 
 
-async def test_what_has_ended_and_what_is_not_served_stays_out(server: DevCluster) -> None:
-    ended = {**pod("done"), "status": {"phase": "Succeeded"}}
-    going = pod("going")
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+async def test_finished_and_terminating_pods_and_unknown_kinds_are_skipped(server: DevCluster) -> None:
+    finished = {**pod("done"), "status": {"phase": "Succeeded"}}
+    terminating = pod("terminating")
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
-    assert read(server, listed(ended, going, gadget, pod("p"))) == Loaded({"Pod": 1}, {"Pod": 2, "Gadget": 1})
+    assert read(server, listed(finished, terminating, gadget, pod("p"))) == LoadResult(
+        {"Pod": 1}, {"Pod": 2, "Gadget": 1}
+    )
 
 
-def test_owners_in_the_file_keep_their_dependents_and_others_are_forgotten() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_owner_references_within_the_dump_are_kept_and_others_are_dropped() -> None:
+    async def scenario(cluster: Cluster) -> None:
         replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **workload(replicas=1)}
         replica_set["metadata"]["uid"] = "1"
-        mine = owned(pod("mine", labels={"app": "web"}), "web", "1")
-        stray = owned(pod("stray"), "nowhere", "2")
-        read(cluster.server, listed(mine, stray, replica_set))
+        owned_pod = owned(pod("owned", labels={"app": "web"}), "web", "1")
+        orphan = owned(pod("orphan"), "missing", "2")
+        read(cluster.server, listed(owned_pod, orphan, replica_set))
         await cluster.pass_time(2)
-        assert [one["metadata"]["name"] for one in await cluster.pods()] == ["mine", "stray"]
+        assert [one["metadata"]["name"] for one in await cluster.pods()] == ["orphan", "owned"]
         assert (await cluster.get(f"{REPLICA_SETS}/web")).json["status"]["readyReplicas"] == 1
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_what_one_cluster_prints_another_reads() -> None:
+def test_the_output_of_kubectl_get_can_be_loaded_into_another_cluster() -> None:
     printed: list[dict[str, Any]] = []
 
     async def first(cluster: Cluster) -> None:
         await cluster.post(DEPLOYMENTS, workload(replicas=2))
         await cluster.pass_time(2)
         for path in ("/api/v1/nodes", DEPLOYMENTS, REPLICA_SETS, "/api/v1/pods"):
-            answer = (await cluster.get(path)).json
-            said = {"apiVersion": answer["apiVersion"], "kind": answer["kind"].removesuffix("List")}
-            printed.extend({**said, **item} for item in answer["items"])
+            response = (await cluster.get(path)).json
+            type_meta = {"apiVersion": response["apiVersion"], "kind": response["kind"].removesuffix("List")}
+            printed.extend({**type_meta, **item} for item in response["items"])
 
     async def second(cluster: Cluster) -> None:
         read(cluster.server, listed(*printed))
@@ -103,12 +105,12 @@ def test_what_one_cluster_prints_another_reads() -> None:
         assert {one["metadata"]["name"] for one in await cluster.pods()} == names
         assert (await cluster.get(f"{DEPLOYMENTS}/web")).json["status"]["availableReplicas"] == 2
 
-    told(first)
-    told(second)
+    run_scenario(first)
+    run_scenario(second)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "neither JSON nor YAML"),
         ("a: [", "neither JSON nor YAML"),
@@ -119,21 +121,21 @@ def test_what_one_cluster_prints_another_reads() -> None:
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}", "Pod default/p: "),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_with_the_place(server: DevCluster, content: str, said: str) -> None:
+def test_an_invalid_dump_is_rejected_with_the_offending_object(server: DevCluster, content: str, message: str) -> None:
     with pytest.raises(InputError, match="dump") as refused:
         read(server, content)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_owners_that_own_each_other_are_refused(server: DevCluster) -> None:
+def test_cyclic_owner_references_are_rejected(server: DevCluster) -> None:
     one, other = owned(pod("a"), "b", "2"), owned(pod("b"), "a", "1")
     one["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
-    with pytest.raises(InputError, match="its own owner"):
+    with pytest.raises(InputError, match="cyclic owner reference"):
         read(server, listed(one, other))
 
 
-def test_a_node_that_was_lost_stays_lost() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_an_unreachable_node_stays_unreachable() -> None:
+    async def scenario(cluster: Cluster) -> None:
         lost = node("lost")
         lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
         read(cluster.server, listed(lost))
@@ -142,26 +144,26 @@ def test_a_node_that_was_lost_stays_lost() -> None:
         ready = next(one for one in shown["status"]["conditions"] if one["type"] == "Ready")
         assert ready["status"] == "Unknown"
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_volume_stays_with_its_claim() -> None:
-    async def story(cluster: Cluster) -> None:
-        done = {"pv.kubernetes.io/bind-completed": "yes"}
+def test_a_volume_stays_bound_to_its_claim() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        bind_completed = {"pv.kubernetes.io/bind-completed": "yes"}
         common: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "gone"}
-        asked = {**common, "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
-        held = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}}
-        held["claimRef"] = {"namespace": "default", "name": "c", "uid": "old"}
+        claim_spec = {**common, "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+        volume_spec = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}}
+        volume_spec["claimRef"] = {"namespace": "default", "name": "c", "uid": "old"}
         read(
             cluster.server,
             listed(
                 {
                     "apiVersion": "v1",
                     "kind": "PersistentVolumeClaim",
-                    "metadata": {"name": "c", "namespace": "default", "annotations": done},
-                    "spec": asked,
+                    "metadata": {"name": "c", "namespace": "default", "annotations": bind_completed},
+                    "spec": claim_spec,
                 },
-                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": held},
+                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": volume_spec},
             ),
         )
         await asyncio.sleep(1)
@@ -169,4 +171,4 @@ def test_a_volume_stays_with_its_claim() -> None:
         volumes = await cluster.items("/api/v1/persistentvolumes")
         assert [one["status"]["phase"] for one in (*claims, *volumes)] == ["Bound", "Bound"]
 
-    told(story)
+    run_scenario(scenario)

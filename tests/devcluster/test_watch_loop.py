@@ -1,4 +1,4 @@
-"""A follower sees everything once, sleeps when there is nothing to do, and starts over when it has fallen behind."""
+"""A watch loop delivers every change once, sleeps while there is nothing to do, and relists after falling behind."""
 
 from __future__ import annotations
 
@@ -9,109 +9,109 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kubestow.devcluster.apiserver.storage.store import Event, Store, Stored
-from kubestow.devcluster.watch_loop import Follower
+from kubestow.devcluster.watch_loop import WatchLoop
 from kubestow.testing import virtual_time
 
 
-class Diary(Follower):
-    """Writes down what it sees and how often it acts; wakes at the times it is given."""
+class RecordingLoop(WatchLoop):
+    """Records what it is called with and how often; wakes at the deadlines it is given."""
 
-    title = "diaries"
+    name = "recording loop"
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.lines: list[str] = []
+        self.calls: list[str] = []
         self.turns = 0
-        self.times: list[float] = []
+        self.deadlines: list[float] = []
 
-    def begin(self) -> None:
-        there = self.follow("pods")
-        self.lines.append("there: " + ",".join(stored.key for stored in there))
+    def relist(self) -> None:
+        listed = self.list_and_watch("pods")
+        self.calls.append("listed: " + ",".join(stored.key for stored in listed))
 
-    def observe(self, resource: str, event: Event) -> None:
-        self.lines.append(f"{event.type} {resource} {event.object.key}")
+    def handle_event(self, resource: str, event: Event) -> None:
+        self.calls.append(f"{event.type} {resource} {event.object.key}")
 
-    def act(self) -> None:
+    def process_pending(self) -> None:
         self.turns += 1
         now = asyncio.get_running_loop().time()
-        self.times = [time for time in self.times if time > now]
+        self.deadlines = [deadline for deadline in self.deadlines if deadline > now]
 
     @property
-    def next_time(self) -> float | None:
-        return min(self.times, default=None)
+    def next_deadline(self) -> float | None:
+        return min(self.deadlines, default=None)
 
 
 def put(store: Store, key: str, resource: str = "pods") -> None:
     store.put(resource, Stored(key, store.upcoming, b"", {}))
 
 
-def told(story: Callable[[Store, Diary], Awaitable[None]], *, history: int = 100) -> None:
+def run_scenario(scenario: Callable[[Store, RecordingLoop], Awaitable[None]], *, history: int = 100) -> None:
     async def main() -> None:
         store = Store(history=history)
         put(store, "a")
-        diary = Diary(store)
-        task = asyncio.create_task(diary.run())
+        loop = RecordingLoop(store)
+        task = asyncio.create_task(loop.run())
         await asyncio.sleep(1)
-        await story(store, diary)
+        await scenario(store, loop)
         task.cancel()
 
     virtual_time.run(main())
 
 
-def test_what_is_there_is_told_at_the_beginning_and_every_change_once() -> None:
-    async def story(store: Store, diary: Diary) -> None:
+def test_existing_objects_are_listed_and_every_change_is_delivered_once() -> None:
+    async def scenario(store: Store, loop: RecordingLoop) -> None:
         for key in ("b", "a"):
             put(store, key)
         await asyncio.sleep(1)
-        assert diary.lines == ["there: a", "ADDED pods b", "MODIFIED pods a"]
+        assert loop.calls == ["listed: a", "ADDED pods b", "MODIFIED pods a"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_resource_that_is_not_followed_wakes_nobody() -> None:
-    async def story(store: Store, diary: Diary) -> None:
-        turns = diary.turns
+def test_a_resource_that_is_not_watched_does_not_wake_the_loop() -> None:
+    async def scenario(store: Store, loop: RecordingLoop) -> None:
+        turns = loop.turns
         put(store, "l", "leases")
         await asyncio.sleep(1)
-        assert (diary.turns, diary.lines) == (turns, ["there: a"])
+        assert (loop.turns, loop.calls) == (turns, ["listed: a"])
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_resource_may_be_followed_later() -> None:
-    async def story(store: Store, diary: Diary) -> None:
+def test_a_resource_can_be_watched_later() -> None:
+    async def scenario(store: Store, loop: RecordingLoop) -> None:
         put(store, "w", "widgets")
-        assert [stored.key for stored in diary.follow("widgets")] == ["w"]
+        assert [stored.key for stored in loop.list_and_watch("widgets")] == ["w"]
         put(store, "v", "widgets")
         put(store, "b")
         await asyncio.sleep(1)
-        assert diary.is_following("widgets")
-        assert diary.lines == ["there: a", "ADDED pods b", "ADDED widgets v"]
+        assert loop.is_watching("widgets")
+        assert loop.calls == ["listed: a", "ADDED pods b", "ADDED widgets v"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_it_acts_when_something_falls_due() -> None:
-    async def story(store: Store, diary: Diary) -> None:
-        diary.times = [10.0, 20.0]
+def test_the_loop_wakes_at_its_next_deadline() -> None:
+    async def scenario(store: Store, loop: RecordingLoop) -> None:
+        loop.deadlines = [10.0, 20.0]
         put(store, "b")
         await asyncio.sleep(5)
-        turns = diary.turns
+        turns = loop.turns
         await asyncio.sleep(10)
-        assert (diary.turns, diary.times) == (turns + 1, [20.0])
+        assert (loop.turns, loop.deadlines) == (turns + 1, [20.0])
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_one_that_has_fallen_behind_starts_over(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(store: Store, diary: Diary) -> None:
+def test_a_loop_that_has_fallen_behind_relists(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: Store, loop: RecordingLoop) -> None:
         for _ in range(10):
             put(store, "b")
         await asyncio.sleep(1)
         put(store, "c")
         await asyncio.sleep(1)
-        assert diary.lines == ["there: a", "there: a,b", "ADDED pods c"]
+        assert loop.calls == ["listed: a", "listed: a,b", "ADDED pods c"]
 
     with caplog.at_level(logging.WARNING):
-        told(story, history=2)
-    assert caplog.messages == ["diaries fell behind and start over from the current state"]
+        run_scenario(scenario, history=2)
+    assert caplog.messages == ["recording loop: watch history expired, relisting"]

@@ -64,7 +64,7 @@ def lasting(text: str) -> list[str]:
 
 
 async def test_kubectl_prints_the_same(tmp_path: Path) -> None:
-    async with DevCluster(simulate=False) as server:
+    async with DevCluster(kubelets=False) as server:
         await prepare(server, "kubectl")
         kubectl = Kubectl(server.url, tmp_path)
         for name in COMMANDS:

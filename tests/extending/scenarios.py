@@ -143,7 +143,7 @@ class Story:
 @asynccontextmanager
 async def cluster(*nodes: str, **labelled: dict[str, str]) -> AsyncIterator[DevCluster]:
     """An API server with some nodes that do nothing, by name, or by name and labels."""
-    async with DevCluster(simulate=False) as server:
+    async with DevCluster(kubelets=False) as server:
         for name, labels in {**dict.fromkeys(nodes), **labelled}.items():
             await Story(server).node(name, labels=labels)
         yield server

@@ -17,7 +17,7 @@ from tests.integration.fixture import Stage
 @asynccontextmanager
 async def set_up(*, simulate: bool) -> AsyncIterator[Stage]:
     async with (
-        DevCluster(simulate=simulate) as server,
+        DevCluster(kubelets=simulate) as server,
         Transport(Credentials(server.url), clock=WallClock()) as transport,
     ):
         stage = Stage(server.url, transport)

@@ -13,6 +13,7 @@ import pytest
 
 from kubestow.certificates import CertificateAuthority
 from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
@@ -117,7 +118,7 @@ async def test_a_token_that_is_not_utf8_is_rejected(api: ScriptedServer, tmp_pat
 
 async def test_tokens_of_the_embedded_api_server_are_accepted(tmp_path: Path) -> None:
     tokens = {"secret": User("prometheus", ("monitoring", "system:authenticated")), "own": ADMIN}
-    async with DevCluster(tokens=tokens) as api:
+    async with DevCluster(apiserver=APIServerOptions(tokens=tokens)) as api:
         path = save(tmp_path, kubeconfig(api.url, token="own"))
         options = ServingOptions(
             address="127.0.0.1",

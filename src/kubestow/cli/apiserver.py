@@ -31,7 +31,7 @@ def apiserver(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out
 
 async def _serve(options: ServerOptions, nodes: int, simulate: bool, kubeconfig_out: Path | None) -> None:
     access = options.access()
-    server = options.server(access, nodes=nodes, simulate=simulate)
+    server = options.server(access, nodes=nodes, kubelets=simulate)
     async with listening(server):
         click.echo(f"serving the Kubernetes API on {server.url}")
         options.warn_if_open(access)

@@ -41,7 +41,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--graceful", is_flag=True, help="Shut down: the node says so and ends its pods first.")
 def stop(names: tuple[str, ...], kubeconfig: str, master: str, graceful: bool) -> None:
     """Let nodes fall silent: no heartbeats, and no word of their pods."""
-    from kubestow.devcluster.kubelets import SHUT_DOWN, STOPPED
+    from kubestow.devcluster.annotations import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, kubeconfig, master)
 
@@ -78,7 +78,7 @@ async def _require_simulation(transport: Transport) -> None:
 
 async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
     from kubestow.client.rest.transport import MERGE_PATCH
-    from kubestow.devcluster.kubelets import KUBELET
+    from kubestow.devcluster.annotations import KUBELET
 
     patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
     await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

@@ -84,18 +84,13 @@ class ServerOptions:
 
     def server(self, access: Access, **arguments: Any) -> DevCluster:
         """A server as these options and further ``arguments`` of it say. Raises InputError."""
+        from kubestow.devcluster.apiserver.server import APIServerOptions
         from kubestow.devcluster.apiserver.storage.database import Database
         from kubestow.devcluster.cluster import DevCluster
 
         database = None if self.data_dir is None else Database(self.data_dir)
-        return DevCluster(
-            host=self.bind_address,
-            port=self.port,
-            database=database,
-            tls=access.tls,
-            tokens=access.tokens,
-            **arguments,
-        )
+        apiserver = APIServerOptions(host=self.bind_address, port=self.port, tls=access.tls, tokens=access.tokens)
+        return DevCluster(apiserver=apiserver, database=database, **arguments)
 
     def _tls(self) -> TLS | None:
         certificate, key = self.tls_cert_file, self.tls_private_key_file
@@ -143,7 +138,8 @@ async def listening(server: DevCluster) -> AsyncIterator[None]:
     try:
         await server.start()
     except OSError as error:
-        raise KubestowError(f"cannot listen on {server.host}:{server.port}: {error.strerror or error}") from None
+        address = f"{server.apiserver.host}:{server.apiserver.port}"
+        raise KubestowError(f"cannot listen on {address}: {error.strerror or error}") from None
     try:
         async with asyncio.TaskGroup() as meanwhile:
             failure = meanwhile.create_task(server.failed())

@@ -123,9 +123,12 @@ async def _run(
     kubeconfig: Path,
     grace_period: float,
 ) -> None:
+    from kubestow.devcluster.cluster import ControllerManagerOptions
+
     access = options.access()
     ours = _with_scheduler(access)
-    server = options.server(ours, controllers=True, node_grace_period=grace_period)
+    controller_manager = ControllerManagerOptions(node_monitor_grace_period=grace_period)
+    server = options.server(ours, controller_manager=controller_manager)
     if cluster_file is not None and server.is_resumed:
         click.echo(f"{cluster_file}: not read again; {options.data_dir} has a cluster already", err=True)
     elif cluster_file is not None:
@@ -170,8 +173,8 @@ def _load(server: DevCluster, path: Path) -> None:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
     loaded = load(server.registry, content, subject=str(path))
     click.echo(f"{path}: {_counted(loaded.created)}")
-    if loaded.left_out:
-        click.echo(f"{path}: left out: {_counted(loaded.left_out)} (not served here, ended or being deleted)", err=True)
+    if loaded.skipped:
+        click.echo(f"{path}: skipped: {_counted(loaded.skipped)} (not served here, ended or being deleted)", err=True)
 
 
 def _counted(counts: dict[str, int]) -> str:

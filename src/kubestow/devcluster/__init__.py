@@ -1,1 +1,1 @@
-"""A cluster to try things on: an API server, controllers and simulated kubelets, without containers or a network."""
+"""A development cluster in one process: API server, controllers and simulated kubelets. No containers, no etcd."""

@@ -1,6 +1,6 @@
-"""What is in a cluster before anybody has asked for anything, and simulated nodes made to order.
+"""The initial objects of a cluster: system objects, simulated nodes and the default storage class.
 
-In a cluster that goes on from where it was, only what is missing is made.
+Existing objects are not changed, so bootstrapping a resumed cluster creates only what is missing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, Write
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
+from kubestow.devcluster.node_heartbeats import LEASE_NAMESPACE
 
-__all__ = ["add_nodes", "add_storage_class", "create_system_objects", "publish_authorities"]
+__all__ = ["create_default_storage_class", "create_nodes", "create_system_objects", "publish_client_ca"]
 
-_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-#: Who made what a cluster begins with.
-_SELF = Write(manager="kube-apiserver")
+_NAMESPACES = ("default", LEASE_NAMESPACE, "kube-public", "kube-system")
+#: The field manager of system objects.
+_API_SERVER = Write(manager="kube-apiserver")
 _ZONES = ("zone-a", "zone-b", "zone-c")
-_NUMBERED = re.compile(r"node-(\d+)")
+_NODE_NAME = re.compile(r"node-(\d+)")
 
 
 def create_system_objects(registry: Registry) -> None:
-    """The four namespaces, the two system priority classes and the service ``kubernetes``."""
+    """Create the four system namespaces, the two system priority classes and the service ``kubernetes``."""
     for name in _NAMESPACES:
         _create(registry, "namespaces", {"metadata": {"name": name}})
     for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
@@ -39,29 +40,30 @@ def create_system_objects(registry: Registry) -> None:
     _create(registry, "services", service, namespace="default")
 
 
-def publish_authorities(registry: Registry, authorities: str) -> None:
-    """Tell other servers of the cluster, such as the scheduler's, whose certificates name users here.
+def publish_client_ca(registry: Registry, client_ca: str) -> None:
+    """Publish the client CA bundle in kube-system/extension-apiserver-authentication.
 
-    They read it, in PEM, from ``extension-apiserver-authentication``; without any there is no such config map.
+    Other servers of the cluster, such as the scheduler's secure port, authenticate client certificates with it.
+    ``client_ca`` is PEM; if it is empty, the config map does not exist.
     """
     kind, name = registry.catalog["configmaps"], "extension-apiserver-authentication"
-    data = {"client-ca-file": authorities}
+    data = {"client-ca-file": client_ca}
     stored = registry.store.collection(kind.storage).get(kind.key("kube-system", name))
     if stored is not None and kind.decode(stored).get("data") == data:
         return
     if stored is not None:
         registry.delete(kind, "kube-system", name, Deletion())
-    if authorities:
+    if client_ca:
         _create(registry, "configmaps", {"metadata": {"name": name}, "data": data}, namespace="kube-system")
 
 
-def add_nodes(registry: Registry, count: int) -> None:
-    """Nodes ``node-0`` ... of 32 CPUs, 128 GiB and 110 pods each, spread over three zones.
+def create_nodes(registry: Registry, count: int) -> None:
+    """Create ``node-0`` to ``node-{count - 1}``: 32 CPUs, 128 GiB and 110 pods each, spread over three zones.
 
-    A number that a node has already counts, with however many zeros it is written.
+    Numbers are zero-padded to one width. A number is skipped if a node has it, with any padding.
     """
-    present = registry.store.collection("nodes").snapshot()
-    taken = {int(found[1]) for stored in present if (found := _NUMBERED.fullmatch(stored.name))}
+    existing = registry.store.collection("nodes").snapshot()
+    taken = {int(match[1]) for stored in existing if (match := _NODE_NAME.fullmatch(stored.name))}
     width = len(str(max(count - 1, 0)))
     capacity = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
     for number in range(count):
@@ -79,8 +81,8 @@ def add_nodes(registry: Registry, count: int) -> None:
         _create(registry, "nodes", node, write=SYSTEM)
 
 
-def add_storage_class(registry: Registry) -> None:
-    """The default class ``standard``, for simulated volumes that can be reached from every node."""
+def create_default_storage_class(registry: Registry) -> None:
+    """Create the default class ``standard``; its simulated volumes are accessible from every node."""
     new = {
         "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
         "provisioner": "kubestow.dev/simulated",
@@ -90,7 +92,7 @@ def add_storage_class(registry: Registry) -> None:
     _create(registry, "storageclasses.storage.k8s.io", new)
 
 
-def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "", write: Write = _SELF) -> None:
+def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "", write: Write = _API_SERVER) -> None:
     kind = registry.catalog[resource]
     if registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
         registry.create(kind, namespace, kind.struct.read(new, []), write)

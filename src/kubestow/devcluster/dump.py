@@ -1,9 +1,9 @@
-"""Bringing a cluster in from a file: nodes, pods and whatever else ``kubectl get -o json`` or ``-o yaml`` prints.
+"""Loading a cluster from a dump: the nodes, pods and other objects that ``kubectl get -o json`` or ``-o yaml`` prints.
 
-Objects are created anew: they get new uids and the owner references among them follow; references to owners that the
-file does not have are dropped, lest the garbage collector take their dependents. What a file leaves out and its objects
-need (namespaces, the priority classes of its pods) is made up for. Pods that have ended or are being deleted stay out;
-pods that are bound run where they ran, volumes stay with their claims, and nodes that were lost stay silent.
+Objects are created with new uids, and owner references between them are mapped to the new uids. References to owners
+that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces and priority classes
+that the objects need and the dump does not contain are created. Finished pods and objects with a deletionTimestamp are
+skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and unreachable nodes stay unreachable.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from kubestow.devcluster.annotations import KUBELET, STOPPED
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.schema import Mismatch
 from kubestow.devcluster.apiserver.serialization.negotiation import YAMLLoader
-from kubestow.devcluster.controllers.owners import uid_of
-from kubestow.devcluster.kubelets import KUBELET, STOPPED
+from kubestow.devcluster.stored_objects import uid_of
 from kubestow.errors import InputError
 
-__all__ = ["Loaded", "load"]
+__all__ = ["LoadResult", "load"]
 
-#: What a server decides about each object itself.
-_DECIDED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
-#: Kinds that others need, in the order in which they are created; all others follow.
-_FIRST = ("Namespace", "PriorityClass", "StorageClass", "Node")
+#: Metadata that the API server assigns to each object.
+_SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+#: Kinds that other objects depend on, in creation order; all other kinds follow.
+_CREATED_FIRST = ("Namespace", "PriorityClass", "StorageClass", "Node")
 
 
-class Loaded(NamedTuple):
-    """How many objects of each kind were created, and how many were left out: ended pods, kinds that are not served."""
+class LoadResult(NamedTuple):
+    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here."""
 
     created: dict[str, int]
-    left_out: dict[str, int]
+    skipped: dict[str, int]
 
 
-def load(registry: Registry, content: bytes, *, subject: str) -> Loaded:
-    """Create the objects of a file. ``subject`` names it in errors. Raises InputError."""
-    return _Loading(registry, subject).load(list(_objects(content, subject)))
+def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
+    """Create the objects of a dump. ``subject`` names the dump in errors. Raises InputError."""
+    return _Loader(registry, subject).load(list(_objects(content, subject)))
 
 
 def _objects(content: bytes, subject: str) -> Iterator[Object]:
+    """The objects of all documents, with the items of lists in place of the lists."""
     for document in _documents(content, subject):
         if document is None:
             continue
@@ -51,9 +52,12 @@ def _objects(content: bytes, subject: str) -> Iterator[Object]:
             raise InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
         if document["kind"].endswith("List"):
             items = document.get("items") or []
-            # The items of a typed list do not say what they are.
-            said = {"kind": document["kind"].removesuffix("List"), "apiVersion": document.get("apiVersion", "v1")}
-            yield from ({**said, **item} for item in items if isinstance(item, dict))
+            # The items of a typed list such as NodeList have no kind and apiVersion of their own.
+            type_meta = {
+                "kind": document["kind"].removesuffix("List"),
+                "apiVersion": document.get("apiVersion", "v1"),
+            }
+            yield from ({**type_meta, **item} for item in items if isinstance(item, dict))
         else:
             yield document
 
@@ -68,60 +72,61 @@ def _documents(content: bytes, subject: str) -> list[Any]:
         raise InputError(subject, f"neither JSON nor YAML: {problem}") from None
 
 
-class _Loading:
+class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
         self._kinds = {(kind.api_version, kind.name): kind for kind in registry.catalog}
-        #: The uids of what is there by now, by those that the file knows them under.
+        #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
-        self._loaded = Loaded({}, {})
+        self._result = LoadResult({}, {})
 
-    def load(self, objects: list[Object]) -> Loaded:
-        wanted = [made for one in objects if (made := self._read(one)) is not None]
-        rank = {name: number for number, name in enumerate(_FIRST)}
-        wanted.sort(key=lambda pair: rank.get(pair[0].name, len(rank)))
-        expected = {new["metadata"].get("uid") for _, new in wanted}
-        while wanted:
-            missing = expected - self._uids.keys()
-            ready = [pair for pair in wanted if not any(uid in missing for uid in _owner_uids(pair[1]))]
+    def load(self, objects: list[Object]) -> LoadResult:
+        remaining = [decoded for document in objects if (decoded := self._decode(document)) is not None]
+        rank = {name: position for position, name in enumerate(_CREATED_FIRST)}
+        remaining.sort(key=lambda pair: rank.get(pair[0].name, len(rank)))
+        dumped_uids = {new["metadata"].get("uid") for _, new in remaining}
+        while remaining:
+            # Owners before their dependents: a dependent needs the owner's new uid.
+            pending = dumped_uids - self._uids.keys()
+            ready = [pair for pair in remaining if not any(uid in pending for uid in _owner_uids(pair[1]))]
             if not ready:
-                raise InputError(self._subject, f"{_place(*wanted[0])} is its own owner, if by way of others")
+                raise InputError(self._subject, f"{_describe(*remaining[0])} has a cyclic owner reference")
             for kind, new in ready:
-                self._bring_in(kind, new)
-            brought = {id(new) for _, new in ready}
-            wanted = [pair for pair in wanted if id(pair[1]) not in brought]
-        return self._loaded
+                self._create_with_owners(kind, new)
+            created = {id(new) for _, new in ready}
+            remaining = [pair for pair in remaining if id(pair[1]) not in created]
+        return self._result
 
-    def _read(self, new: Object) -> tuple[Kind, Object] | None:
-        """An object as its kind has it; None for one that stays out."""
+    def _decode(self, new: Object) -> tuple[Kind, Object] | None:
+        """The object read by its kind's schema; None if it is skipped. Raises InputError."""
         kind = self._kinds.get((str(new.get("apiVersion")), new["kind"]))
         if kind is None:
-            _count(self._loaded.left_out, new["kind"])
+            _count(self._result.skipped, new["kind"])
             return None
         try:
-            made = kind.struct.read(new, [])
+            decoded = kind.struct.read(new, [])
         except Mismatch as mismatch:
             raise InputError(self._subject, f"a {kind.name}: {mismatch}") from None
-        if not isinstance(made.get("metadata"), dict) or not made["metadata"].get("name"):
+        if not isinstance(decoded.get("metadata"), dict) or not decoded["metadata"].get("name"):
             raise InputError(self._subject, f"a {kind.name} without metadata.name")
-        if _is_over(kind, made):
-            _count(self._loaded.left_out, kind.name)
+        if _is_finished_or_deleted(kind, decoded):
+            _count(self._result.skipped, kind.name)
             return None
-        return kind, made
+        return kind, decoded
 
-    def _bring_in(self, kind: Kind, new: Object) -> None:
+    def _create_with_owners(self, kind: Kind, new: Object) -> None:
         uid = new["metadata"].get("uid")
-        metadata = {field: value for field, value in new["metadata"].items() if field not in _DECIDED}
+        metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
         owners = metadata.pop("ownerReferences", None) or ()
-        references = [{**one, "uid": self._uids[one["uid"]]} for one in owners if one.get("uid") in self._uids]
+        references = [{**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids]
         if references:
             metadata["ownerReferences"] = references
-        made = self._create(kind, {**new, "metadata": metadata})
+        new_uid = self._create(kind, {**new, "metadata": metadata})
         if uid:
-            self._uids[uid] = made
+            self._uids[uid] = new_uid
 
     def _create(self, kind: Kind, new: Object) -> str:
-        """Create an object; its uid. What a new cluster has anyway stays as it is."""
+        """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""
         new.pop("kind", None)
         new.pop("apiVersion", None)
         namespace = new["metadata"].get("namespace") or "default"
@@ -129,53 +134,53 @@ class _Loading:
         if stored is None:
             try:
                 if kind.namespaced:
-                    self._need("namespaces", {"metadata": {"name": namespace}})
+                    self._ensure("namespaces", {"metadata": {"name": namespace}})
                 if kind.name == "Pod":
                     self._prepare_pod(new["spec"])
                 elif kind.name == "Node":
-                    _keep_silent(new)
+                    _stop_unreachable_kubelet(new)
                 elif kind.name == "PersistentVolume":
-                    # By name the volume is still its claim's, which has another uid now.
+                    # The claim gets a new uid, so the reference keeps only its name.
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
             except statuses.Failure as refused:
-                raise InputError(self._subject, f"{_place(kind, new)}: {refused.message}") from None
-            _count(self._loaded.created, kind.name)
+                raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None
+            _count(self._result.created, kind.name)
         return uid_of(stored)
 
     def _prepare_pod(self, spec: Object) -> None:
-        """Let admission find the pod's priority again, in a class of the value it had."""
+        """Remove the resolved priority; admission resolves it again from a priority class with the same value."""
         value, policy = spec.pop("priority", 0), spec.pop("preemptionPolicy", "PreemptLowerPriority")
         if name := spec.get("priorityClassName"):
-            class_ = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
-            self._need("priorityclasses.scheduling.k8s.io", class_)
+            priority_class = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+            self._ensure("priorityclasses.scheduling.k8s.io", priority_class)
 
-    def _need(self, resource: str, new: Object) -> None:
+    def _ensure(self, resource: str, new: Object) -> None:
+        """Create a cluster-scoped object unless it exists."""
         kind = self._registry.catalog[resource]
         if self._registry.store.collection(kind.storage).get(new["metadata"]["name"]) is None:
             self._registry.create(kind, "", kind.struct.read(new, []))
 
 
-def _is_over(kind: Kind, new: Object) -> bool:
-    """Pods that have ended have nothing left to do, and what is being deleted would be gone by now."""
-    ended = kind.name == "Pod" and (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return ended or "deletionTimestamp" in new["metadata"]
+def _is_finished_or_deleted(kind: Kind, new: Object) -> bool:
+    is_finished = kind.name == "Pod" and (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return is_finished or "deletionTimestamp" in new["metadata"]
 
 
-def _keep_silent(node: Object) -> None:
-    """A node that nobody had heard of has no kubelet here either, unless the file says what its kubelet does."""
+def _stop_unreachable_kubelet(node: Object) -> None:
+    """Stop the kubelet of a node whose Ready condition is Unknown, unless the annotation is already set."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    if any(one["type"] == "Ready" and one["status"] == "Unknown" for one in conditions):
+    if any(condition["type"] == "Ready" and condition["status"] == "Unknown" for condition in conditions):
         annotations = node["metadata"].get("annotations") or {}
         node["metadata"]["annotations"] = {KUBELET: STOPPED, **annotations}
 
 
 def _owner_uids(new: Object) -> list[str]:
-    return [one.get("uid", "") for one in new["metadata"].get("ownerReferences") or ()]
+    return [owner.get("uid", "") for owner in new["metadata"].get("ownerReferences") or ()]
 
 
-def _place(kind: Kind, new: Object) -> str:
-    """An object, to name it in an error."""
+def _describe(kind: Kind, new: Object) -> str:
+    """Kind and key of an object, for error messages."""
     metadata = new["metadata"]
     return f"{kind.name} {kind.key(metadata.get('namespace', 'default'), metadata['name'])}"
 

@@ -1,4 +1,8 @@
-"""What controllers tell people: Event objects, as ``kubectl describe`` and ``kubectl events`` show them."""
+"""Recording Events about objects, as ``kubectl describe`` and ``kubectl events`` show them.
+
+The controllers and the simulated kubelets record through this; the scheduler has a recorder of its own
+(:mod:`kubestow.client.events`). Events are not aggregated: each call creates one.
+"""
 
 from __future__ import annotations
 
@@ -8,41 +12,44 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 
-__all__ = ["Recorder"]
+__all__ = ["RegistryEventRecorder"]
 
-#: Events told of one object by one component: as many as a client-go recorder lets through at once.
+#: Events per object and component: the burst of client-go's event spam filter, here without a refill.
 BURST = 25
 
 
-class Recorder:
-    """Writes events; those of an object that has had its share are dropped, as real controllers drop them."""
+class RegistryEventRecorder:
+    """Creates Events in the registry; drops those about an object that has used up its burst."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._events = registry.catalog["events"]
-        self._told: dict[str, Counter[str]] = {}
+        #: The number of events by the object's uid and the component.
+        self._counts: dict[str, Counter[str]] = {}
 
-    def normal(self, component: str, kind: Kind, about: Object, reason: str, message: str) -> None:
-        self._record(component, kind, about, "Normal", reason, message)
+    def normal(self, component: str, kind: Kind, involved: Object, reason: str, message: str) -> None:
+        """Record an event of type Normal about the object ``involved``."""
+        self._record(component, kind, involved, "Normal", reason, message)
 
-    def warning(self, component: str, kind: Kind, about: Object, reason: str, message: str) -> None:
-        self._record(component, kind, about, "Warning", reason, message)
+    def warning(self, component: str, kind: Kind, involved: Object, reason: str, message: str) -> None:
+        """Record an event of type Warning about the object ``involved``."""
+        self._record(component, kind, involved, "Warning", reason, message)
 
-    def forget(self, uid: str) -> None:
-        """The object is gone."""
-        self._told.pop(uid, None)
+    def discard(self, uid: str) -> None:
+        """Drop the event counts of a deleted object."""
+        self._counts.pop(uid, None)
 
-    def _record(self, component: str, kind: Kind, about: Object, type_: str, reason: str, message: str) -> None:
-        identity, now = about["metadata"], self._registry.now()
-        told = self._told.setdefault(identity["uid"], Counter())
-        told[component] += 1
-        if told[component] > BURST:
+    def _record(self, component: str, kind: Kind, involved: Object, type_: str, reason: str, message: str) -> None:
+        metadata, now = involved["metadata"], self._registry.now()
+        counts = self._counts.setdefault(metadata["uid"], Counter())
+        counts[component] += 1
+        if counts[component] > BURST:
             return
-        regarding = kind.reference_to(about)
+        reference = kind.reference_to(involved)
         event = {
-            # The version that it will be stored at: no other event has it, whoever wrote that.
-            "metadata": {"name": f"{identity['name']}.{self._registry.store.upcoming:016x}"},
-            "involvedObject": regarding,
+            # The suffix is the version that this write will have, so the name is unique.
+            "metadata": {"name": f"{metadata['name']}.{self._registry.store.upcoming:016x}"},
+            "involvedObject": reference,
             "reason": reason,
             "message": message,
             "source": {"component": component},
@@ -53,8 +60,8 @@ class Recorder:
             "type": type_,
         }
         try:
-            self._registry.create(self._events, regarding["namespace"], self._events.struct.read(event, []))
+            self._registry.create(self._events, reference["namespace"], self._events.struct.read(event, []))
         except statuses.Failure as refused:
-            # A namespace that is going away takes no more events.
+            # A terminating namespace rejects new events.
             if refused.code != 403:
                 raise

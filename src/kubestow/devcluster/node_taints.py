@@ -1,39 +1,49 @@
-"""Taints that follow from what a node's conditions and spec say; the rule that kubelets and controllers share.
+"""The taints that a node's conditions and ``spec.unschedulable`` imply; set by kubelets and node lifecycle controller.
 
-A node that is not ready or not heard of takes no new pods (NoSchedule) and loses those it has (NoExecute); pressures
-and cordons only keep new pods away. Taints of other keys are nobody's business here.
+A node that is not ready or unreachable gets NoSchedule and NoExecute taints; resource pressure and cordons get
+NoSchedule only. Taints with other keys are left alone.
 """
 
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.resources import Object
 
-__all__ = ["NOT_READY", "UNREACHABLE", "settle_taints"]
+__all__ = ["reconcile_taints"]
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-#: Condition that has become True -> the key of its taint.
-_PRESSURES = {
+#: The taint key by the type of the condition that is True.
+_PRESSURE_TAINTS = {
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
     "DiskPressure": "node.kubernetes.io/disk-pressure",
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-_READINESS = {"False": NOT_READY, "Unknown": UNREACHABLE}
-_OURS = {NOT_READY, UNREACHABLE, _UNSCHEDULABLE, *_PRESSURES.values()}
+#: The taint key by the status of the Ready condition.
+_READY_TAINTS = {"False": _NOT_READY, "Unknown": _UNREACHABLE}
+_MANAGED_KEYS = {_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE, *_PRESSURE_TAINTS.values()}
 
 
-def settle_taints(node: Object, now: str) -> bool:
-    """Put the taints on a node that it should have and take off those it should not; whether anything changed."""
+def reconcile_taints(node: Object, now: str) -> bool:
+    """Add missing and remove stale taints in place. Returns whether anything changed.
+
+    A node without a Ready condition keeps its taints: its kubelet has not reported yet.
+    """
     spec = node["spec"]
     taints: list[Object] = spec.get("taints") or []
-    wanted = _wanted(node)
-    if wanted is None:
+    expected = _expected_taints(node)
+    if expected is None:
         return False
-    kept = [one for one in taints if one.get("key") not in _OURS or (one["key"], one.get("effect")) in wanted]
-    have = {(one.get("key"), one.get("effect")) for one in kept}
-    missing = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in have]
+    kept = [
+        taint
+        for taint in taints
+        if taint.get("key") not in _MANAGED_KEYS or (taint["key"], taint.get("effect")) in expected
+    ]
+    present = {(taint.get("key"), taint.get("effect")) for taint in kept}
+    missing = [
+        {"key": key, "effect": effect, "timeAdded": now} for key, effect in expected if (key, effect) not in present
+    ]
     if not missing and len(kept) == len(taints):
         return False
     spec["taints"] = kept + missing
@@ -42,15 +52,15 @@ def settle_taints(node: Object, now: str) -> bool:
     return True
 
 
-def _wanted(node: Object) -> list[tuple[str, str]] | None:
-    """(key, effect) of every taint that the node should have of ours; None while its kubelet has not reported."""
-    conditions = {one["type"]: one["status"] for one in node["status"].get("conditions") or ()}
+def _expected_taints(node: Object) -> list[tuple[str, str]] | None:
+    """The (key, effect) pairs of the managed taints; None without a Ready condition."""
+    conditions = {condition["type"]: condition["status"] for condition in node["status"].get("conditions") or ()}
     if "Ready" not in conditions:
         return None
-    wanted = []
-    if (key := _READINESS.get(conditions["Ready"])) is not None:
-        wanted += [(key, "NoSchedule"), (key, "NoExecute")]
-    wanted += [(key, "NoSchedule") for type_, key in _PRESSURES.items() if conditions.get(type_) == "True"]
+    expected = []
+    if (key := _READY_TAINTS.get(conditions["Ready"])) is not None:
+        expected += [(key, "NoSchedule"), (key, "NoExecute")]
+    expected += [(key, "NoSchedule") for type_, key in _PRESSURE_TAINTS.items() if conditions.get(type_) == "True"]
     if node["spec"].get("unschedulable"):
-        wanted.append((_UNSCHEDULABLE, "NoSchedule"))
-    return wanted
+        expected.append((_UNSCHEDULABLE, "NoSchedule"))
+    return expected

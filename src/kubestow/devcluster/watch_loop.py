@@ -1,8 +1,8 @@
-"""Following the store inside the server: what changed is seen, then what is due is done, over and over.
+"""List-and-watch inside the server: handle each change of the store, then process what is pending, in a loop.
 
-Simulated nodes and controllers are followers. They read the history of the resources they follow as any watcher would,
-sleep until one of these changes or something falls due, so an idle cluster costs nothing, and begin again from what is
-there when more has happened than the history holds. One task runs each of them.
+The simulated kubelets and the controller manager each are one :class:`WatchLoop` and run as one task. A loop reads the
+history of its resources with cursors, as any watch does. It sleeps until one of them changes or a timer expires, so an
+idle cluster costs nothing, and relists when the history no longer reaches back to its cursor.
 """
 
 from __future__ import annotations
@@ -14,90 +14,87 @@ from typing import ClassVar
 
 from kubestow.devcluster.apiserver.storage.store import Cursor, Event, Expired, Store, Stored
 
-__all__ = ["Follower"]
+__all__ = ["WatchLoop"]
 
 _log = logging.getLogger(__name__)
 
 
-class Follower(ABC):
-    """Begins with :meth:`begin`, then takes turns: every change is observed, then :meth:`act` does some of the work."""
+class WatchLoop(ABC):
+    """Calls :meth:`relist`, then repeats: :meth:`handle_event` for every change, :meth:`process_pending`, sleep."""
 
-    #: Who it is, in the log; in the plural.
-    title: ClassVar[str]
+    #: The component's name in log messages.
+    name: ClassVar[str]
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._changed = asyncio.Event()
         self._cursors: dict[str, Cursor] = {}
-        self._seen = 0
+        self._delivered_version = 0
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
             try:
-                await self._follow()
+                await self._list_and_watch()
             except Expired:
-                _log.warning("%s fell behind and start over from the current state", self.title)
+                _log.warning("%s: watch history expired, relisting", self.name)
 
     @abstractmethod
-    def begin(self) -> None:
-        """Forget everything, :meth:`follow` what matters, and take note of what is there."""
+    def relist(self) -> None:
+        """Drop all cached state, :meth:`list_and_watch` each resource, and rebuild the state from the lists."""
 
     @abstractmethod
-    def observe(self, resource: str, event: Event) -> None:
-        """Take note of a change."""
+    def handle_event(self, resource: str, event: Event) -> None:
+        """Update the cached state for one change, and schedule what has to be done about it."""
 
     @abstractmethod
-    def act(self) -> None:
-        """Do some of what is due; not all when that is much, since nothing else runs in the meantime."""
+    def process_pending(self) -> None:
+        """Do a bounded part of the pending work: nothing else runs on the event loop until this returns."""
 
     @property
     @abstractmethod
-    def next_time(self) -> float | None:
-        """When there is something to do, in the running loop's time; past times mean now, None: after some change."""
+    def next_deadline(self) -> float | None:
+        """When there is work again, in the running loop's time. A past time means now, None after the next change."""
 
-    def follow(self, resource: str) -> list[Stored]:
-        """Observe the changes of a resource from here on. Returns the objects that are there, none of them observed."""
+    def list_and_watch(self, resource: str) -> list[Stored]:
+        """List a resource and watch it from there on. No event is delivered for the objects returned."""
         collection = self._store.collection(resource)
         self._cursors[resource] = collection.cursor(self._store.version)
         return collection.snapshot()
 
-    def is_following(self, resource: str) -> bool:
+    def is_watching(self, resource: str) -> bool:
         return resource in self._cursors
 
-    def catch_up(self) -> None:
-        """Observe everything that has happened. Raises Expired when some of it is no longer known."""
-        if self._seen == self._store.version:
+    def deliver_events(self) -> None:
+        """Handle every change up to now. Raises Expired when the history has dropped some of them."""
+        if self._delivered_version == self._store.version:
             return
-        self._seen = self._store.version
+        self._delivered_version = self._store.version
         for resource, cursor in self._cursors.items():
             if cursor.has_more:
-                self._take(resource, cursor)
+                for event in cursor.take():
+                    self.handle_event(resource, event)
 
-    def _take(self, resource: str, cursor: Cursor) -> None:
-        for event in cursor.take():
-            self.observe(resource, event)
-
-    async def _follow(self) -> None:
+    async def _list_and_watch(self) -> None:
         self._cursors = {}
-        self._seen = self._store.version
-        self.begin()
+        self._delivered_version = self._store.version
+        self.relist()
         while True:
-            self.catch_up()
-            self.act()
-            await self._wait()
+            self.deliver_events()
+            self.process_pending()
+            await self._sleep()
 
-    async def _wait(self) -> None:
-        """Return when something has changed or is due; others have their turn in any case."""
-        loop, due = asyncio.get_running_loop(), self.next_time
-        if self._seen != self._store.version or (due is not None and due <= loop.time()):
+    async def _sleep(self) -> None:
+        """Return at the next change or deadline; yields to other tasks even if there is work already."""
+        loop, deadline = asyncio.get_running_loop(), self.next_deadline
+        if self._delivered_version != self._store.version or (deadline is not None and deadline <= loop.time()):
             await asyncio.sleep(0)
             return
         changed, wake = self._changed, self._changed.set
         changed.clear()
         for resource in self._cursors:
             self._store.collection(resource).wake(wake)
-        timer = None if due is None else loop.call_at(due, wake)
+        timer = None if deadline is None else loop.call_at(deadline, wake)
         try:
             await changed.wait()
         finally:

@@ -10,6 +10,7 @@ from multidict import CIMultiDict
 
 from kubestow.devcluster.apiserver.authentication import ANONYMOUS, Authenticator, read_tokens
 from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.apiserver.statuses import Failure
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
@@ -97,7 +98,7 @@ def test_a_bad_token_file_is_one_line(tmp_path: Path, content: str, problem: str
 
 @pytest.fixture
 def guarded() -> Client:
-    return Client(DevCluster(simulate=False, tokens=TOKENS))
+    return Client(DevCluster(kubelets=False, apiserver=APIServerOptions(tokens=TOKENS)))
 
 
 async def reviewed(client: Client, path: str, spec: dict[str, Any]) -> Any:

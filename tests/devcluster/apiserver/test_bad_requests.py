@@ -176,7 +176,7 @@ async def test_anything_but_no_is_a_yes_to_a_question_of_the_query(client: Clien
     ],
 )
 async def test_what_is_no_http_is_refused_in_silence(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async with DevCluster(simulate=False) as server:
+    async with DevCluster(kubelets=False) as server:
         assert (await exchanged(server, sent)).split()[1] == b"400"
         assert b" 200 OK" in await exchanged(server, b"GET /healthz HTTP/1.0\r\n\r\n")
     assert caplog.records == []
@@ -196,14 +196,14 @@ async def test_what_is_no_http_is_refused_in_silence(sent: bytes, caplog: pytest
 async def test_a_header_that_is_no_text_does_no_harm(header: bytes, status: int) -> None:
     body = msgspec.json.encode(pod())
     head = b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n" % (PODS.encode(), len(body))
-    async with DevCluster(simulate=False) as server:
+    async with DevCluster(kubelets=False) as server:
         answer = await exchanged(server, head + header + b"\r\n\r\n" + body)
     assert int(answer.split()[1]) == status
 
 
 async def exchanged(server: DevCluster, sent: bytes) -> bytes:
     """All that comes back on a connection of its own."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.apiserver.port)
     writer.write(sent)
     async with asyncio.timeout(10):
         answer = await reader.read()

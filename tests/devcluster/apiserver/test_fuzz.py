@@ -118,7 +118,7 @@ def spoiled(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 async def answers(path: str, good: dict[str, Any], bad: dict[str, Any], patch: str) -> list[int]:
-    client = Client(DevCluster(simulate=False))
+    client = Client(DevCluster(kubelets=False))
     created = await client.post(path, bad)
     await client.post(path, good)
     name = good["metadata"]["name"]

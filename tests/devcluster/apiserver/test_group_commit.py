@@ -21,7 +21,7 @@ from tests.devcluster.kills import kill_over_and_over
 
 
 def kept(directory: Path, **options: Any) -> DevCluster:
-    return DevCluster(database=Database(directory), simulate=False, **options)
+    return DevCluster(database=Database(directory), kubelets=False, **options)
 
 
 async def test_objects_are_the_same_after_a_restart(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def reopened(directory: Path) -> Any:
 
 
 async def test_a_client_of_a_full_disk_is_answered_500(tmp_path: Path) -> None:
-    full = DevCluster(database=FullDatabase(tmp_path), simulate=False)
+    full = DevCluster(database=FullDatabase(tmp_path), kubelets=False)
     async with full as server, aiohttp.ClientSession(server.url) as session:
         async with session.post(PODS, json=pod("p")) as response:
             assert response.status == 500

@@ -103,7 +103,7 @@ class Watcher:
 
 
 async def play(steps: list[Any]) -> None:
-    server = DevCluster(simulate=False)
+    server = DevCluster(kubelets=False)
     client, watchers = Client(server), list[Watcher]()
     states: dict[int, State] = {server.store.version: {}}
     for step in steps:

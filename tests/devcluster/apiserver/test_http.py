@@ -12,14 +12,15 @@ import pytest
 
 from kubestow.devcluster.apiserver.http import MAX_BODY
 from kubestow.devcluster.apiserver.requests import User
-from kubestow.devcluster.cluster import AddressInUse, DevCluster
+from kubestow.devcluster.apiserver.server import AddressInUse, APIServerOptions
+from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, pod
 
 JSON = {"Content-Type": "application/json"}
 
 
 async def test_an_oversized_body_is_refused_and_the_server_goes_on() -> None:
-    async with DevCluster(simulate=False) as server, aiohttp.ClientSession(server.url) as session:
+    async with DevCluster(kubelets=False) as server, aiohttp.ClientSession(server.url) as session:
         async with session.post(PODS, data=BytesIO(b"x" * (MAX_BODY + 1)), headers=JSON) as response:
             assert response.status == 413
             assert (await response.json())["message"] == "Request entity too large: limit is 3145728"
@@ -29,7 +30,7 @@ async def test_an_oversized_body_is_refused_and_the_server_goes_on() -> None:
 
 async def test_a_long_list_is_gzipped_for_who_asks() -> None:
     async with (
-        DevCluster(simulate=False) as server,
+        DevCluster(kubelets=False) as server,
         aiohttp.ClientSession(server.url, auto_decompress=False) as session,
     ):
         for index in range(150):
@@ -43,7 +44,7 @@ async def test_a_long_list_is_gzipped_for_who_asks() -> None:
 
 
 async def test_a_watch_delivers_over_the_wire_and_its_client_may_vanish() -> None:
-    async with DevCluster(simulate=False) as server, aiohttp.ClientSession(server.url) as session:
+    async with DevCluster(kubelets=False) as server, aiohttp.ClientSession(server.url) as session:
         watch = await session.get(f"{PODS}?watch=1")
         await session.post(PODS, data=msgspec.json.encode(pod("a")), headers=JSON)
         async with asyncio.timeout(10):
@@ -56,7 +57,7 @@ async def test_a_watch_delivers_over_the_wire_and_its_client_may_vanish() -> Non
 
 async def test_without_a_known_token_nobody_gets_in() -> None:
     async with (
-        DevCluster(simulate=False, tokens={"secret": User("me")}) as server,
+        DevCluster(kubelets=False, apiserver=APIServerOptions(tokens={"secret": User("me")})) as server,
         aiohttp.ClientSession(server.url) as session,
     ):
         for headers, status in (
@@ -71,6 +72,6 @@ async def test_without_a_known_token_nobody_gets_in() -> None:
 
 
 async def test_a_port_in_use_is_said_so() -> None:
-    async with DevCluster(simulate=False) as server:
-        with pytest.raises(AddressInUse, match=f"127.0.0.1:{server.port} is in use"):
-            await DevCluster(port=server.port, simulate=False).start()
+    async with DevCluster(kubelets=False) as server:
+        with pytest.raises(AddressInUse, match=f"127.0.0.1:{server.apiserver.port} is in use"):
+            await DevCluster(apiserver=APIServerOptions(port=server.apiserver.port), kubelets=False).start()

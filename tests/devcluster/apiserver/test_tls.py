@@ -10,6 +10,7 @@ import pytest
 
 from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.devcluster.apiserver.requests import User
+from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.tls import TLS, hosts_of
 from kubestow.devcluster.cluster import DevCluster
@@ -40,7 +41,7 @@ async def asked(server: DevCluster, context: ssl.SSLContext, token: str = "") ->
 
 async def test_a_self_made_server_is_trusted_and_knows_its_administrator(tmp_path: Path) -> None:
     tls = TLS.self_made(hosts_of("127.0.0.1"))
-    async with DevCluster(simulate=False, tls=tls) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=tls)) as server:
         assert server.url.startswith("https://")
         assert await asked(server, trusting(tls, tmp_path, tls.admin)) == (201, "kubernetes-admin")
         assert await asked(server, trusting(tls, tmp_path)) == (401, "")
@@ -48,7 +49,9 @@ async def test_a_self_made_server_is_trusted_and_knows_its_administrator(tmp_pat
 
 async def test_a_token_does_as_well_as_a_certificate(tmp_path: Path) -> None:
     tls = TLS.self_made(hosts_of("127.0.0.1"))
-    async with DevCluster(simulate=False, tls=tls, tokens={"secret": User("ann")}) as server:
+    async with DevCluster(
+        kubelets=False, apiserver=APIServerOptions(tls=tls, tokens={"secret": User("ann")})
+    ) as server:
         assert await asked(server, trusting(tls, tmp_path), "secret") == (201, "ann")
         assert await asked(server, trusting(tls, tmp_path), "wrong") == (401, "")
 
@@ -58,7 +61,7 @@ async def test_a_certificate_of_a_stranger_ends_the_handshake(tmp_path: Path) ->
     stranger = CertificateAuthority.generate("stranger").issue_client_certificate(
         "kubernetes-admin", ["system:masters"]
     )
-    async with DevCluster(simulate=False, tls=tls) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=tls)) as server:
         with pytest.raises(aiohttp.ClientError):
             await asked(server, trusting(tls, tmp_path, stranger))
         assert (await asked(server, trusting(tls, tmp_path, tls.admin)))[0] == 201
@@ -72,7 +75,7 @@ async def test_users_of_an_authority_given_are_known_by_their_certificates(tmp_p
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     authority.issue_client_certificate("ann").write(tmp_path / "ann.crt", tmp_path / "ann.key")
     context.load_cert_chain(tmp_path / "ann.crt", tmp_path / "ann.key")
-    async with DevCluster(simulate=False, tls=tls) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=tls)) as server:
         assert await asked(server, context) == (201, "ann")
 
 
@@ -80,12 +83,14 @@ async def test_other_servers_of_the_cluster_are_told_whose_certificates_name_use
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
     tls, versions = TLS.self_made(["127.0.0.1"]), []
     for _ in range(2):
-        async with DevCluster(simulate=False, tls=tls, database=Database(tmp_path)) as server:
+        async with DevCluster(
+            kubelets=False, apiserver=APIServerOptions(tls=tls), database=Database(tmp_path)
+        ) as server:
             published = (await Client(server).get(path)).json
             assert published["data"] == {"client-ca-file": tls.trust.decode()}
             versions.append(published["metadata"]["resourceVersion"])
     assert versions[0] == versions[1]
-    async with DevCluster(simulate=False, database=Database(tmp_path)) as server:
+    async with DevCluster(kubelets=False, database=Database(tmp_path)) as server:
         assert (await Client(server).get(path)).status == 404
 
 
@@ -94,24 +99,24 @@ async def test_without_an_authority_for_clients_nobody_is_asked(tmp_path: Path) 
     authority.issue_server_certificate(["127.0.0.1"]).write(tmp_path / "tls.crt", tmp_path / "tls.key")
     tls = TLS.of_files(tmp_path / "tls.crt", tmp_path / "tls.key")
     context = ssl.create_default_context(cadata=authority.certificate.decode())
-    async with DevCluster(simulate=False, tls=tls) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=tls)) as server:
         assert await asked(server, context) == (201, "system:admin")
 
 
 async def test_an_authority_is_kept_so_that_clients_go_on_trusting(tmp_path: Path) -> None:
     first = TLS.self_made(["127.0.0.1"], directory=tmp_path / "data" / "pki")
     again = TLS.self_made(["127.0.0.1"], directory=tmp_path / "data" / "pki")
-    async with DevCluster(simulate=False, tls=again) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=again)) as server:
         assert (await asked(server, trusting(first, tmp_path, first.admin)))[0] == 201
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
 async def test_plain_http_and_noise_get_no_answer_and_harm_nobody(tmp_path: Path) -> None:
     tls = TLS.self_made(hosts_of("127.0.0.1"))
-    async with DevCluster(simulate=False, tls=tls) as server:
+    async with DevCluster(kubelets=False, apiserver=APIServerOptions(tls=tls)) as server:
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.ClientError):
-                await session.get(f"http://127.0.0.1:{server.port}{PODS}")
+                await session.get(f"http://127.0.0.1:{server.apiserver.port}{PODS}")
         assert (await asked(server, trusting(tls, tmp_path, tls.admin)))[0] == 201
 
 

@@ -113,9 +113,9 @@ async def test_rows_of_a_watch_carry_the_columns_once(client: Client) -> None:
 
 def forgetful() -> Client:
     """A server that remembers only the last few events of a resource."""
-    server = DevCluster(simulate=False)
+    server = DevCluster(kubelets=False)
     store = Store(history=2)
-    server.registry = Registry(store, server.registry.catalog, clock=server.registry.moment, random=Random(1))
+    server.registry = Registry(store, server.registry.catalog, clock=server.registry.clock, random=Random(1))
     server.store, server.api = store, API(server.registry)
     namespaces = server.registry.catalog["namespaces"]
     server.registry.create(namespaces, "", namespaces.struct.read({"metadata": {"name": "default"}}, []))

@@ -1,17 +1,17 @@
-"""Claims on devices that are made for pods, and what becomes of them; in virtual time."""
+"""ResourceClaims created from templates, and their release when pods finish or are deleted."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from kubestow.devcluster.kubelets import DURATION
+from kubestow.devcluster.annotations import DURATION
 from tests.devcluster.client import PODS, pod
-from tests.devcluster.scenarios import Cluster, told
+from tests.devcluster.scenarios import Cluster, run_scenario
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
-PROTECTED = "resource.kubernetes.io/delete-protection"
+FINALIZER = "resource.kubernetes.io/delete-protection"
 
 DEVICES = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
 TEMPLATE = {"metadata": {"name": "one-gpu"}, "spec": {"metadata": {"labels": {"team": "a"}}, "spec": DEVICES}}
@@ -19,36 +19,36 @@ FROM_TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
 
 
 async def allocate(cluster: Cluster, claim: str, *pods: str) -> None:
-    """What the scheduler does before it binds."""
+    """Allocate and reserve a claim for pods, as the scheduler does before it binds them."""
     uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await cluster.pods()}
     reserved = [{"resource": "pods", "name": name, "uid": uids[name]} for name in pods]
-    await cluster.patch(f"{CLAIMS}/{claim}", {"metadata": {"finalizers": [PROTECTED]}})
+    await cluster.patch(f"{CLAIMS}/{claim}", {"metadata": {"finalizers": [FINALIZER]}})
     result = {"request": "gpu", "driver": "gpus.example.com", "pool": "n", "device": "gpu-0"}
     status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
     await cluster.patch(f"{CLAIMS}/{claim}/status", {"status": status})
 
 
-async def claim_of(cluster: Cluster) -> dict[str, Any]:
+async def first_claim(cluster: Cluster) -> dict[str, Any]:
     return (await cluster.items(CLAIMS))[0]
 
 
-def test_a_pod_gets_the_claim_that_its_template_says() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_is_created_from_the_template_of_a_pod() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(TEMPLATES, TEMPLATE)
         await cluster.post(PODS, pod(resourceClaims=FROM_TEMPLATE))
         await asyncio.sleep(1)
-        claim, owner = await claim_of(cluster), (await cluster.pods())[0]
+        claim, owner = await first_claim(cluster), (await cluster.pods())[0]
         name = claim["metadata"]["name"]
         assert owner["status"]["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": name}]
         assert name.startswith("p-gpu-") and claim["metadata"]["labels"] == {"team": "a"}
         assert claim["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
         assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_template_that_is_missing_is_told_of_and_waited_for() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_missing_template_is_recorded_as_an_event_and_retried() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(PODS, pod(resourceClaims=FROM_TEMPLATE))
         await asyncio.sleep(1)
         assert await cluster.reasons() == ["FailedResourceClaimCreation"]
@@ -56,61 +56,61 @@ def test_a_template_that_is_missing_is_told_of_and_waited_for() -> None:
         await asyncio.sleep(10)
         assert len(await cluster.items(CLAIMS)) == 1
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_made_for_a_pod_goes_with_it() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_created_for_a_pod_is_deleted_with_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(TEMPLATES, TEMPLATE)
         await cluster.post(PODS, pod(resourceClaims=FROM_TEMPLATE))
         await asyncio.sleep(1)
-        await allocate(cluster, (await claim_of(cluster))["metadata"]["name"], "p")
+        await allocate(cluster, (await first_claim(cluster))["metadata"]["name"], "p")
         await cluster.bind_all()
         await asyncio.sleep(1)
-        assert (await claim_of(cluster))["status"]["reservedFor"]
+        assert (await first_claim(cluster))["status"]["reservedFor"]
         await cluster.delete(f"{PODS}/p")
         await asyncio.sleep(5)
         assert await cluster.items(CLAIMS) == []
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_made_for_a_pod_that_has_ended_is_deleted() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_created_for_a_pod_is_deleted_when_the_pod_has_finished() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(TEMPLATES, TEMPLATE)
-        short = pod(resourceClaims=FROM_TEMPLATE)
-        short["metadata"]["annotations"] = {DURATION: "5s"}
-        await cluster.post(PODS, short)
+        short_lived = pod(resourceClaims=FROM_TEMPLATE)
+        short_lived["metadata"]["annotations"] = {DURATION: "5s"}
+        await cluster.post(PODS, short_lived)
         await asyncio.sleep(1)
-        await allocate(cluster, (await claim_of(cluster))["metadata"]["name"], "p")
+        await allocate(cluster, (await first_claim(cluster))["metadata"]["name"], "p")
         await cluster.bind_all()
         await asyncio.sleep(10)
         assert await cluster.items(CLAIMS) == []
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_that_pods_share_is_free_again_after_the_last_of_them() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_shared_claim_is_deallocated_after_its_last_pod() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(CLAIMS, {"metadata": {"name": "shared"}, "spec": DEVICES})
         for name in ("a", "b"):
             await cluster.post(PODS, pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": "shared"}]))
         await allocate(cluster, "shared", "a", "b")
         await cluster.delete(f"{PODS}/a")
         await asyncio.sleep(1)
-        claim = await claim_of(cluster)
+        claim = await first_claim(cluster)
         assert [one["name"] for one in claim["status"]["reservedFor"]] == ["b"]
         assert "allocation" in claim["status"]
         await cluster.delete(f"{PODS}/b")
         await asyncio.sleep(1)
-        claim = await claim_of(cluster)
+        claim = await first_claim(cluster)
         assert (claim["status"], claim["metadata"].get("finalizers")) == ({}, None)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_that_is_deleted_goes_when_it_is_free() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_deleted_claim_is_removed_when_it_is_no_longer_reserved() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(CLAIMS, {"metadata": {"name": "own"}, "spec": DEVICES})
         await cluster.post(PODS, pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}]))
         await allocate(cluster, "own", "p")
@@ -121,4 +121,4 @@ def test_a_claim_that_is_deleted_goes_when_it_is_free() -> None:
         await asyncio.sleep(1)
         assert await cluster.items(CLAIMS) == []
 
-    told(story)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Claims and volumes: bound, provided, released and protected, in virtual time."""
+"""Binding, provisioning, protection and reclaiming of persistent volumes and claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import PODS, node, pod
-from tests.devcluster.scenarios import Cluster, told
+from tests.devcluster.scenarios import Cluster, run_scenario
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -17,20 +17,24 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 
 def claim(name: str = "c", *, size: str = "1Gi", storage_class: str | None = "", **spec: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    claim_spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+        **spec,
+    }
     if storage_class is not None:
-        made["storageClassName"] = storage_class
-    return {"metadata": {"name": name}, "spec": made}
+        claim_spec["storageClassName"] = storage_class
+    return {"metadata": {"name": name}, "spec": claim_spec}
 
 
 def volume(name: str = "v", *, size: str = "1Gi", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     capacity = {"storage": size}
-    made = {"accessModes": ["ReadWriteOnce"], "capacity": capacity, "hostPath": {"path": "/data"}, **spec}
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": made}
+    volume_spec = {"accessModes": ["ReadWriteOnce"], "capacity": capacity, "hostPath": {"path": "/data"}, **spec}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": volume_spec}
 
 
-def storage_class(name: str = "fast", *, waits: bool = False, **fields: Any) -> dict[str, Any]:
-    mode = "WaitForFirstConsumer" if waits else "Immediate"
+def storage_class(name: str = "fast", *, is_delayed: bool = False, **fields: Any) -> dict[str, Any]:
+    mode = "WaitForFirstConsumer" if is_delayed else "Immediate"
     return {"metadata": {"name": name}, "provisioner": "disks.example.com", "volumeBindingMode": mode, **fields}
 
 
@@ -42,8 +46,8 @@ async def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
     await asyncio.sleep(1)
 
 
-async def bound(cluster: Cluster) -> dict[str, str]:
-    """Claims by name, and the volumes they are bound to."""
+async def bindings(cluster: Cluster) -> dict[str, str]:
+    """The volume of each claim, empty if the claim is not bound."""
     return {
         one["metadata"]["name"]: one["spec"].get("volumeName", "") if one["status"]["phase"] == "Bound" else ""
         for one in await cluster.items(CLAIMS)
@@ -55,7 +59,7 @@ async def phases(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "got"),
+    ("new_claim", "volume_name"),
     [
         (claim(), "v1"),
         (claim(size="3Gi"), "v5"),
@@ -68,147 +72,151 @@ async def phases(cluster: Cluster) -> list[str]:
         (claim(volumeName="v5", size="9Gi"), ""),
     ],
 )
-def test_a_claim_gets_the_smallest_volume_that_suits(asked: dict[str, Any], got: str) -> None:
-    async def story(cluster: Cluster) -> None:
-        await create(cluster, volume("v5", size="5Gi", labels={"disk": "ssd"}), volume("v1"), asked)
-        assert await bound(cluster) == {"c": got}
+def test_a_claim_is_bound_to_the_smallest_matching_volume(new_claim: dict[str, Any], volume_name: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create(cluster, volume("v5", size="5Gi", labels={"disk": "ssd"}), volume("v1"), new_claim)
+        assert await bindings(cluster) == {"c": volume_name}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_what_is_bound_says_so_on_both_sides() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_binding_updates_volume_and_claim() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, claim())
         assert await cluster.reasons() == ["FailedBinding"]
         await create(cluster, volume())
-        held = (await cluster.get(f"{VOLUMES}/v")).json
-        assert (held["status"]["phase"], held["spec"]["claimRef"]["name"]) == ("Bound", "c")
-        assert held["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
-        holding = (await cluster.get(f"{CLAIMS}/c")).json
-        assert holding["status"] == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-        assert holding["metadata"]["annotations"] == {
+        bound_volume = (await cluster.get(f"{VOLUMES}/v")).json
+        assert (bound_volume["status"]["phase"], bound_volume["spec"]["claimRef"]["name"]) == ("Bound", "c")
+        assert bound_volume["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
+        bound_claim = (await cluster.get(f"{CLAIMS}/c")).json
+        assert bound_claim["status"] == {
+            "phase": "Bound",
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+        }
+        assert bound_claim["metadata"]["annotations"] == {
             "pv.kubernetes.io/bind-completed": "yes",
             "pv.kubernetes.io/bound-by-controller": "yes",
         }
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_volume_reserved_for_a_claim_is_for_no_other() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_volume_reserved_for_a_claim_is_not_bound_to_another() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, volume(claimRef={"namespace": "default", "name": "late"}), claim("early"))
-        assert (await bound(cluster), await phases(cluster)) == ({"early": ""}, ["Available"])
+        assert (await bindings(cluster), await phases(cluster)) == ({"early": ""}, ["Available"])
         await create(cluster, claim("late"))
-        assert await bound(cluster) == {"early": "", "late": "v"}
+        assert await bindings(cluster) == {"early": "", "late": "v"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_volume_is_provided_for_a_claim_of_a_class_at_once() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_with_immediate_binding_gets_a_provisioned_volume() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, storage_class(), claim(storage_class="fast"))
-        provided = (await cluster.items(VOLUMES))[0]
-        assert await bound(cluster) == {"c": provided["metadata"]["name"]}
-        assert provided["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "disks.example.com"
-        assert (provided["spec"]["persistentVolumeReclaimPolicy"], "nodeAffinity" in provided["spec"]) == (
+        provisioned = (await cluster.items(VOLUMES))[0]
+        assert await bindings(cluster) == {"c": provisioned["metadata"]["name"]}
+        assert provisioned["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "disks.example.com"
+        assert (provisioned["spec"]["persistentVolumeReclaimPolicy"], "nodeAffinity" in provisioned["spec"]) == (
             "Delete",
             False,
         )
         assert await cluster.reasons() == ["ExternalProvisioning", "Provisioning", "ProvisioningSucceeded"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_class_that_waits_has_its_volume_made_where_the_scheduler_wants_it() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_with_wait_for_first_consumer_the_volume_is_provisioned_for_the_selected_node() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post("/api/v1/nodes", node("far", zone="z2"))
         topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["z1", "z2"]}]}]
-        await create(cluster, storage_class(waits=True, allowedTopologies=topologies), claim(storage_class="fast"))
-        assert (await bound(cluster), await cluster.reasons()) == ({"c": ""}, ["WaitForFirstConsumer"])
+        await create(cluster, storage_class(is_delayed=True, allowedTopologies=topologies), claim(storage_class="fast"))
+        assert (await bindings(cluster), await cluster.reasons()) == ({"c": ""}, ["WaitForFirstConsumer"])
         await cluster.patch(f"{CLAIMS}/c", {"metadata": {"annotations": {SELECTED: "far"}}})
         await asyncio.sleep(1)
         term = (await cluster.items(VOLUMES))[0]["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]
         assert term["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["z2"]}]
-        assert all((await bound(cluster)).values())
+        assert all((await bindings(cluster)).values())
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_node_that_cannot_be_served_is_given_back_to_the_scheduler() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_selected_node_outside_the_allowed_topologies_is_removed_from_the_claim() -> None:
+    async def scenario(cluster: Cluster) -> None:
         topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["z1"]}]}]
-        await create(cluster, storage_class(waits=True, allowedTopologies=topologies), claim(storage_class="fast"))
+        await create(cluster, storage_class(is_delayed=True, allowedTopologies=topologies), claim(storage_class="fast"))
         await cluster.patch(f"{CLAIMS}/c", {"metadata": {"annotations": {SELECTED: "n"}}})
         await asyncio.sleep(1)
         assert SELECTED not in (await cluster.get(f"{CLAIMS}/c")).json["metadata"]["annotations"]
         assert "ProvisioningFailed" in await cluster.reasons()
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_driver_s_topology_keys_say_from_where_a_volume_is_reached() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_node_affinity_of_a_volume_follows_the_topology_keys_of_the_driver() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post("/api/v1/nodes", node("far", zone="z2"))
         drivers = [{"name": "disks.example.com", "nodeID": "far", "topologyKeys": ["zone"]}]
         await cluster.post(
             "/apis/storage.k8s.io/v1/csinodes", {"metadata": {"name": "far"}, "spec": {"drivers": drivers}}
         )
-        asked = claim(storage_class="fast")
-        asked["metadata"]["annotations"] = {SELECTED: "far"}
-        await create(cluster, storage_class(waits=True), asked)
+        new = claim(storage_class="fast")
+        new["metadata"]["annotations"] = {SELECTED: "far"}
+        await create(cluster, storage_class(is_delayed=True), new)
         assert "nodeAffinity" in (await cluster.items(VOLUMES))[0]["spec"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("said", "after", "made"), [("30s", 29, 0), ("30s", 31, 1), ("never", 3600, 0)])
-def test_provisioning_takes_as_long_as_the_class_says(said: str, after: int, made: int) -> None:
-    async def story(cluster: Cluster) -> None:
+@pytest.mark.parametrize(("duration", "after", "volumes"), [("30s", 29, 0), ("30s", 31, 1), ("never", 3600, 0)])
+def test_provisioning_takes_the_annotated_duration(duration: str, after: int, volumes: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
         slow = storage_class()
-        slow["metadata"]["annotations"] = {"kubestow.dev/provisioning": said}
+        slow["metadata"]["annotations"] = {"kubestow.dev/provisioning": duration}
         await create(cluster, slow)
         await cluster.post(CLAIMS, claim(storage_class="fast"))
         await asyncio.sleep(after)
-        assert len(await cluster.items(VOLUMES)) == made
+        assert len(await cluster.items(VOLUMES)) == volumes
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_class_without_provisioner_provides_nothing() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_class_without_provisioner_provisions_no_volume() -> None:
+    async def scenario(cluster: Cluster) -> None:
         local = storage_class() | {"provisioner": "kubernetes.io/no-provisioner"}
         await create(cluster, local, claim(storage_class="fast"), claim("lost", storage_class="none"))
-        assert set((await bound(cluster)).values()) == {""}
+        assert set((await bindings(cluster)).values()) == {""}
         assert await cluster.reasons() == ["ProvisioningFailed", "ProvisioningFailed"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_without_class_gets_the_default_one_even_later() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_without_class_gets_a_default_class_that_is_created_later() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, claim(storage_class=None))
         default = storage_class()
         default["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
         await create(cluster, default)
         assert (await cluster.get(f"{CLAIMS}/c")).json["spec"]["storageClassName"] == "fast"
-        assert all((await bound(cluster)).values())
+        assert all((await bindings(cluster)).values())
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("policy", "left"), [("Delete", []), ("Retain", ["Released"])])
-def test_a_released_volume_is_reclaimed_as_its_class_says(policy: str, left: list[str]) -> None:
-    async def story(cluster: Cluster) -> None:
+@pytest.mark.parametrize(("policy", "remaining"), [("Delete", []), ("Retain", ["Released"])])
+def test_a_released_volume_is_reclaimed_by_its_reclaim_policy(policy: str, remaining: list[str]) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, storage_class(reclaimPolicy=policy), claim(storage_class="fast"))
         await cluster.delete(f"{CLAIMS}/c")
         await asyncio.sleep(1)
-        assert (await bound(cluster), await phases(cluster)) == ({}, left)
+        assert (await bindings(cluster), await phases(cluster)) == ({}, remaining)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_in_use_stays_until_its_pod_has_ended() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_in_use_is_protected_until_its_pod_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
         await create(cluster, volume(), claim())
         await cluster.post(PODS, pod(nodeName="n", volumes=volumes))
@@ -217,13 +225,13 @@ def test_a_claim_in_use_stays_until_its_pod_has_ended() -> None:
         assert "deletionTimestamp" in (await cluster.get(f"{CLAIMS}/c")).json["metadata"]
         await cluster.delete(f"{PODS}/p")
         await asyncio.sleep(60)
-        assert (await bound(cluster), await phases(cluster)) == ({}, ["Released"])
+        assert (await bindings(cluster), await phases(cluster)) == ({}, ["Released"])
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_bound_volume_stays_until_its_claim_is_gone_which_then_is_lost() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_bound_volume_is_protected_and_a_claim_without_its_volume_is_lost() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, volume(), claim())
         await cluster.delete(f"{VOLUMES}/v")
         await asyncio.sleep(60)
@@ -233,43 +241,45 @@ def test_a_bound_volume_stays_until_its_claim_is_gone_which_then_is_lost() -> No
         assert (await cluster.get(f"{CLAIMS}/c")).json["status"]["phase"] == "Lost"
         assert (await cluster.reasons())[-1] == "ClaimLost"
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_claim_of_a_class_that_allows_it_can_grow() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_claim_can_be_expanded_if_its_class_allows_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await create(cluster, storage_class(allowVolumeExpansion=True), claim(storage_class="fast"))
         await cluster.patch(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
         await asyncio.sleep(1)
         assert (await cluster.get(f"{CLAIMS}/c")).json["status"]["capacity"] == {"storage": "2Gi"}
         assert (await cluster.items(VOLUMES))[0]["spec"]["capacity"] == {"storage": "2Gi"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_volume_reserved_by_the_scheduler_is_bound_by_the_controller() -> None:
-    async def story(cluster: Cluster) -> None:
-        await create(cluster, storage_class(waits=True), volume(storageClassName="fast"), claim(storage_class="fast"))
-        assert await bound(cluster) == {"c": ""}
+def test_the_controller_binds_a_claim_to_the_volume_that_the_scheduler_reserved() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create(
+            cluster, storage_class(is_delayed=True), volume(storageClassName="fast"), claim(storage_class="fast")
+        )
+        assert await bindings(cluster) == {"c": ""}
         uid = (await cluster.get(f"{CLAIMS}/c")).json["metadata"]["uid"]
         reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid}
         await cluster.patch(f"{VOLUMES}/v", {"spec": {"claimRef": reference}})
         await asyncio.sleep(1)
-        assert await bound(cluster) == {"c": "v"}
+        assert await bindings(cluster) == {"c": "v"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_claim_of_an_ephemeral_volume_is_deleted_with_its_pod() -> None:
+    async def scenario(cluster: Cluster) -> None:
         template = {"spec": claim(storage_class="fast")["spec"]}
         await create(cluster, storage_class())
         volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
         await cluster.post(PODS, pod(nodeName="n", volumes=volumes))
         await asyncio.sleep(1)
-        assert list(await bound(cluster)) == ["p-scratch"]
+        assert list(await bindings(cluster)) == ["p-scratch"]
         await cluster.delete(f"{PODS}/p")
         await asyncio.sleep(5)
-        assert (await bound(cluster), await phases(cluster)) == ({}, [])
+        assert (await bindings(cluster), await phases(cluster)) == ({}, [])
 
-    told(story)
+    run_scenario(scenario)

@@ -1,72 +1,72 @@
-"""What is to be reconciled comes once, in time, and not too often."""
+"""The work queue deduplicates, delays, throttles and retries."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kubestow.devcluster.controllers.work_queue import Work
+from kubestow.devcluster.controllers.work_queue import WorkQueue
 from kubestow.testing import virtual_time
 
 
-def told(story: Callable[[Work[str]], Awaitable[None]]) -> None:
+def run_scenario(scenario: Callable[[WorkQueue[str]], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(Work[str]())
+        await scenario(WorkQueue[str]())
 
     virtual_time.run(main())
 
 
-def taken(work: Work[str]) -> list[str]:
-    """Everything there is to do now."""
-    return list(iter(work.take, None))
+def drain(queue: WorkQueue[str]) -> list[str]:
+    """All items that are ready now."""
+    return list(iter(queue.get, None))
 
 
-def test_what_is_named_often_is_done_once_in_the_order_of_its_first_naming() -> None:
-    async def story(work: Work[str]) -> None:
+def test_an_item_is_queued_once_in_the_order_of_its_first_addition() -> None:
+    async def scenario(queue: WorkQueue[str]) -> None:
         for key in ("a", "b", "a"):
-            work.add(key)
-        assert taken(work) == ["a", "b"]
+            queue.add(key)
+        assert drain(queue) == ["a", "b"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_the_earliest_of_several_times_counts() -> None:
-    async def story(work: Work[str]) -> None:
+def test_the_shortest_of_several_delays_counts() -> None:
+    async def scenario(queue: WorkQueue[str]) -> None:
         for delay in (5, 2, 9):
-            work.later("a", delay)
+            queue.add_after("a", delay)
         await asyncio.sleep(2)
-        assert taken(work) == ["a"]
+        assert drain(queue) == ["a"]
         await asyncio.sleep(20)
-        assert taken(work) == []
+        assert drain(queue) == []
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_what_rests_is_done_when_it_has_rested() -> None:
-    async def story(work: Work[str]) -> None:
-        work.rest("a", 0.3)
+def test_a_throttled_item_is_ready_when_its_throttling_ends() -> None:
+    async def scenario(queue: WorkQueue[str]) -> None:
+        queue.throttle("a", 0.3)
         await asyncio.sleep(0.1)
         for key in ("a", "b"):
-            work.add(key)
-        assert taken(work) == ["b"]
-        assert work.next_time == 0.3
+            queue.add(key)
+        assert drain(queue) == ["b"]
+        assert queue.next_deadline == 0.3
         await asyncio.sleep(0.2)
-        assert taken(work) == ["a"]
-        work.add("a")
-        assert taken(work) == ["a"]
+        assert drain(queue) == ["a"]
+        queue.add("a")
+        assert drain(queue) == ["a"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_what_fails_is_tried_again_ever_more_slowly() -> None:
-    async def story(work: Work[str]) -> None:
+def test_a_failing_item_is_retried_with_exponential_back_off() -> None:
+    async def scenario(queue: WorkQueue[str]) -> None:
         item, times = "a", list[float]()
-        work.add(item)
+        queue.add(item)
         while len(times) < 4:
-            if taken(work):
+            if drain(queue):
                 times.append(asyncio.get_running_loop().time())
-                work.failed(item)
+                queue.add_rate_limited(item)
             await asyncio.sleep(1)
         assert times == [0, 1, 3, 7]
 
-    told(story)
+    run_scenario(scenario)

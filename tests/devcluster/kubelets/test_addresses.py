@@ -1,49 +1,51 @@
-"""Addresses of nodes and pods: each given once, and again only when it is free."""
+"""Allocation of node IPs, pod CIDRs and pod IPs: none is assigned twice, released ones are reused last."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubestow.devcluster.kubelets.addresses import NodeAddresses, PodAddresses
+from kubestow.devcluster.kubelets.addresses import NodeAddressAllocator, PodIPAllocator
 
 
-def test_pods_get_the_addresses_of_their_range_one_after_the_other() -> None:
-    pods = PodAddresses()
-    assert [pods.take(name, "10.1.2.0/29") for name in "abc"] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
+def test_pod_ips_are_allocated_in_order_from_the_pod_cidr() -> None:
+    pods = PodIPAllocator()
+    assert [pods.allocate(name, "10.1.2.0/29") for name in "abc"] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
 
 
-def test_an_address_given_back_is_the_last_to_be_given_again() -> None:
-    pods = PodAddresses()
+def test_a_released_ip_is_the_last_to_be_reused() -> None:
+    pods = PodIPAllocator()
     for name in "ab":
-        pods.take(name, "10.1.2.0/29")
+        pods.allocate(name, "10.1.2.0/29")
     pods.release("a")
-    assert [pods.take(name, "10.1.2.0/29") for name in "cdefg"] == [f"10.1.2.{number}" for number in (3, 4, 5, 6, 1)]
+    assert [pods.allocate(name, "10.1.2.0/29") for name in "cdefg"] == [
+        f"10.1.2.{number}" for number in (3, 4, 5, 6, 1)
+    ]
 
 
-def test_an_address_in_use_is_not_given() -> None:
-    pods = PodAddresses()
-    pods.note("old", "10.1.2.1")
-    assert pods.take("new", "10.1.2.0/29") == "10.1.2.2"
+def test_a_reserved_ip_is_not_allocated() -> None:
+    pods = PodIPAllocator()
+    pods.reserve("old", "10.1.2.1")
+    assert pods.allocate("new", "10.1.2.0/29") == "10.1.2.2"
 
 
-@pytest.mark.parametrize("range_", ["10.1.2.0/31", "", "nonsense"])
-def test_pods_share_addresses_where_a_range_has_none(range_: str) -> None:
-    pods = PodAddresses()
-    assert [pods.take(name, range_) for name in "ab"] == ["10.64.0.1", "10.64.0.2"]
+@pytest.mark.parametrize("pod_cidr", ["10.1.2.0/31", "", "nonsense"])
+def test_pod_ips_come_from_the_overflow_network_if_the_pod_cidr_has_none(pod_cidr: str) -> None:
+    pods = PodIPAllocator()
+    assert [pods.allocate(name, pod_cidr) for name in "ab"] == ["10.64.0.1", "10.64.0.2"]
 
 
-def test_a_range_may_be_of_the_sixth_version() -> None:
-    assert PodAddresses().take("a", "fd00::/64") == "fd00::1"
+def test_a_pod_cidr_may_be_ipv6() -> None:
+    assert PodIPAllocator().allocate("a", "fd00::/64") == "fd00::1"
 
 
-def test_nodes_get_what_no_other_node_has() -> None:
-    nodes = NodeAddresses()
-    nodes.note("172.16.0.1")
-    nodes.note("10.128.0.0/24")
-    assert (nodes.address(), nodes.pod_range()) == ("172.16.0.2", "10.128.1.0/24")
+def test_addresses_of_other_nodes_are_not_allocated() -> None:
+    nodes = NodeAddressAllocator()
+    nodes.reserve("172.16.0.1")
+    nodes.reserve("10.128.0.0/24")
+    assert (nodes.allocate_ip(), nodes.allocate_pod_cidr()) == ("172.16.0.2", "10.128.1.0/24")
 
 
-def test_there_are_ranges_for_32768_nodes() -> None:
-    nodes = NodeAddresses()
-    given = {nodes.pod_range() for _ in range(32_769)}
-    assert len(given) == 32_769 and None in given and "10.255.255.0/24" in given
+def test_there_are_pod_cidrs_for_32768_nodes() -> None:
+    nodes = NodeAddressAllocator()
+    cidrs = {nodes.allocate_pod_cidr() for _ in range(32_769)}
+    assert len(cidrs) == 32_769 and None in cidrs and "10.255.255.0/24" in cidrs

@@ -1,4 +1,4 @@
-"""Simulated nodes under virtual time."""
+"""Simulated kubelets: node registration, running and stopping pods."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from kubestow.devcluster.kubelets import DURATION, SHUTDOWN
-from kubestow.devcluster.kubelets.behaviour import Behaviour
+from kubestow.devcluster.annotations import DURATION, SHUTDOWN
+from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from tests.devcluster.client import NODES, PODS, Client, node, pod
-from tests.devcluster.nodes import bound, phase, simulated
+from tests.devcluster.kubelet_scenarios import phase, run_scenario, run_simple_pod
 
 
 def test_a_node_becomes_ready_and_loses_its_taint() -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await client.post(NODES, node("n"))
         await asyncio.sleep(1)
         shown = (await client.get(f"{NODES}/n")).json
@@ -22,11 +22,11 @@ def test_a_node_becomes_ready_and_loses_its_taint() -> None:
             "Ready": "True"
         }
 
-    simulated(story)
+    run_scenario(scenario)
 
 
 def test_a_cordoned_node_is_tainted_until_it_is_uncordoned() -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await client.post(NODES, node("n"))
         for unschedulable, keys in ((True, ["node.kubernetes.io/unschedulable"]), (None, [])):
             await client.patch(f"{NODES}/n", {"spec": {"unschedulable": unschedulable}})
@@ -34,12 +34,12 @@ def test_a_cordoned_node_is_tainted_until_it_is_uncordoned() -> None:
             spec = (await client.get(f"{NODES}/n")).json["spec"]
             assert [taint["key"] for taint in spec.get("taints", [])] == keys
 
-    simulated(story)
+    run_scenario(scenario)
 
 
 def test_a_bound_pod_runs_and_is_ready() -> None:
-    async def story(client: Client) -> None:
-        await bound(client)
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client)
         assert await phase(client) == "Pending"
         await asyncio.sleep(1)
         status = (await client.get(f"{PODS}/p")).json["status"]
@@ -47,22 +47,22 @@ def test_a_bound_pod_runs_and_is_ready() -> None:
         assert (status["phase"], ready["Ready"], ready["PodScheduled"]) == ("Running", "True", "True")
         assert status["podIP"] and status["startTime"] and status["containerStatuses"][0]["ready"]
 
-    simulated(story)
+    run_scenario(scenario)
 
 
 def test_a_pod_with_a_duration_succeeds_after_it() -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **{DURATION: "30s"})
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{DURATION: "30s"})
         await asyncio.sleep(29)
         assert await phase(client) == "Running"
         await asyncio.sleep(2)
         assert await phase(client) == "Succeeded"
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_without_a_node_never_starts() -> None:
-    async def story(client: Client) -> None:
+def test_a_pod_bound_to_a_missing_node_starts_when_the_node_is_created() -> None:
+    async def scenario(client: Client) -> None:
         await client.post(PODS, pod("p", nodeName="nowhere"))
         await asyncio.sleep(60)
         assert await phase(client) == "Pending"
@@ -70,42 +70,44 @@ def test_a_pod_without_a_node_never_starts() -> None:
         await asyncio.sleep(1)
         assert await phase(client) == "Running"
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("shutdown", "grace", "gone_after"), [("", 30, 1), ("10s", 30, 11), ("1h", 5, 6)])
-def test_a_deleted_pod_goes_when_its_containers_have_stopped(shutdown: str, grace: int, gone_after: int) -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **({SHUTDOWN: shutdown} if shutdown else {}))
+@pytest.mark.parametrize(("shutdown", "grace", "removed_after"), [("", 30, 1), ("10s", 30, 11), ("1h", 5, 6)])
+def test_a_deleted_pod_is_removed_when_its_containers_have_stopped(
+    shutdown: str, grace: int, removed_after: int
+) -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **({SHUTDOWN: shutdown} if shutdown else {}))
         await asyncio.sleep(1)
         await client.delete(f"{PODS}/p", {"gracePeriodSeconds": grace})
         assert await phase(client) == "Running"
-        await asyncio.sleep(gone_after)
-        assert await phase(client) == "gone"
+        await asyncio.sleep(removed_after)
+        assert await phase(client) == "deleted"
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_made_again_under_the_same_name_is_another_pod() -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **{DURATION: "10s"})
+def test_a_recreated_pod_does_not_inherit_the_steps_of_its_predecessor() -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{DURATION: "10s"})
         await asyncio.sleep(5)
         await client.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
-        await bound(client)
+        await run_simple_pod(client)
         await asyncio.sleep(60)
-        assert await phase(client) == "Running", "the first pod's duration is not the second's"
+        assert await phase(client) == "Running", "the duration of the first pod does not apply to the second"
 
-    simulated(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400.0), ("250ms", 0.25), ("0", 0.0)])
-def test_durations_are_gos(text: str, seconds: float) -> None:
-    behaviour = Behaviour.of({"metadata": {"annotations": {DURATION: text}}})
+def test_annotations_are_parsed_as_go_durations(text: str, seconds: float) -> None:
+    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}})
     assert (behaviour.duration, behaviour.problems) == (seconds, ())
 
 
 @pytest.mark.parametrize("text", ["30", "", "-1s", "x"])
-def test_what_is_no_duration_is_told_and_ignored(text: str) -> None:
-    behaviour = Behaviour.of({"metadata": {"annotations": {DURATION: text}}})
+def test_an_invalid_duration_is_ignored_and_reported(text: str) -> None:
+    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}})
     assert behaviour.duration is None
     assert behaviour.problems == (f"{DURATION}: {text!r} is not a duration such as 30s; it is ignored",)

@@ -1,4 +1,4 @@
-"""Lives of pods on simulated nodes, as kubectl shows them."""
+"""The lifecycle of pods on simulated nodes, as ``kubectl get pods`` shows it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from kubestow.devcluster.kubelets import DURATION, EXIT_CODE, INIT_DURATION, INIT_EXIT_CODE, READY, SHUTDOWN, START
-from kubestow.devcluster.kubelets.pod_lifecycle import back_off
+from kubestow.devcluster.annotations import DURATION, EXIT_CODE, INIT_DURATION, INIT_EXIT_CODE, READY, SHUTDOWN, START
+from kubestow.devcluster.kubelets.pod_lifecycle import crash_loop_back_off
 from tests.devcluster.client import PODS, Client, pod
-from tests.devcluster.nodes import bound, phase, run_pod, seen, simulated, status_of
+from tests.devcluster.kubelet_scenarios import observed_states, phase, run_pod, run_scenario, run_simple_pod, status_of
 
 
-def lives(new: dict[str, Any], seconds: float, **annotations: str) -> list[str]:
-    """What a pod is seen as over its first seconds on a node."""
-    words: list[str] = []
+def observe_pod(new: dict[str, Any], seconds: float, **annotations: str) -> list[str]:
+    """The states of a pod over its first seconds on a node."""
+    states: list[str] = []
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await run_pod(client, new, **annotations)
-        words.extend(await seen(client, seconds))
+        states.extend(await observed_states(client, seconds))
 
-    simulated(story)
-    return words
+    run_scenario(scenario)
+    return states
 
 
 def with_init(*inits: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -32,48 +32,48 @@ def with_init(*inits: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 async def reasons(client: Client) -> list[str]:
-    """What events tell, the oldest first."""
+    """The reasons of all events, oldest first."""
     events = (await client.get("/api/v1/namespaces/default/events")).json["items"]
-    return [one["reason"] for one in sorted(events, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+    return [event["reason"] for event in sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))]
 
 
-def test_events_tell_what_the_kubelet_does() -> None:
-    async def story(client: Client) -> None:
-        await bound(client)
+def test_the_kubelet_records_events_about_a_pod() -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client)
         await asyncio.sleep(1)
         await client.delete(f"{PODS}/p")
         await asyncio.sleep(1)
         assert await reasons(client) == ["Pulled", "Created", "Started", "Killing"]
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_is_created_started_and_ready_after_its_delays() -> None:
-    words = lives(pod(), 5, **{START: "1s", READY: "2s"})
-    assert words == ["Pending 0/1", "ContainerCreating 0/1", "Running 0/1", "Running 1/1"]
+def test_a_pod_starts_and_becomes_ready_after_the_annotated_delays() -> None:
+    states = observe_pod(pod(), 5, **{START: "1s", READY: "2s"})
+    assert states == ["Pending 0/1", "ContainerCreating 0/1", "Running 0/1", "Running 1/1"]
 
 
-def test_a_readiness_probe_delays_readiness_as_it_says() -> None:
+def test_the_initial_delay_of_a_readiness_probe_delays_readiness() -> None:
     new = pod()
     new["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 80}, "initialDelaySeconds": 3}
-    assert lives(new, 2)[-1] == "Running 0/1"
-    assert lives(new, 4)[-1] == "Running 1/1"
+    assert observe_pod(new, 2)[-1] == "Running 0/1"
+    assert observe_pod(new, 4)[-1] == "Running 1/1"
 
 
-def test_a_pod_may_never_become_ready() -> None:
-    assert lives(pod(), 60, **{READY: "never"})[-1] == "Running 0/1"
+def test_a_pod_annotated_with_never_does_not_become_ready() -> None:
+    assert observe_pod(pod(), 60, **{READY: "never"})[-1] == "Running 0/1"
 
 
-def test_containers_of_a_pod_that_fails_are_not_started_again_under_never() -> None:
-    words = lives(pod(restartPolicy="Never"), 60, **{DURATION: "2s", EXIT_CODE: "3"})
-    assert words[-2:] == ["Running 1/1", "Error 0/1"]
+def test_failed_containers_do_not_restart_with_restart_policy_never() -> None:
+    states = observe_pod(pod(restartPolicy="Never"), 60, **{DURATION: "2s", EXIT_CODE: "3"})
+    assert states[-2:] == ["Running 1/1", "Error 0/1"]
 
 
-def test_a_container_that_keeps_failing_crash_loops() -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **{DURATION: "1s", EXIT_CODE: "1"})
-        words = await seen(client, 20)
-        assert words[2:6] == ["Running 1/1", "Error 0/1", "Running 1/1", "CrashLoopBackOff 0/1"]
+def test_a_container_that_keeps_failing_enters_crash_loop_back_off() -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{DURATION: "1s", EXIT_CODE: "1"})
+        states = await observed_states(client, 20)
+        assert states[2:6] == ["Running 1/1", "Error 0/1", "Running 1/1", "CrashLoopBackOff 0/1"]
         status = await status_of(client)
         container = status["containerStatuses"][0]
         assert (status["phase"], container["restartCount"]) == ("Running", 2)
@@ -83,38 +83,38 @@ def test_a_container_that_keeps_failing_crash_loops() -> None:
         assert table["rows"][0]["cells"][3] == "2 (6s ago)"
         assert (await reasons(client)).count("BackOff") == 2
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_exit_codes_are_those_of_one_run_after_the_other() -> None:
+def test_exit_codes_apply_to_successive_runs() -> None:
     new = pod(restartPolicy="OnFailure")
-    words = lives(new, 60, **{DURATION: "1s", EXIT_CODE: "1,0"})
-    assert words[-1] == "Completed 0/1"
+    states = observe_pod(new, 60, **{DURATION: "1s", EXIT_CODE: "1,0"})
+    assert states[-1] == "Completed 0/1"
 
 
 def test_init_containers_run_one_after_the_other() -> None:
-    words = lives(with_init({}, {}), 5, **{INIT_DURATION: "1s"})
-    assert words == ["Pending 0/1", "Init:0/2 0/1", "Init:1/2 0/1", "PodInitializing 0/1", "Running 1/1"]
+    states = observe_pod(with_init({}, {}), 5, **{INIT_DURATION: "1s"})
+    assert states == ["Pending 0/1", "Init:0/2 0/1", "Init:1/2 0/1", "PodInitializing 0/1", "Running 1/1"]
 
 
-def test_an_init_container_that_keeps_failing_crash_loops() -> None:
-    words = lives(with_init({}), 15, **{INIT_DURATION: "1s", INIT_EXIT_CODE: "1"})
-    assert words[:4] == ["Pending 0/1", "Init:0/1 0/1", "Init:Error 0/1", "Init:0/1 0/1"]
-    assert words[4] == "Init:CrashLoopBackOff 0/1"
+def test_an_init_container_that_keeps_failing_enters_crash_loop_back_off() -> None:
+    states = observe_pod(with_init({}), 15, **{INIT_DURATION: "1s", INIT_EXIT_CODE: "1"})
+    assert states[:4] == ["Pending 0/1", "Init:0/1 0/1", "Init:Error 0/1", "Init:0/1 0/1"]
+    assert states[4] == "Init:CrashLoopBackOff 0/1"
 
 
-def test_an_init_container_that_fails_under_never_fails_the_pod() -> None:
-    words = lives(with_init({}, restartPolicy="Never"), 15, **{INIT_EXIT_CODE: "1"})
-    assert words[-1] == "Init:Error 0/1"
+def test_a_failing_init_container_fails_a_pod_with_restart_policy_never() -> None:
+    states = observe_pod(with_init({}, restartPolicy="Never"), 15, **{INIT_EXIT_CODE: "1"})
+    assert states[-1] == "Init:Error 0/1"
 
 
-def test_a_sidecar_runs_beside_the_containers_and_ends_with_them() -> None:
-    words = lives(with_init({"restartPolicy": "Always"}), 20, **{DURATION: "5s"})
-    assert words[-2:] == ["Running 2/2", "Completed 0/2"]
+def test_a_sidecar_runs_until_the_main_containers_have_exited() -> None:
+    states = observe_pod(with_init({"restartPolicy": "Always"}), 20, **{DURATION: "5s"})
+    assert states[-2:] == ["Running 2/2", "Completed 0/2"]
 
 
-def test_a_pod_past_its_deadline_fails() -> None:
-    async def story(client: Client) -> None:
+def test_a_pod_fails_at_its_active_deadline() -> None:
+    async def scenario(client: Client) -> None:
         await run_pod(client, pod(activeDeadlineSeconds=10))
         await asyncio.sleep(9)
         assert await phase(client) == "Running"
@@ -122,27 +122,27 @@ def test_a_pod_past_its_deadline_fails() -> None:
         status = await status_of(client)
         assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_a_readiness_gate_holds_readiness_back_until_it_is_met() -> None:
-    async def story(client: Client) -> None:
+def test_a_pod_is_not_ready_until_its_readiness_gate_is_true() -> None:
+    async def scenario(client: Client) -> None:
         await run_pod(client, pod(readinessGates=[{"conditionType": "load-balanced"}]))
         await asyncio.sleep(1)
         ready = next(one for one in (await status_of(client))["conditions"] if one["type"] == "Ready")
         assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
-        met = {"status": {"conditions": [{"type": "load-balanced", "status": "True"}]}}
-        await client.patch(f"{PODS}/p/status", met, "strategic-merge-patch+json")
+        gate_true = {"status": {"conditions": [{"type": "load-balanced", "status": "True"}]}}
+        await client.patch(f"{PODS}/p/status", gate_true, "strategic-merge-patch+json")
         await asyncio.sleep(1)
         assert {one["type"]: one["status"] for one in (await status_of(client))["conditions"]}["Ready"] == "True"
 
-    simulated(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(("shutdown", "code"), [("1s", 143), ("1h", 137)])
-def test_a_deleted_pod_says_how_its_containers_ended(shutdown: str, code: int) -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **{SHUTDOWN: shutdown})
+def test_the_final_status_of_a_deleted_pod_has_the_exit_code(shutdown: str, code: int) -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{SHUTDOWN: shutdown})
         await asyncio.sleep(1)
         version = (await client.get(PODS)).json["metadata"]["resourceVersion"]
         await client.delete(f"{PODS}/p", {"gracePeriodSeconds": 5})
@@ -154,24 +154,24 @@ def test_a_deleted_pod_says_how_its_containers_ended(shutdown: str, code: int) -
         assert status["phase"] == "Failed"
         assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_what_an_annotation_says_wrongly_is_told_and_ignored() -> None:
-    async def story(client: Client) -> None:
-        await bound(client, **{START: "soon", EXIT_CODE: "-1"})
+def test_an_invalid_annotation_is_ignored_and_recorded_as_an_event() -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{START: "soon", EXIT_CODE: "-1"})
         await asyncio.sleep(1)
         assert await phase(client) == "Running"
         events = (await client.get("/api/v1/namespaces/default/events")).json["items"]
-        wrong = [event["message"] for event in events if event["reason"] == "InvalidAnnotation"]
-        assert sorted(wrong) == [
+        messages = [event["message"] for event in events if event["reason"] == "InvalidAnnotation"]
+        assert sorted(messages) == [
             "kubestow.dev/exit-code: '-1' is not a list of exit codes from 0 to 255; it is ignored",
             "kubestow.dev/start: 'soon' is not a duration such as 30s; it is ignored",
         ]
 
-    simulated(story)
+    run_scenario(scenario)
 
 
-def test_the_back_off_doubles_up_to_five_minutes_and_is_forgotten_after_a_long_run() -> None:
-    assert [back_off(runs, 1.0) for runs in range(1, 9)] == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert back_off(8, 600.0) == 0
+def test_the_back_off_doubles_up_to_five_minutes_and_is_reset_by_a_long_run() -> None:
+    assert [crash_loop_back_off(runs, 1.0) for runs in range(1, 9)] == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert crash_loop_back_off(8, 600.0) == 0

@@ -1,4 +1,4 @@
-"""What holds of every life of a pod, whatever it is made of and however it behaves."""
+"""Invariants of the pod lifecycle, for all combinations of containers and behaviours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.kubelets.behaviour import Behaviour
-from kubestow.devcluster.kubelets.pod_lifecycle import end_pod, next_step, take_step
+from kubestow.devcluster.kubelets.behaviour import PodBehaviour
+from kubestow.devcluster.kubelets.pod_lifecycle import apply_step, next_step, terminate_pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 40
@@ -18,7 +18,7 @@ STEPS = 40
 seconds = st.sampled_from([0.0, 0.2, 1.0, 5.0, 700.0])
 codes = st.lists(st.sampled_from([0, 0, 1, 137]), min_size=1, max_size=3).map(tuple)
 behaviours = st.builds(
-    Behaviour,
+    PodBehaviour,
     start=seconds,
     ready=st.none() | seconds | st.just(float("inf")),
     duration=st.none() | seconds,
@@ -48,55 +48,63 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     return {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def written(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def format_time(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def ready(pod: dict[str, Any]) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
+def is_ready(pod: dict[str, Any]) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions") or ()
+    )
 
 
 def restarts(pod: dict[str, Any]) -> list[int]:
     status = pod["status"]
-    return [one["restartCount"] for one in (*status.get("initContainerStatuses", ()), *status["containerStatuses"])]
+    return [
+        container["restartCount"]
+        for container in (*status.get("initContainerStatuses", ()), *status["containerStatuses"])
+    ]
 
 
 @given(pods(), behaviours, st.integers(0, STEPS))
-def test_a_life_goes_forward_and_never_spins(pod: dict[str, Any], behaviour: Behaviour, gate_at: int) -> None:
-    moment, waited, instant, before = START, 0.0, 0, [0] * 9
+def test_steps_make_progress_and_do_not_spin(pod: dict[str, Any], behaviour: PodBehaviour, gate_after: int) -> None:
+    now, waited, immediate_steps, restarts_before = START, 0.0, 0, [0] * 9
     for number in range(STEPS):
-        step = next_step(pod, behaviour, moment)
+        step = next_step(pod, behaviour, now)
         if step is None:
             break
         assert step.delay >= 0
-        instant = instant + 1 if step.delay < 0.2 else 0
-        assert instant < 12, "a pod that does not wait for anything would keep its node busy for ever"
+        immediate_steps = immediate_steps + 1 if step.delay < 0.2 else 0
+        assert immediate_steps < 12, "steps without delay would keep the kubelet busy"
         waited += step.delay
-        moment = START + timedelta(seconds=waited)
-        take_step(pod, step, behaviour, written(moment))
-        now = restarts(pod)
-        assert all(old <= new for old, new in zip(before, now, strict=False))
-        before = now
-        if number == gate_at:
-            set_condition(pod["status"], {"type": "gate", "status": "True"}, written(moment))
-    if ready(pod):
+        now = START + timedelta(seconds=waited)
+        apply_step(pod, step, behaviour, format_time(now))
+        restarts_after = restarts(pod)
+        assert all(old <= new for old, new in zip(restarts_before, restarts_after, strict=False))
+        restarts_before = restarts_after
+        if number == gate_after:
+            set_condition(pod["status"], {"type": "gate", "status": "True"}, format_time(now))
+    if is_ready(pod):
         assert pod["status"]["phase"] == "Running"
-        assert all(one["ready"] and "running" in one["state"] for one in pod["status"]["containerStatuses"])
+        assert all(
+            container["ready"] and "running" in container["state"] for container in pod["status"]["containerStatuses"]
+        )
 
 
 @given(pods(), behaviours, st.integers(0, STEPS))
-def test_a_pod_that_is_ended_has_nothing_running_and_nothing_ahead(
-    pod: dict[str, Any], behaviour: Behaviour, after: int
+def test_a_terminated_pod_has_no_running_container_and_no_next_step(
+    pod: dict[str, Any], behaviour: PodBehaviour, steps: int
 ) -> None:
-    moment = START
-    for _ in range(after):
-        step = next_step(pod, behaviour, moment)
+    now = START
+    for _ in range(steps):
+        step = next_step(pod, behaviour, now)
         if step is None:
             break
-        moment += timedelta(seconds=step.delay)
-        take_step(pod, step, behaviour, written(moment))
-    end_pod(pod, written(moment))
+        now += timedelta(seconds=step.delay)
+        apply_step(pod, step, behaviour, format_time(now))
+    terminate_pod(pod, format_time(now))
     assert pod["status"]["phase"] in ("Succeeded", "Failed")
-    assert next_step(pod, behaviour, moment) is None
-    assert not ready(pod)
-    assert all("terminated" in one["state"] for one in pod["status"].get("containerStatuses", ()))
+    assert next_step(pod, behaviour, now) is None
+    assert not is_ready(pod)
+    assert all("terminated" in container["state"] for container in pod["status"].get("containerStatuses", ()))

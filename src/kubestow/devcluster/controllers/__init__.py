@@ -1,10 +1,18 @@
-"""The controllers of a cluster in miniature: what turns a deployment into pods and a deleted owner into nothing.
+"""The controllers of kube-controller-manager that a development cluster needs, in one process.
 
-:class:`Controllers` is the way in: one task that reads the store's history and lets each controller bring one object at
-a time to where its spec wants it. Each controller is a module; what they share: ``controller`` (the contract),
-``work`` (what is to be done, and when), ``owners`` and ``pods`` (who controls what).
+:class:`ControllerManager` runs all of them as one task. Each controller is a module, or in a package:
+
+    workloads/         deployments, replica sets, stateful sets, daemon sets, jobs, cron jobs; adoption, revisions
+    storage/           persistent volumes and claims: binding, provisioning, protection, ephemeral volumes
+    nodes/             node lifecycle, taint eviction, pod garbage collector
+    disruption         pod disruption budgets
+    resource_claims    resource claims of pods
+    garbage_collector, namespaces, event_ttl
+
+They share ``controller`` (the base classes), ``work_queue``, ``pods`` (an index of all pods), ``owner_references`` and
+``conditions``.
 """
 
-from kubestow.devcluster.controllers.manager import Controllers
+from kubestow.devcluster.controllers.manager import ControllerManager
 
-__all__ = ["Controllers"]
+__all__ = ["ControllerManager"]

@@ -1,27 +1,28 @@
-"""Conditions in a status: one per type, with the times at which they were written and last changed side."""
+"""Reading and setting conditions in a status, one per type."""
 
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.resources import Object
 
-__all__ = ["condition_of", "with_condition"]
+__all__ = ["get_condition", "with_condition"]
 
 
-def condition_of(status: Object, type_: str) -> Object | None:
-    return next((one for one in status.get("conditions") or () if one["type"] == type_), None)
+def get_condition(status: Object, type_: str) -> Object | None:
+    return next((condition for condition in status.get("conditions") or () if condition["type"] == type_), None)
 
 
-def with_condition(status: Object, condition: Object, now: str, *, written: str = "") -> list[Object]:
-    """The conditions with this one added or replaced; one that says nothing new stays as it is.
+def with_condition(status: Object, condition: Object, now: str, *, update_field: str = "") -> list[Object]:
+    """The conditions of ``status`` with ``condition`` added or replaced; unchanged if it is there already.
 
-    ``written`` names the field that has the time of the last writing, in kinds whose conditions have one.
+    ``lastTransitionTime`` changes only with the condition's status. ``update_field`` names the field for the time of
+    the last update, such as ``lastUpdateTime``, in kinds that have one.
     """
     conditions: list[Object] = list(status.get("conditions") or ())
-    old = condition_of(status, condition["type"])
+    old = get_condition(status, condition["type"])
     if old is not None and condition.items() <= old.items():
         return conditions
-    same_side = old is not None and old["status"] == condition["status"]
-    made: Object = {written: now} if written else {}
-    made["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and same_side else now
-    kept = [one for one in conditions if one["type"] != condition["type"]]
-    return [*kept, {**made, **condition}]
+    is_same_status = old is not None and old["status"] == condition["status"]
+    times: Object = {update_field: now} if update_field else {}
+    times["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and is_same_status else now
+    others = [other for other in conditions if other["type"] != condition["type"]]
+    return [*others, {**times, **condition}]

@@ -1,8 +1,8 @@
-"""The contract of a controller, and what those that make pods have in common.
+"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
 
-A controller is told every change (:meth:`Controller.observe`) and says which of its objects are concerned; later, and
-once however often they were named, it is asked to reconcile each. Reconciling reads the present state, makes what is
-missing and may be repeated at any time.
+Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
+affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
+any number of times for the same state.
 """
 
 from __future__ import annotations
@@ -18,164 +18,204 @@ from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.storage.store import Event
-from kubestow.devcluster.controllers.owners import Owner, controller_among, owner_reference
-from kubestow.devcluster.controllers.pods import Pod, Pods
-from kubestow.devcluster.controllers.work_queue import Work
-from kubestow.devcluster.event_recorder import Recorder
+from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of, new_controller_ref
+from kubestow.devcluster.controllers.pods import PodIndexer, PodView
+from kubestow.devcluster.controllers.work_queue import WorkQueue
+from kubestow.devcluster.event_recorder import RegistryEventRecorder
 
-__all__ = ["Controller", "Happening", "Item", "PodController", "World", "key_of"]
+__all__ = [
+    "Controller",
+    "ControllerContext",
+    "ObjectChange",
+    "PodController",
+    "WorkItem",
+    "key_of",
+]
 
-Item = tuple["Controller", str]
-"""A controller, and the key of an object that it has to reconcile."""
+WorkItem = tuple["Controller", str]
+"""A controller and the key of an object to reconcile."""
 
-#: Seconds of rest for each pod that was looked at, of objects with more than a few pods.
-REST, FEW = 0.0002, 100
+#: Objects with more pods than this are throttled.
+THROTTLE_ABOVE = 100
+#: Seconds of throttling per pod.
+THROTTLE_PER_POD = 0.0002
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """A change of one object of ``resource``, with its owners before and after."""
+class ObjectChange:
+    """A change of one object of ``resource``, with its owner references before and after."""
 
     resource: str
     event: Event
-    owners: tuple[Owner, ...]
-    previous_owners: tuple[Owner, ...]
+    owner_refs: tuple[OwnerRef, ...]
+    previous_owner_refs: tuple[OwnerRef, ...]
 
     @property
     def key(self) -> str:
         return self.event.object.key
 
-    def controllers(self, kind: str) -> list[str]:
-        """The keys of the objects of ``kind`` that control or controlled the object."""
+    @property
+    def is_deletion(self) -> bool:
+        return self.event.type == "DELETED"
+
+    def controller_keys(self, kind: str) -> list[str]:
+        """The keys of the objects of ``kind`` that are, or were, the controller of the object."""
         namespace = self.event.object.namespace
-        found = {controller_among(self.owners), controller_among(self.previous_owners)}
-        return [f"{namespace}/{owner.name}" for owner in found if owner is not None and owner.kind == kind]
+        controllers = {controller_of(self.owner_refs), controller_of(self.previous_owner_refs)}
+        return [f"{namespace}/{ref.name}" for ref in controllers if ref is not None and ref.kind == kind]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What controllers work on and with."""
+class ControllerContext:
+    """What all controllers share."""
 
     registry: Registry
-    pods: Pods
-    work: Work[Item]
-    recorder: Recorder
-    #: Seconds after which a node that has not been heard of is taken to be lost.
-    node_grace_period: float
+    pods: PodIndexer
+    queue: WorkQueue[WorkItem]
+    recorder: RegistryEventRecorder
+    #: Seconds without a heartbeat after which a node's conditions become Unknown.
+    node_monitor_grace_period: float
 
 
-def key_of(whole: Object) -> str:
-    """The key of a namespaced object."""
-    return f"{whole['metadata']['namespace']}/{whole['metadata']['name']}"
+def key_of(namespaced: Object) -> str:
+    """``namespace/name`` of a namespaced object."""
+    return f"{namespaced['metadata']['namespace']}/{namespaced['metadata']['name']}"
 
 
 class Controller:
-    """Keeps the objects of one resource as they should be."""
+    """Reconciles the objects of one resource."""
 
-    #: The resource it looks after, such as ``replicasets.apps``.
+    #: The resource, such as ``replicasets.apps``.
     resource: ClassVar[str]
-    #: What events say they come from.
+    #: The component in the events that the controller records.
     component: ClassVar[str] = ""
 
-    def __init__(self, world: World) -> None:
-        self.registry, self.pods, self.recorder = world.registry, world.pods, world.recorder
-        self._work = world.work
-        self.kind: Kind = world.registry.catalog[self.resource]
+    def __init__(self, context: ControllerContext) -> None:
+        self.registry, self.pods, self.recorder = context.registry, context.pods, context.recorder
+        self._queue = context.queue
+        self.kind: Kind = context.registry.catalog[self.resource]
 
-    def observe(self, happening: Happening) -> None:
-        """Say what has to be reconciled because of a change."""
-        if happening.resource == self.resource:
-            self.reconcile_soon(happening.key)
+    def handle_change(self, change: ObjectChange) -> None:
+        """Enqueue the objects that a change affects. Called for every change of every resource."""
+        if change.resource == self.resource:
+            self.enqueue(change.key)
 
     def reconcile(self, key: str) -> None:
-        """Bring one object, if it is still there, closer to its spec. Raises Failure: to be tried again."""
+        """Move one object towards its spec; does nothing if it does not exist. Raises Failure to be retried."""
         raise NotImplementedError
 
-    def reconcile_soon(self, key: str) -> None:
-        self._work.add((self, key))
+    # The queue
 
-    def reconcile_after(self, key: str, seconds: float) -> None:
-        self._work.later((self, key), seconds)
+    def enqueue(self, key: str) -> None:
+        self._queue.add((self, key))
 
-    def rest_after(self, key: str, pods: int) -> None:
-        """Take note of how much there was to look at: an object with many pods is looked at less often."""
-        if pods > FEW:
-            self._work.rest((self, key), pods * REST)
+    def enqueue_after(self, key: str, seconds: float) -> None:
+        self._queue.add_after((self, key), seconds)
 
-    def find(self, key: str, kind: Kind | None = None) -> Object | None:
-        """The object of this key, of the controller's own kind or another; None when there is none."""
+    def throttle(self, key: str, pods: int) -> None:
+        """Reconcile an object less often in proportion to its number of pods, if it has many."""
+        if pods > THROTTLE_ABOVE:
+            self._queue.throttle((self, key), pods * THROTTLE_PER_POD)
+
+    # Reading and writing objects
+
+    def get(self, key: str, kind: Kind | None = None) -> Object | None:
+        """The object of ``kind``, by default the controller's, with this key; None if it does not exist."""
         kind = kind or self.kind
         stored = self.registry.store.collection(kind.storage).get(key)
         return None if stored is None else kind.decode(stored)
 
-    def set_status(self, current: Object, status: Object) -> None:
-        """Write the status if it says anything new."""
+    def update_status(self, current: Object, status: Object) -> None:
+        """Write the status of ``current`` if it differs."""
         if current.get("status") == status:
             return
 
-        def change(old: Object) -> Object:
+        def with_status(old: Object) -> Object:
             return {**old, "metadata": dict(old["metadata"]), "status": status}
 
-        identity = current["metadata"]
-        self.registry.update(self.kind, identity["namespace"], identity["name"], change, subresource="status")
+        metadata = current["metadata"]
+        self.registry.update(self.kind, metadata["namespace"], metadata["name"], with_status, subresource="status")
 
-    def update(self, current: Object, *, spec: Object | None = None, metadata: Object | None = None) -> Object:
-        """Merge fields into spec and metadata of an object of this controller; the object as it is then."""
-        return self.change(self.kind, current, spec=spec, metadata=metadata)
-
-    def change(
-        self, kind: Kind, current: Object, *, spec: Object | None = None, metadata: Object | None = None
+    def patch(
+        self, current: Object, *, spec: Object | None = None, metadata: Object | None = None, kind: Kind | None = None
     ) -> Object:
-        """The same for an object of another kind."""
+        """Merge fields into spec and metadata of an object of ``kind``, by default the controller's; returns it."""
+        kind = kind or self.kind
 
-        def changed(old: Object) -> Object:
+        def merged(old: Object) -> Object:
             new = {**old, "metadata": {**old["metadata"], **(metadata or {})}}
             if spec:
                 new["spec"] = {**old["spec"], **spec}
             return new
 
         identity = current["metadata"]
-        return kind.decode(self.registry.update(kind, identity["namespace"], identity["name"], changed))
+        return kind.decode(self.registry.update(kind, identity["namespace"], identity["name"], merged))
 
-    def change_metadata(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], None]) -> None:
-        """Let ``change`` alter the metadata of any object in place."""
+    def update_metadata(self, kind: Kind, namespace: str, name: str, mutate: Callable[[Object], None]) -> None:
+        """Let ``mutate`` change the metadata of an object in place."""
 
-        def changed(old: Object) -> Object:
+        def mutated(old: Object) -> Object:
             new = {**old, "metadata": dict(old["metadata"])}
-            change(new["metadata"])
+            mutate(new["metadata"])
             return new
 
-        self.registry.update(kind, namespace, name, changed)
+        self.registry.update(kind, namespace, name, mutated)
 
-    def tell(self, about: Object, reason: str, message: str) -> None:
-        self.recorder.normal(self.component, self.kind, about, reason, message)
+    def add_owner_reference(self, kind: Kind, namespace: str, name: str, reference: Object) -> None:
+        def add(metadata: Object) -> None:
+            metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or ()), reference]
 
-    def warn(self, about: Object, reason: str, message: str) -> None:
-        self.recorder.warning(self.component, self.kind, about, reason, message)
+        self.update_metadata(kind, namespace, name, add)
+
+    def remove_owner_references(self, kind: Kind, namespace: str, name: str, uids: set[str]) -> None:
+        def remove(metadata: Object) -> None:
+            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in uids]
+            metadata["ownerReferences"] = remaining
+            if not remaining:
+                del metadata["ownerReferences"]
+
+        self.update_metadata(kind, namespace, name, remove)
+
+    def remove_finalizer(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
+        def remove(metadata: Object) -> None:
+            remaining = [other for other in metadata.get("finalizers") or () if other != finalizer]
+            metadata["finalizers"] = remaining
+            if not remaining:
+                del metadata["finalizers"]
+
+        self.update_metadata(kind, namespace, name, remove)
+
+    # Events
+
+    def record_event(self, involved: Object, reason: str, message: str) -> None:
+        self.recorder.normal(self.component, self.kind, involved, reason, message)
+
+    def record_warning(self, involved: Object, reason: str, message: str) -> None:
+        self.recorder.warning(self.component, self.kind, involved, reason, message)
 
 
 class PodController(Controller):
-    """A controller whose objects make pods."""
+    """A controller whose objects own pods."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.pod_kind: Kind = world.registry.catalog["pods"]
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.pod_kind: Kind = context.registry.catalog["pods"]
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        if happening.resource == "pods":
-            for key in happening.controllers(self.kind.name):
-                self.reconcile_soon(key)
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == "pods":
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
 
-    def is_available(self, owner: Object, pod: Pod) -> bool:
-        """Whether a pod has been ready for the owner's minReadySeconds; if not yet, it is looked at again in time."""
-        least = owner["spec"].get("minReadySeconds", 0)
-        if not least or not pod.is_ready:
+    def is_available(self, owner: Object, pod: PodView) -> bool:
+        """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""
+        min_ready_seconds = owner["spec"].get("minReadySeconds", 0)
+        if not min_ready_seconds or not pod.is_ready:
             return pod.is_ready
-        ahead = least - pod.ready_for(self.registry.moment())
-        if ahead > 0:
-            self.reconcile_after(key_of(owner), ahead)
-        return bool(ahead <= 0)
+        remaining = min_ready_seconds - pod.seconds_ready(self.registry.clock())
+        if remaining > 0:
+            self.enqueue_after(key_of(owner), remaining)
+        return bool(remaining <= 0)
 
     def create_pods(
         self,
@@ -183,47 +223,47 @@ class PodController(Controller):
         count: int,
         *,
         template: Object | None = None,
-        finish: Callable[[Object, int], None] | None = None,
+        customize: Callable[[Object, int], None] | None = None,
     ) -> None:
-        """Make pods from the owner's template, or another; ``finish`` completes each, given its number.
+        """Create pods from a template, by default the owner's; ``customize`` gets each pod and its index.
 
-        Raises Failure, having told of it, for the first that is refused.
+        Raises Failure for the first pod that is rejected, after recording an event about it.
         """
         template = owner["spec"]["template"] if template is None else template
-        described = template.get("metadata") or {}
-        identity: Object = {"generateName": f"{owner['metadata']['name']}-"[-58:]}
+        template_metadata = template.get("metadata") or {}
+        metadata: Object = {"generateName": f"{owner['metadata']['name']}-"[-58:]}
         for field in ("labels", "annotations", "finalizers"):
-            if described.get(field):
-                identity[field] = described[field]
-        identity["ownerReferences"] = [owner_reference(self.kind, owner)]
-        draft = msgspec.json.encode({"metadata": identity, "spec": template["spec"]})
-        for number in range(count):
-            pod = msgspec.json.decode(draft)
-            if finish is not None:
-                finish(pod, number)
+            if template_metadata.get(field):
+                metadata[field] = template_metadata[field]
+        metadata["ownerReferences"] = [new_controller_ref(self.kind, owner)]
+        encoded = msgspec.json.encode({"metadata": metadata, "spec": template["spec"]})
+        for index in range(count):
+            pod = msgspec.json.decode(encoded)
+            if customize is not None:
+                customize(pod, index)
             self._create_pod(owner, pod)
 
     def _create_pod(self, owner: Object, pod: Object) -> None:
         namespace = owner["metadata"]["namespace"]
         try:
-            made = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
-        except statuses.Failure as refused:
-            self.tell_refused(owner, pod["metadata"].get("name", ""), refused)
+            created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
+        except statuses.Failure as failure:
+            self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
             raise
-        self.tell_created(owner, made.name)
+        self.record_pod_created(owner, created.name)
 
-    def delete_pod(self, owner: Object, pod: Pod) -> None:
+    def delete_pod(self, owner: Object, pod: PodView) -> None:
         self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, Deletion(uid=pod.metadata.uid))
-        self.tell_deleted(owner, pod.name)
+        self.record_pod_deleted(owner, pod.name)
 
-    def tell_created(self, owner: Object, pod: str) -> None:
-        self.tell(owner, "SuccessfulCreate", f"Created pod: {pod}")
+    def record_pod_created(self, owner: Object, pod: str) -> None:
+        self.record_event(owner, "SuccessfulCreate", f"Created pod: {pod}")
 
-    def tell_refused(self, owner: Object, pod: str, refused: statuses.Failure) -> None:
-        self.warn(owner, "FailedCreate", f"Error creating: {refused.message}")
+    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.Failure) -> None:
+        self.record_warning(owner, "FailedCreate", f"Error creating: {failure.message}")
 
-    def tell_deleted(self, owner: Object, pod: str) -> None:
-        self.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod}")
+    def record_pod_deleted(self, owner: Object, pod: str) -> None:
+        self.record_event(owner, "SuccessfulDelete", f"Deleted pod: {pod}")
 
-    def change_pod(self, pod: Pod, change: Callable[[Object], None]) -> None:
-        self.change_metadata(self.pod_kind, pod.metadata.namespace, pod.name, change)
+    def update_pod_metadata(self, pod: PodView, mutate: Callable[[Object], None]) -> None:
+        self.update_metadata(self.pod_kind, pod.metadata.namespace, pod.name, mutate)

@@ -1,7 +1,7 @@
-"""Running the controllers: one task that follows every resource of the store and reconciles what changes concern.
+"""The controller manager: one watch loop over all resources, one work queue, and every controller.
 
-Before each reconciliation all that has happened is taken note of, so a controller never acts on less than it has done
-itself.
+Every controller handles each change and enqueues what it affects. All changes are delivered before each
+reconciliation, so a controller always sees its own writes and needs no expectations.
 """
 
 from __future__ import annotations
@@ -11,41 +11,42 @@ import logging
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import Event
-from kubestow.devcluster.controllers.controller import Controller, Happening, Item, World
-from kubestow.devcluster.controllers.disruption_budgets import DisruptionBudgetController
-from kubestow.devcluster.controllers.lifecycle.event_expiry import EventExpiry
-from kubestow.devcluster.controllers.lifecycle.garbage_collection import GarbageCollector
-from kubestow.devcluster.controllers.lifecycle.namespaces import NamespaceController
-from kubestow.devcluster.controllers.lifecycle.node_lifecycle import NodeLifecycleController
-from kubestow.devcluster.controllers.lifecycle.pod_garbage_collection import PodGarbageCollector
-from kubestow.devcluster.controllers.lifecycle.taint_eviction import TaintEvictionController
-from kubestow.devcluster.controllers.owners import owners_of, uid_of
-from kubestow.devcluster.controllers.pods import Pods
-from kubestow.devcluster.controllers.resource_claims import ClaimTemplateController, ResourceClaimController
-from kubestow.devcluster.controllers.storage.claims import ClaimController
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, WorkItem
+from kubestow.devcluster.controllers.disruption import DisruptionController
+from kubestow.devcluster.controllers.event_ttl import EventTTLController
+from kubestow.devcluster.controllers.garbage_collector import GarbageCollector
+from kubestow.devcluster.controllers.namespaces import NamespaceController
+from kubestow.devcluster.controllers.nodes.node_lifecycle import NodeLifecycleController
+from kubestow.devcluster.controllers.nodes.pod_garbage_collector import PodGarbageCollector
+from kubestow.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
+from kubestow.devcluster.controllers.owner_references import owner_refs_of
+from kubestow.devcluster.controllers.pods import PodIndexer
+from kubestow.devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow.devcluster.controllers.storage.ephemeral_volumes import EphemeralVolumeController
-from kubestow.devcluster.controllers.storage.protection import ClaimProtection, VolumeProtection
-from kubestow.devcluster.controllers.storage.provisioning import Provisioner
-from kubestow.devcluster.controllers.storage.volumes import VolumeController
-from kubestow.devcluster.controllers.work_queue import Work
+from kubestow.devcluster.controllers.storage.persistent_volume_claims import PersistentVolumeClaimController
+from kubestow.devcluster.controllers.storage.persistent_volumes import PersistentVolumeController
+from kubestow.devcluster.controllers.storage.protection import PVCProtectionController, PVProtectionController
+from kubestow.devcluster.controllers.storage.provisioner import Provisioner
+from kubestow.devcluster.controllers.work_queue import WorkQueue
 from kubestow.devcluster.controllers.workloads.cron_jobs import CronJobController
 from kubestow.devcluster.controllers.workloads.daemon_sets import DaemonSetController
 from kubestow.devcluster.controllers.workloads.deployments import DeploymentController
 from kubestow.devcluster.controllers.workloads.jobs import JobController
 from kubestow.devcluster.controllers.workloads.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.devcluster.controllers.workloads.stateful_sets import StatefulSetController
-from kubestow.devcluster.event_recorder import Recorder
-from kubestow.devcluster.kubelets import GRACE_PERIOD
-from kubestow.devcluster.watch_loop import Follower
+from kubestow.devcluster.event_recorder import RegistryEventRecorder
+from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD
+from kubestow.devcluster.stored_objects import uid_of
+from kubestow.devcluster.watch_loop import WatchLoop
 
-__all__ = ["Controllers"]
+__all__ = ["ControllerManager"]
 
 _log = logging.getLogger(__name__)
 
-#: Reconciliations in one turn of the event loop, so that requests are served in between.
-TURN = 20
+#: Reconciliations per turn of the event loop; requests are served between turns.
+BATCH = 20
 
-_KINDS: tuple[type[Controller], ...] = (
+_CONTROLLERS: tuple[type[Controller], ...] = (
     DeploymentController,
     ReplicaSetController,
     ReplicationControllerController,
@@ -53,96 +54,100 @@ _KINDS: tuple[type[Controller], ...] = (
     DaemonSetController,
     JobController,
     CronJobController,
-    DisruptionBudgetController,
+    DisruptionController,
     NamespaceController,
     GarbageCollector,
     NodeLifecycleController,
     TaintEvictionController,
     PodGarbageCollector,
-    ClaimController,
-    VolumeController,
+    PersistentVolumeClaimController,
+    PersistentVolumeController,
     Provisioner,
-    ClaimProtection,
-    VolumeProtection,
+    PVCProtectionController,
+    PVProtectionController,
     EphemeralVolumeController,
-    ClaimTemplateController,
+    ResourceClaimTemplateController,
     ResourceClaimController,
-    EventExpiry,
+    EventTTLController,
 )
 
 
-class Controllers(Follower):
-    """All controllers of a cluster.
+class ControllerManager(WatchLoop):
+    """Runs all controllers of a cluster as one task.
 
-    A node that has not been heard of for ``node_grace_period`` seconds is taken to be lost.
+    ``node_monitor_grace_period`` is the time in seconds without a heartbeat after which a node's conditions become
+    Unknown.
     """
 
-    title = "controllers"
+    name = "controller manager"
 
-    def __init__(self, registry: Registry, *, node_grace_period: float = GRACE_PERIOD) -> None:
+    def __init__(self, registry: Registry, *, node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD) -> None:
         super().__init__(registry.store)
-        self._grace_period = node_grace_period
+        self._node_monitor_grace_period = node_monitor_grace_period
         self._registry = registry
 
-    def begin(self) -> None:
-        self._work, self._pods, self._recorder = Work[Item](), Pods(), Recorder(self._registry)
-        world = World(self._registry, self._pods, self._work, self._recorder, self._grace_period)
-        self._controllers = [make(world) for make in _KINDS]
-        self._revision = 0
-        self._follow_kinds()
+    def relist(self) -> None:
+        self._queue = WorkQueue[WorkItem]()
+        self._pods, self._recorder = PodIndexer(), RegistryEventRecorder(self._registry)
+        context = ControllerContext(
+            self._registry, self._pods, self._queue, self._recorder, self._node_monitor_grace_period
+        )
+        self._controllers = [controller_type(context) for controller_type in _CONTROLLERS]
+        self._catalog_revision = 0
+        self._watch_new_resources()
 
-    def _follow_kinds(self) -> None:
-        """Follow what the catalog has now, custom resources that were defined meanwhile too."""
+    def _watch_new_resources(self) -> None:
+        """Watch every resource of the catalog; custom resources can be defined at any time."""
         catalog = self._registry.catalog
-        if self._revision == catalog.revision:
+        if self._catalog_revision == catalog.revision:
             return
-        self._revision = catalog.revision
-        listed = {kind.storage for kind in catalog if "list" in kind.verbs}
-        there = {resource: self.follow(resource) for resource in sorted(listed) if not self.is_following(resource)}
-        for resource, objects in there.items():
+        self._catalog_revision = catalog.revision
+        resources = {kind.storage for kind in catalog if "list" in kind.verbs}
+        lists = {name: self.list_and_watch(name) for name in sorted(resources) if not self.is_watching(name)}
+        for resource, objects in lists.items():
             for stored in objects:
-                self.observe(resource, Event("ADDED", stored, None))
+                self.handle_event(resource, Event("ADDED", stored, None))
 
-    def catch_up(self) -> None:
-        self._follow_kinds()
-        super().catch_up()
+    def deliver_events(self) -> None:
+        self._watch_new_resources()
+        super().deliver_events()
 
     @property
-    def next_time(self) -> float | None:
-        return self._work.next_time
+    def next_deadline(self) -> float | None:
+        return self._queue.next_deadline
 
-    def act(self) -> None:
-        for _ in range(TURN):
-            self.catch_up()
-            item = self._work.take()
+    def process_pending(self) -> None:
+        for _ in range(BATCH):
+            self.deliver_events()
+            item = self._queue.get()
             if item is None:
                 return
-            self._reconcile(*item)
+            self._process(item)
 
-    def observe(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: Event) -> None:
         if resource == "pods":
-            self._pods.observe(event)
-        before = () if event.previous is None else owners_of(event.previous)
-        happening = Happening(resource, event, owners_of(event.object), before)
+            self._pods.update(event)
+        previous = () if event.previous is None else owner_refs_of(event.previous)
+        change = ObjectChange(resource, event, owner_refs_of(event.object), previous)
         for controller in self._controllers:
             try:
-                controller.observe(happening)
+                controller.handle_change(change)
             except Exception:
-                # One object that a controller cannot read must not end all of them.
-                _log.exception("%s %s cannot be observed by %s", resource, happening.key, type(controller).__name__)
+                # An object that one controller cannot read must not stop the others.
+                _log.exception("%s: handling %s %s failed", type(controller).__name__, resource, change.key)
         if event.type == "DELETED" and resource != "events":
-            self._recorder.forget(uid_of(event.object))
+            self._recorder.discard(uid_of(event.object))
 
-    def _reconcile(self, controller: Controller, key: str) -> None:
-        item = (controller, key)
+    def _process(self, item: WorkItem) -> None:
+        controller, key = item
         try:
             controller.reconcile(key)
-        except statuses.Failure as refused:
-            _log.info("%s %s is tried again: %s", controller.resource, key, refused.message)
-            self._work.failed(item)
+        except statuses.Failure as failure:
+            _log.info("reconciling %s %s failed, will retry: %s", controller.resource, key, failure.message)
+            self._queue.add_rate_limited(item)
         except Exception:
-            # One object that cannot be reconciled must not keep the others waiting.
-            _log.exception("%s %s cannot be reconciled", controller.resource, key)
-            self._work.failed(item)
+            # An object that cannot be reconciled must not stop the others.
+            _log.exception("reconciling %s %s failed, will retry", controller.resource, key)
+            self._queue.add_rate_limited(item)
         else:
-            self._work.succeeded(item)
+            self._queue.forget(item)

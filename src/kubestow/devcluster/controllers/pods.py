@@ -1,4 +1,4 @@
-"""Pods as controllers see them: few fields, decoded once per change, and found by the object that controls them."""
+"""Pods as the controllers see them: the fields they read, decoded once per change, and an index of all pods."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 from kubestow.api.core import NodeAffinity
 from kubestow.devcluster.apiserver.storage.store import Event
-from kubestow.devcluster.controllers.owners import Owner, controller_among
+from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of
 
-__all__ = ["Pod", "Pods"]
+__all__ = ["PodIndexer", "PodView"]
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,7 +22,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwnerRef, ...] = ()
     deletion_timestamp: str = ""
 
 
@@ -47,7 +47,9 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[_Condition, ...] = ()
 
 
-class Pod(msgspec.Struct, frozen=True):
+class PodView(msgspec.Struct, frozen=True):
+    """The part of a pod that controllers read."""
+
     metadata: _Metadata
     spec: _Spec
     status: _Status
@@ -57,12 +59,17 @@ class Pod(msgspec.Struct, frozen=True):
         return self.metadata.name
 
     @property
-    def controller(self) -> Owner | None:
-        return controller_among(self.metadata.owner_references)
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
-    def target(self) -> str:
-        """The node it is on, or the one that its affinity demands by name; empty for a pod that may go to several."""
+    def controller(self) -> OwnerRef | None:
+        return controller_of(self.metadata.owner_references)
+
+    @property
+    def target_node(self) -> str:
+        """The node the pod is bound to, or else the one that its node affinity requires by name; empty without any."""
         affinity = self.spec.affinity.node_affinity if self.spec.affinity else None
         required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
         if self.spec.node_name or required is None:
@@ -71,23 +78,25 @@ class Pod(msgspec.Struct, frozen=True):
         return next((field.values[0] for field in fields if field.key == "metadata.name" and field.values), "")
 
     @property
-    def is_deleted(self) -> bool:
+    def is_terminating(self) -> bool:
+        """Whether the pod has a deletionTimestamp."""
         return bool(self.metadata.deletion_timestamp)
 
     @property
     def is_finished(self) -> bool:
+        """Whether the pod has succeeded or failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def is_active(self) -> bool:
-        return not self.is_deleted and not self.is_finished
+        return not self.is_terminating and not self.is_finished
 
     @property
     def is_ready(self) -> bool:
-        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
 
-    def ready_for(self, now: datetime) -> float:
-        """Seconds since the pod became ready; negative when it is not."""
+    def seconds_ready(self, now: datetime) -> float:
+        """Seconds since the pod became ready; negative if it is not ready."""
         for condition in self.status.conditions:
             if condition.type == "Ready" and condition.status == "True":
                 since = datetime.fromisoformat(condition.last_transition_time or self.metadata.creation_timestamp)
@@ -95,54 +104,54 @@ class Pod(msgspec.Struct, frozen=True):
         return -1.0
 
 
-class Pods:
-    """Every pod by its controller, named (kind, ``namespace/name``), or else by namespace; and by its node."""
+class PodIndexer:
+    """All pods of the cluster, indexed by controller, by node and by namespace."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, Pod] = {}
-        self._controlled: dict[tuple[str, str], dict[str, Pod]] = {}
-        self._free: dict[str, dict[str, Pod]] = {}
-        self._on_nodes: dict[str, dict[str, Pod]] = {}
-        self._by_namespace: dict[str, dict[str, Pod]] = {}
+        self._pods: dict[str, PodView] = {}
+        #: By the controller's kind and key; pods in dicts by key.
+        self._controlled: dict[tuple[str, str], dict[str, PodView]] = {}
+        #: Pods without a controller, by namespace.
+        self._orphans: dict[str, dict[str, PodView]] = {}
+        self._by_node: dict[str, dict[str, PodView]] = {}
+        self._by_namespace: dict[str, dict[str, PodView]] = {}
 
-    def observe(self, event: Event) -> tuple[Pod | None, Pod | None]:
-        """Take note of a change; what the pod was and what it is."""
+    def update(self, event: Event) -> None:
+        """Apply a change of a pod."""
         key = event.object.key
-        before = self._pods.pop(key, None)
-        if before is not None:
-            self._shelf(before).pop(key, None)
-            self._on_nodes.get(before.spec.node_name, {}).pop(key, None)
-        neighbours = self._by_namespace.setdefault(event.object.namespace, {})
+        old = self._pods.pop(key, None)
+        if old is not None:
+            self._by_controller(old).pop(key, None)
+            self._by_node.get(old.spec.node_name, {}).pop(key, None)
+        by_namespace = self._by_namespace.setdefault(event.object.namespace, {})
         if event.type == "DELETED":
-            neighbours.pop(key, None)
-            return before, None
-        pod = self._pods[key] = msgspec.json.decode(event.object.data, type=Pod)
-        self._shelf(pod)[key] = pod
+            by_namespace.pop(key, None)
+            return
+        pod = self._pods[key] = msgspec.json.decode(event.object.data, type=PodView)
+        self._by_controller(pod)[key] = pod
         if pod.spec.node_name:
-            self._on_nodes.setdefault(pod.spec.node_name, {})[key] = pod
-        neighbours[key] = pod
-        return before, pod
+            self._by_node.setdefault(pod.spec.node_name, {})[key] = pod
+        by_namespace[key] = pod
 
-    def controlled(self, kind: str, key: str, uid: str = "") -> list[Pod]:
-        """The pods of a controller, the oldest first; with ``uid`` only those of this one of several of that name."""
-        found = self._controlled.get((kind, key), {}).values()
-        chosen = [pod for pod in found if not uid or (pod.controller is not None and pod.controller.uid == uid)]
-        return sorted(chosen, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
+    def controlled_by(self, kind: str, key: str, uid: str = "") -> list[PodView]:
+        """The pods of a controller, oldest first; without ``uid`` also those of deleted controllers of this name."""
+        pods = self._controlled.get((kind, key), {}).values()
+        controlled = [pod for pod in pods if not uid or (pod.controller is not None and pod.controller.uid == uid)]
+        return sorted(controlled, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
 
-    def free(self, namespace: str) -> Iterator[Pod]:
-        """The pods that nobody controls."""
-        return iter(self._free.get(namespace, {}).values())
+    def orphans(self, namespace: str) -> Iterator[PodView]:
+        """The pods of a namespace that have no controller."""
+        return iter(self._orphans.get(namespace, {}).values())
 
-    def on_node(self, name: str) -> list[Pod]:
-        """The pods that are bound to a node, whether it exists or not."""
-        return list(self._on_nodes.get(name, {}).values())
+    def on_node(self, name: str) -> list[PodView]:
+        """The pods that are bound to a node, whether the Node object exists or not."""
+        return list(self._by_node.get(name, {}).values())
 
-    def within(self, namespace: str) -> Iterator[Pod]:
-        """All pods of a namespace."""
+    def in_namespace(self, namespace: str) -> Iterator[PodView]:
         return iter(self._by_namespace.get(namespace, {}).values())
 
-    def _shelf(self, pod: Pod) -> dict[str, Pod]:
-        owner = pod.controller
-        if owner is None:
-            return self._free.setdefault(pod.metadata.namespace, {})
-        return self._controlled.setdefault((owner.kind, f"{pod.metadata.namespace}/{owner.name}"), {})
+    def _by_controller(self, pod: PodView) -> dict[str, PodView]:
+        controller = pod.controller
+        if controller is None:
+            return self._orphans.setdefault(pod.metadata.namespace, {})
+        return self._controlled.setdefault((controller.kind, f"{pod.metadata.namespace}/{controller.name}"), {})

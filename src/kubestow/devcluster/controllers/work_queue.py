@@ -1,4 +1,8 @@
-"""What is to be reconciled: each object once, now or at a time to come."""
+"""The rate-limiting work queue of the controllers, with the semantics of client-go's workqueue.
+
+An item is queued once, however often it is added, and may be added for later. Failed items are retried with exponential
+back-off. Items that are expensive to reconcile can be throttled. Single-threaded: no item is processed concurrently.
+"""
 
 from __future__ import annotations
 
@@ -8,74 +12,76 @@ import itertools
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Work"]
+__all__ = ["WorkQueue"]
 
 Item = TypeVar("Item", bound=Hashable)
 
-#: Seconds until a reconciliation that failed is tried again; doubled with each failure in a row.
-FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+#: Back-off of failed items in seconds, doubled with each failure in a row.
+INITIAL_BACK_OFF, MAX_BACK_OFF = 1.0, 60.0
 
 
-class Work(Generic[Item]):
-    """Objects to reconcile in the order they came, without repetition. Time is the running event loop's."""
+class WorkQueue(Generic[Item]):
+    """Items in the order they were added, in the running event loop's time."""
 
     def __init__(self) -> None:
         self._ready: dict[Item, None] = {}
-        self._due: list[tuple[float, int, Item]] = []
-        self._earliest: dict[Item, float] = {}
-        self._resting: dict[Item, float] = {}
-        self._order = itertools.count()
-        #: How long objects that failed had to wait the last time.
-        self._waits: dict[Item, float] = {}
+        self._delayed: list[tuple[float, int, Item]] = []
+        #: When each delayed item is due; entries of the heap with another time are stale.
+        self._due: dict[Item, float] = {}
+        self._throttled_until: dict[Item, float] = {}
+        self._sequence = itertools.count()
+        #: The last back-off of each item that failed.
+        self._back_offs: dict[Item, float] = {}
 
     def add(self, item: Item) -> None:
-        """Reconcile as soon as possible, which is when it has had its rest."""
-        until = self._resting.get(item, 0.0)
+        """Queue the item, or delay it until its throttling ends."""
+        until = self._throttled_until.get(item, 0.0)
         if until > asyncio.get_running_loop().time():
-            self._at(item, until)
+            self._add_at(item, until)
         else:
             self._ready[item] = None
 
-    def rest(self, item: Item, seconds: float) -> None:
-        """Do not reconcile again for so long, however often it is named: what costs much is done less often."""
-        self._resting[item] = asyncio.get_running_loop().time() + seconds
+    def add_after(self, item: Item, delay: float) -> None:
+        """Queue the item in ``delay`` seconds, unless it is already delayed for less."""
+        self._add_at(item, asyncio.get_running_loop().time() + delay)
 
-    def later(self, item: Item, delay: float) -> None:
-        """Reconcile after so many seconds; an earlier time that is set already stands."""
-        self._at(item, asyncio.get_running_loop().time() + delay)
+    def add_rate_limited(self, item: Item) -> None:
+        """Queue an item that failed, after its back-off."""
+        back_off = self._back_offs[item] = min(2 * self._back_offs.get(item, INITIAL_BACK_OFF / 2), MAX_BACK_OFF)
+        self.add_after(item, back_off)
 
-    def _at(self, item: Item, when: float) -> None:
-        if self._earliest.get(item, when + 1) <= when:
-            return
-        self._earliest[item] = when
-        heapq.heappush(self._due, (when, next(self._order), item))
+    def forget(self, item: Item) -> None:
+        """Reset the back-off of an item that succeeded."""
+        self._back_offs.pop(item, None)
 
-    def take(self) -> Item | None:
-        """The next object to reconcile, None when there is nothing to do now."""
+    def throttle(self, item: Item, seconds: float) -> None:
+        """Do not process the item again for this long, even if it is added."""
+        self._throttled_until[item] = asyncio.get_running_loop().time() + seconds
+
+    def get(self) -> Item | None:
+        """Remove and return the first item that is ready; None if there is none."""
         now = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now:
-            when, _, item = heapq.heappop(self._due)
-            if self._earliest.get(item) == when:
-                del self._earliest[item]
+        while self._delayed and self._delayed[0][0] <= now:
+            when, _, item = heapq.heappop(self._delayed)
+            if self._due.get(item) == when:
+                del self._due[item]
                 self.add(item)
         if not self._ready:
             return None
         first = next(iter(self._ready))
         del self._ready[first]
-        self._resting.pop(first, None)
+        self._throttled_until.pop(first, None)
         return first
 
     @property
-    def next_time(self) -> float | None:
-        """When there is something to do, in the loop's time; a time gone by means now."""
+    def next_deadline(self) -> float | None:
+        """When the next item is ready, in the loop's time; a past time means now, None: there are no items."""
         if self._ready:
             return 0.0
-        return self._due[0][0] if self._due else None
+        return self._delayed[0][0] if self._delayed else None
 
-    def failed(self, item: Item) -> None:
-        """Try again, later each time."""
-        wait = self._waits[item] = min(2 * self._waits.get(item, FIRST_RETRY / 2), LAST_RETRY)
-        self.later(item, wait)
-
-    def succeeded(self, item: Item) -> None:
-        self._waits.pop(item, None)
+    def _add_at(self, item: Item, when: float) -> None:
+        if self._due.get(item, when + 1) <= when:
+            return
+        self._due[item] = when
+        heapq.heappush(self._delayed, (when, next(self._sequence), item))

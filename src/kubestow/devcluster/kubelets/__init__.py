@@ -1,46 +1,19 @@
-"""Simulated nodes: they report that they live, and run what is bound to them.
+"""Simulated kubelets: they report node status, renew leases and run the pods bound to their nodes.
 
-Every Node object is taken to have a kubelet. :class:`Kubelets` is all of them in one task, which reads the history of
-nodes and pods from the store as any watcher would and writes through the registry, in process:
+Every Node object has one. :class:`Kubelets` runs all of them as one task; it watches nodes and pods in the store and
+writes through the registry, in process:
 
-    kubelets       the task: what changed, and what falls due
-    nodes          the node's own status: conditions, addresses, going silent and shutting down
-    heartbeats     leases, renewed in a spread-out batch
-    pod_workers    which step of its life each pod takes next, and when
-    pod_lifecycle  those steps, as pure functions of the pod
-    behaviour      the annotations by which people say how a pod or a node should behave
-    addresses      where pods and nodes are to be reached
-    timetable      deeds by the time they fall due
+    kubelets        the watch loop over nodes and pods
+    node_status     the status of each node, and whether its kubelet runs, shuts down or is stopped
+    node_leases     the lease of each node, renewed in batches
+    pod_workers     one worker per pod: the next step in its lifecycle and when it is due
+    pod_lifecycle   these steps, as pure functions of the pod
+    pod_conditions  the conditions in a pod's status
+    behaviour       how a pod runs, read from its annotations
+    addresses       allocation of node and pod IPs
+    timers          callbacks by deadline
 """
 
-from kubestow.devcluster.kubelets.behaviour import (
-    DURATION,
-    EXIT_CODE,
-    INIT_DURATION,
-    INIT_EXIT_CODE,
-    KUBELET,
-    READY,
-    SHUT_DOWN,
-    SHUTDOWN,
-    START,
-    STOPPED,
-)
-from kubestow.devcluster.kubelets.heartbeats import GRACE_PERIOD
-from kubestow.devcluster.kubelets.heartbeats import INTERVAL as HEARTBEAT_INTERVAL
 from kubestow.devcluster.kubelets.kubelets import Kubelets
 
-__all__ = [
-    "DURATION",
-    "EXIT_CODE",
-    "GRACE_PERIOD",
-    "HEARTBEAT_INTERVAL",
-    "INIT_DURATION",
-    "INIT_EXIT_CODE",
-    "KUBELET",
-    "READY",
-    "SHUTDOWN",
-    "SHUT_DOWN",
-    "START",
-    "STOPPED",
-    "Kubelets",
-]
+__all__ = ["Kubelets"]

@@ -1,7 +1,7 @@
-"""Addresses of nodes and pods, in networks that exist nowhere else.
+"""Allocation of node IPs, pod CIDRs and pod IPs. Nothing listens on these addresses.
 
-Nodes are in 172.16.0.0/12. Each has a range of 254 pod addresses of its own, out of 10.128.0.0/9, unless its
-``podCIDR`` says otherwise. Where a range is used up, or there are more nodes than ranges, pods share 10.64.0.0/10.
+Node IPs are from 172.16.0.0/12. Each node gets a /24 of 10.128.0.0/9 as pod CIDR unless its spec has one. When a pod
+CIDR is exhausted, or there are more nodes than CIDRs, pod IPs are from 10.64.0.0/10.
 """
 
 from __future__ import annotations
@@ -9,100 +9,104 @@ from __future__ import annotations
 import itertools
 from ipaddress import IPv4Address, ip_network
 
-__all__ = ["NodeAddresses", "PodAddresses"]
+__all__ = ["NodeAddressAllocator", "PodIPAllocator"]
 
-_NODES = int(IPv4Address("172.16.0.0"))
-_RANGES = int(IPv4Address("10.128.0.0"))
-_SHARED = int(IPv4Address("10.64.0.0"))
-#: How many ranges of 256 addresses there are.
-_MOST_RANGES = 1 << 15
+_NODE_NETWORK = int(IPv4Address("172.16.0.0"))
+_POD_NETWORK = int(IPv4Address("10.128.0.0"))
+_OVERFLOW_NETWORK = int(IPv4Address("10.64.0.0"))
+#: The number of /24 pod CIDRs in the pod network.
+_MAX_POD_CIDRS = 1 << 15
+#: IPs used of one pod CIDR at most, as many as in a /16.
+_MAX_PODS_PER_CIDR = 1 << 16
 
 
-class NodeAddresses:
-    """Addresses and pod ranges for nodes that have none; those in use are to be named first."""
+class NodeAddressAllocator:
+    """Allocates node IPs and pod CIDRs. Addresses in use must be reserved before the first allocation."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._range_numbers = itertools.count()
-        self._taken: set[str] = set()
+        self._ip_numbers = itertools.count(1)
+        self._cidr_numbers = itertools.count()
+        self._in_use: set[str] = set()
 
-    def note(self, taken: str) -> None:
-        """An address or range is in use."""
-        self._taken.add(taken)
+    def reserve(self, address: str) -> None:
+        """Mark an IP or a pod CIDR as in use."""
+        self._in_use.add(address)
 
-    def address(self) -> str:
-        while (found := _text(_NODES + next(self._numbers))) in self._taken:
+    def allocate_ip(self) -> str:
+        while (ip := _dotted(_NODE_NETWORK + next(self._ip_numbers))) in self._in_use:
             pass
-        return found
+        return ip
 
-    def pod_range(self) -> str | None:
-        """A range of 256, or None when there are no more."""
-        for number in self._range_numbers:
-            found = f"{_text(_RANGES + number * 256)}/24"
-            if number >= _MOST_RANGES:
+    def allocate_pod_cidr(self) -> str | None:
+        """A /24, or None when all are in use."""
+        for number in self._cidr_numbers:
+            cidr = f"{_dotted(_POD_NETWORK + number * 256)}/24"
+            if number >= _MAX_POD_CIDRS:
                 return None
-            if found not in self._taken:
-                return found
+            if cidr not in self._in_use:
+                return cidr
         return None
 
 
-class PodAddresses:
-    """Who has which pod address."""
+class PodIPAllocator:
+    """Allocates pod IPs. Pods are identified by key, ``namespace/name``."""
 
     def __init__(self) -> None:
-        self._held: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._ranges: dict[str, _Range] = {}
-        self._shared = itertools.count(1)
+        self._ip_of: dict[str, str] = {}
+        self._in_use: set[str] = set()
+        self._cidrs: dict[str, _PodCIDR] = {}
+        self._overflow_numbers = itertools.count(1)
 
-    def note(self, pod: str, address: str) -> None:
-        """A pod, by its key, has an address."""
-        if self._held.get(pod) != address:
+    def reserve(self, pod: str, ip: str) -> None:
+        """Mark ``ip`` as in use by ``pod``, in place of the IP it had."""
+        if self._ip_of.get(pod) != ip:
             self.release(pod)
-            self._held[pod] = address
-            self._taken.add(address)
+            self._ip_of[pod] = ip
+            self._in_use.add(ip)
 
     def release(self, pod: str) -> None:
-        """The pod is gone or has ended."""
-        self._taken.discard(self._held.pop(pod, ""))
+        """Free the IP of a pod that finished or was deleted, if it has one."""
+        self._in_use.discard(self._ip_of.pop(pod, ""))
 
-    def take(self, pod: str, pod_range: str) -> str:
-        """An address for a pod in the range of its node (empty: it has none)."""
-        found = self._in_range(pod_range) if pod_range else ""
-        while not found or found in self._taken:
-            found = _text(_SHARED + next(self._shared))
-        self.note(pod, found)
-        return found
+    def allocate(self, pod: str, pod_cidr: str) -> str:
+        """An IP from the node's ``pod_cidr``, or from the overflow network if the CIDR is empty or exhausted."""
+        ip = self._next_free(pod_cidr) if pod_cidr else ""
+        while not ip or ip in self._in_use:
+            ip = _dotted(_OVERFLOW_NETWORK + next(self._overflow_numbers))
+        self.reserve(pod, ip)
+        return ip
 
-    def _in_range(self, pod_range: str) -> str:
-        known = self._ranges.get(pod_range)
-        if known is None:
-            known = self._ranges[pod_range] = _Range(pod_range)
-        return known.next_free(self._taken)
+    def _next_free(self, pod_cidr: str) -> str:
+        cidr = self._cidrs.get(pod_cidr)
+        if cidr is None:
+            cidr = self._cidrs[pod_cidr] = _PodCIDR(pod_cidr)
+        return cidr.next_free(self._in_use)
 
 
-class _Range:
-    """Walks round its addresses, so that one that was given back is not used again at once."""
+class _PodCIDR:
+    """Allocates round-robin, so that a released IP is not reused at once."""
 
-    def __init__(self, pod_range: str) -> None:
+    def __init__(self, pod_cidr: str) -> None:
         try:
-            network = ip_network(pod_range, strict=False)
+            network = ip_network(pod_cidr, strict=False)
         except ValueError:
             self._first = self._size = self._next = 0
             return
-        # The network's own address and the last one belong to nobody; beyond a /16 nobody counts.
-        self._first, self._size = int(network.network_address) + 1, min(network.num_addresses - 2, 1 << 16)
-        self._make = type(network.network_address)
+        # Without the network address and the broadcast address.
+        self._first = int(network.network_address) + 1
+        self._size = min(network.num_addresses - 2, _MAX_PODS_PER_CIDR)
+        self._address_type = type(network.network_address)
         self._next = 0
 
-    def next_free(self, taken: set[str]) -> str:
+    def next_free(self, in_use: set[str]) -> str:
+        """The next IP that is not in use; empty if there is none."""
         for _ in range(self._size):
-            found = str(self._make(self._first + self._next))
+            ip = str(self._address_type(self._first + self._next))
             self._next = (self._next + 1) % self._size
-            if found not in taken:
-                return found
+            if ip not in in_use:
+                return ip
         return ""
 
 
-def _text(number: int) -> str:
+def _dotted(number: int) -> str:
     return f"{number >> 24}.{(number >> 16) & 255}.{(number >> 8) & 255}.{number & 255}"

@@ -1,4 +1,4 @@
-"""All simulated kubelets as one task: it follows nodes and pods, and does what falls due."""
+"""The watch loop of all simulated kubelets: events of nodes and pods in, timers for everything they do later."""
 
 from __future__ import annotations
 
@@ -7,89 +7,94 @@ import logging
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import Event
-from kubestow.devcluster.event_recorder import Recorder
-from kubestow.devcluster.kubelets.heartbeats import INTERVAL
-from kubestow.devcluster.kubelets.nodes import Nodes
+from kubestow.devcluster.event_recorder import RegistryEventRecorder
+from kubestow.devcluster.kubelets.node_status import NodeStatusManager
 from kubestow.devcluster.kubelets.pod_workers import PodWorkers
-from kubestow.devcluster.kubelets.timers import Timetable
-from kubestow.devcluster.watch_loop import Follower
+from kubestow.devcluster.kubelets.timers import Timers
+from kubestow.devcluster.node_heartbeats import RENEW_INTERVAL
+from kubestow.devcluster.stored_objects import node_name_of
+from kubestow.devcluster.watch_loop import WatchLoop
 
 __all__ = ["Kubelets"]
 
-#: Deeds done in one turn of the event loop, so that requests are served in between.
-TURN = 100
+#: Timer callbacks per turn of the event loop; requests are served between turns.
+BATCH = 100
 
 _log = logging.getLogger(__name__)
 
 
-class Kubelets(Follower):
-    """The kubelets of a cluster. Time is the running event loop's.
+class Kubelets(WatchLoop):
+    """The kubelets of all nodes of a cluster, in the running event loop's time.
 
-    ``heartbeat_interval`` is the time between two heartbeats of a node, in seconds.
+    ``lease_renew_interval`` is the time between two heartbeats of a node, in seconds.
     """
 
-    title = "simulated nodes"
+    name = "kubelets"
 
-    def __init__(self, registry: Registry, *, heartbeat_interval: float = INTERVAL) -> None:
+    def __init__(self, registry: Registry, *, lease_renew_interval: float = RENEW_INTERVAL) -> None:
         super().__init__(registry.store)
         self._registry = registry
-        self._interval = heartbeat_interval
+        self._lease_renew_interval = lease_renew_interval
 
-    def begin(self) -> None:
-        self._timetable = Timetable()
-        self._nodes = Nodes(self._registry, self._timetable, self._look_at_pods, heartbeat_interval=self._interval)
-        self._pods = PodWorkers(self._registry, self._timetable, self._nodes, Recorder(self._registry))
-        self._pods_of: dict[str, dict[str, None]] = {}
-        nodes = self.follow("nodes")
+    def relist(self) -> None:
+        self._timers = Timers()
+        self._nodes = NodeStatusManager(
+            self._registry, self._timers, self._sync_pods_on, lease_renew_interval=self._lease_renew_interval
+        )
+        recorder = RegistryEventRecorder(self._registry)
+        self._pods = PodWorkers(self._registry, self._timers, self._nodes, recorder)
+        #: The keys of the pods bound to each node; dicts keep them in order.
+        self._pods_on: dict[str, dict[str, None]] = {}
+        nodes = self.list_and_watch("nodes")
         for stored in nodes:
-            self._nodes.note_addresses(stored)
-        for stored in self.follow("pods"):
-            self._pods.note_address(stored)
-            if stored.fields[0]:
-                self._pods_of.setdefault(stored.fields[0], {})[stored.key] = None
+            self._nodes.reserve_addresses(stored)
+        for stored in self.list_and_watch("pods"):
+            self._pods.reserve_ip(stored)
+            if node := node_name_of(stored):
+                self._pods_on.setdefault(node, {})[stored.key] = None
         for stored in nodes:
-            self._nodes.observe(stored)
+            self._nodes.sync(stored)
 
     @property
-    def next_time(self) -> float | None:
-        return self._timetable.next_time
+    def next_deadline(self) -> float | None:
+        return self._timers.next_deadline
 
-    def observe(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: Event) -> None:
         if resource == "nodes":
-            self._observe_node(event)
+            self._handle_node(event)
         else:
-            self._observe_pod(event)
+            self._handle_pod(event)
 
-    def act(self) -> None:
-        for _ in range(TURN):
-            deed = self._timetable.take()
-            if deed is None:
+    def process_pending(self) -> None:
+        for _ in range(BATCH):
+            callback = self._timers.pop_expired()
+            if callback is None:
                 return
             try:
-                deed()
+                callback()
             except statuses.Failure as failure:
-                # Somebody else was faster: what there is to do now is seen in what they did.
+                # Not found and conflict: another client's write came first, and its event leads to the next step.
                 if failure.code not in (404, 409):
-                    _log.warning("a simulated node was refused: %s", failure.message)
+                    _log.warning("kubelets: write rejected: %s", failure.message)
 
-    def _observe_node(self, event: Event) -> None:
+    def _handle_node(self, event: Event) -> None:
         if event.type == "DELETED":
-            self._nodes.forget(event.object.name)
+            self._nodes.remove(event.object.name)
         else:
-            self._nodes.observe(event.object)
+            self._nodes.sync(event.object)
 
-    def _observe_pod(self, event: Event) -> None:
-        stored = event.object
+    def _handle_pod(self, event: Event) -> None:
+        stored, node = event.object, node_name_of(event.object)
         if event.type == "DELETED":
-            self._pods.forget(stored.key)
-            self._pods_of.get(stored.fields[0], {}).pop(stored.key, None)
-        elif stored.fields[0]:
-            self._pods_of.setdefault(stored.fields[0], {})[stored.key] = None
-            self._pods.observe(stored)
+            self._pods.remove(stored.key)
+            self._pods_on.get(node, {}).pop(stored.key, None)
+        elif node:
+            self._pods_on.setdefault(node, {})[stored.key] = None
+            self._pods.sync(stored)
 
-    def _look_at_pods(self, node: str) -> None:
-        """A node has become ready, or begun to shut down: that concerns every pod on it."""
+    def _sync_pods_on(self, node: str) -> None:
+        """Sync every pod on a node that has become ready or started to shut down."""
         pods = self._registry.store.collection("pods")
-        for key in self._pods_of.get(node, ()):
-            if (stored := pods.get(key)) is not None and stored.fields[0] == node:
-                (self._pods.resume if self._nodes.state(node) == "running" else self._pods.observe)(stored)
+        for key in self._pods_on.get(node, ()):
+            if (stored := pods.get(key)) is not None and node_name_of(stored) == node:
+                (self._pods.resume if self._nodes.state(node) == "running" else self._pods.sync)(stored)

@@ -1,4 +1,7 @@
-"""The conditions of a pod that its node reports, as the state of its containers has it."""
+"""Generating a pod's conditions from its phase and container statuses.
+
+The conditions are Initialized, Ready, ContainersReady and PodScheduled; reasons and messages are the kubelet's.
+"""
 
 from __future__ import annotations
 
@@ -7,80 +10,83 @@ from collections.abc import Iterator
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.pods import set_condition
 
-__all__ = ["conditions_differ", "is_sidecar", "set_conditions"]
+__all__ = ["are_conditions_stale", "is_sidecar", "update_conditions"]
 
-_OVER = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
+#: The reason of the conditions of a finished pod, by its phase.
+_FINISHED_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 
-def set_conditions(pod: Object, now: str) -> None:
-    """Write Initialized, Ready, ContainersReady and PodScheduled into the pod's status."""
-    for condition in _conditions(pod):
+def update_conditions(pod: Object, now: str) -> None:
+    """Write the generated conditions into the pod's status."""
+    for condition in _generate_conditions(pod):
         set_condition(pod["status"], condition, now)
 
 
-def conditions_differ(pod: Object) -> bool:
-    """Whether any of them is not what it should be: a readiness gate may have changed its mind."""
-    have = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
-    return any(have.get(one["type"]) != one["status"] for one in _conditions(pod))
+def are_conditions_stale(pod: Object) -> bool:
+    """Whether the status of a condition differs, for example because of a readiness gate."""
+    current = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions") or ()}
+    return any(current.get(condition["type"]) != condition["status"] for condition in _generate_conditions(pod))
 
 
 def is_sidecar(pod: Object, name: str) -> bool:
-    """Whether this is an init container that goes on running beside the others."""
+    """Whether this is a restartable init container, which keeps running beside the main containers."""
     inits = pod["spec"].get("initContainers") or ()
-    return any(one["name"] == name and one.get("restartPolicy") == "Always" for one in inits)
+    return any(container["name"] == name and container.get("restartPolicy") == "Always" for container in inits)
 
 
-def _conditions(pod: Object) -> Iterator[Object]:
-    over = _OVER.get(pod["status"]["phase"], "")
-    yield _initialized(pod, over)
-    containers = _containers_ready(pod, over)
-    yield _ready(pod, containers, over)
-    yield containers
+def _generate_conditions(pod: Object) -> Iterator[Object]:
+    finished_reason = _FINISHED_REASONS.get(pod["status"]["phase"], "")
+    yield _initialized(pod, finished_reason)
+    containers_ready = _containers_ready(pod, finished_reason)
+    yield _ready(pod, containers_ready, finished_reason)
+    yield containers_ready
     yield {"type": "PodScheduled", "status": "True"}
 
 
-def _initialized(pod: Object, over: str) -> Object:
-    if over == "PodCompleted":
-        return {"type": "Initialized", "status": "True", "reason": over}
-    inits = pod["status"].get("initContainerStatuses") or ()
-    incomplete = [one["name"] for one in inits if not _has_initialized(pod, one)]
+def _initialized(pod: Object, finished_reason: str) -> Object:
+    if finished_reason == "PodCompleted":
+        return {"type": "Initialized", "status": "True", "reason": finished_reason}
+    statuses = pod["status"].get("initContainerStatuses") or ()
+    incomplete = [status["name"] for status in statuses if not _is_initialized(pod, status)]
     return _condition("Initialized", incomplete, "incomplete", "ContainersNotInitialized")
 
 
-def _has_initialized(pod: Object, container: Object) -> bool:
-    if is_sidecar(pod, container["name"]):
-        return "waiting" not in container["state"]
-    return bool(container["state"].get("terminated", {}).get("exitCode") == 0)
+def _is_initialized(pod: Object, status: Object) -> bool:
+    if is_sidecar(pod, status["name"]):
+        return "waiting" not in status["state"]
+    return bool(status["state"].get("terminated", {}).get("exitCode") == 0)
 
 
-def _containers_ready(pod: Object, over: str) -> Object:
-    if over:
-        return {"type": "ContainersReady", "status": "False", "reason": over}
-    unready = [one["name"] for one in pod["status"].get("containerStatuses") or () if not one["ready"]]
+def _containers_ready(pod: Object, finished_reason: str) -> Object:
+    if finished_reason:
+        return {"type": "ContainersReady", "status": "False", "reason": finished_reason}
+    unready = [status["name"] for status in pod["status"].get("containerStatuses") or () if not status["ready"]]
     return _condition("ContainersReady", unready, "unready", "ContainersNotReady")
 
 
-def _ready(pod: Object, containers: Object, over: str) -> Object:
-    failed = list(_gates(pod)) if containers["status"] == "True" and not over else []
-    if failed:
-        return {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(failed)}
-    return {**containers, "type": "Ready"}
+def _ready(pod: Object, containers_ready: Object, finished_reason: str) -> Object:
+    is_gated = containers_ready["status"] == "True" and not finished_reason
+    problems = list(_failed_readiness_gates(pod)) if is_gated else []
+    if problems:
+        return {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(problems)}
+    return {**containers_ready, "type": "Ready"}
 
 
-def _condition(type_: str, names: list[str], what: str, reason: str) -> Object:
-    if not names:
+def _condition(type_: str, containers: list[str], state: str, reason: str) -> Object:
+    """True without ``containers``, else False because of them; ``state`` describes them in the message."""
+    if not containers:
         return {"type": type_, "status": "True"}
-    message = f"containers with {what} status: [{' '.join(names)}]"
+    message = f"containers with {state} status: [{' '.join(containers)}]"
     return {"type": type_, "status": "False", "reason": reason, "message": message}
 
 
-def _gates(pod: Object) -> Iterator[str]:
-    """What each readiness gate has against the pod."""
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
+def _failed_readiness_gates(pod: Object) -> Iterator[str]:
+    """A message for each readiness gate whose condition is not True."""
+    conditions = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions") or ()}
     for gate in pod["spec"].get("readinessGates") or ():
-        name = gate["conditionType"]
-        found = conditions.get(name)
-        if found is None:
-            yield f'corresponding condition of pod readiness gate "{name}" does not exist.'
-        elif found != "True":
-            yield f'the status of pod readiness gate "{name}" is not "True", but {found}'
+        type_ = gate["conditionType"]
+        status = conditions.get(type_)
+        if status is None:
+            yield f'corresponding condition of pod readiness gate "{type_}" does not exist.'
+        elif status != "True":
+            yield f'the status of pod readiness gate "{type_}" is not "True", but {status}'

@@ -1,193 +1,206 @@
-"""Which step of its life each pod takes next, and when: one plan per pod that has anything ahead of it.
+"""Pod workers: each bound pod has at most one step scheduled, which is applied when its delay has passed.
 
-A plan is made whenever a pod is seen, from what its status says, and stands until it falls due or the pod is seen to
-have something else ahead. Pods of nodes that are silent have no plans.
+A step is computed from the pod's status whenever the pod is synced; it stays scheduled until it is applied or a later
+sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from kubestow.devcluster.annotations import PREFIX
 from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.resources.pods import set_condition
 from kubestow.devcluster.apiserver.storage.store import Stored
-from kubestow.devcluster.event_recorder import Recorder
-from kubestow.devcluster.kubelets.addresses import PodAddresses
-from kubestow.devcluster.kubelets.behaviour import PREFIX, Behaviour
-from kubestow.devcluster.kubelets.nodes import Nodes
-from kubestow.devcluster.kubelets.pod_conditions import conditions_differ, set_conditions
-from kubestow.devcluster.kubelets.pod_lifecycle import Deed, Step, end_pod, next_step, take_step
-from kubestow.devcluster.kubelets.timers import Timetable
+from kubestow.devcluster.event_recorder import RegistryEventRecorder
+from kubestow.devcluster.kubelets.addresses import PodIPAllocator
+from kubestow.devcluster.kubelets.behaviour import PodBehaviour
+from kubestow.devcluster.kubelets.node_status import NodeStatusManager
+from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, update_conditions
+from kubestow.devcluster.kubelets.pod_lifecycle import Step, Transition, apply_step, next_step, terminate_pod
+from kubestow.devcluster.kubelets.timers import Timers
+from kubestow.devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of, phase_of
 
 __all__ = ["PodWorkers"]
 
 _NOT_READY = b'"type":"Ready","status":"False"'
 _PREFIX = f'"{PREFIX}'.encode()
-#: A running pod that shows none of these has nothing ahead.
-_AHEAD = (
+#: A running pod without any of these has no step ahead, so it need not be decoded.
+_NEEDS_DECODING = (
     _PREFIX,
     b'"ready":false',
     b'"readinessGates":',
     b'"activeDeadlineSeconds":',
 )
-_DISRUPTED = {
+_TERMINATED_BY_KUBELET = {
     "type": "DisruptionTarget",
     "status": "True",
     "reason": "TerminationByKubelet",
     "message": "Pod was terminated in response to imminent node shutdown.",
 }
 _COMPONENT = "kubelet"
-#: Deeds that stop all containers.
-_ENDINGS = ("stop", "shut down")
+
+
+class _ScheduledStep(NamedTuple):
+    """A scheduled step, without its delay: syncing a pod again must not schedule the same step twice."""
+
+    uid: str
+    transitions: tuple[Transition, ...]
 
 
 class PodWorkers:
-    def __init__(self, registry: Registry, timetable: Timetable, nodes: Nodes, recorder: Recorder) -> None:
-        self._registry, self._timetable, self._nodes, self._recorder = registry, timetable, nodes, recorder
+    """The workers of all pods; pods are identified by key, ``namespace/name``."""
+
+    def __init__(
+        self, registry: Registry, timers: Timers, nodes: NodeStatusManager, recorder: RegistryEventRecorder
+    ) -> None:
+        self._registry, self._timers, self._nodes, self._recorder = registry, timers, nodes, recorder
         self._kind: Kind = registry.catalog["pods"]
         self._collection = registry.store.collection("pods")
-        self._addresses = PodAddresses()
-        #: Pods that have a step ahead: their uid and that step's deeds, so that nothing is done twice.
-        self._planned: dict[str, tuple[str, tuple[Deed, ...]]] = {}
+        self._ips = PodIPAllocator()
+        self._scheduled: dict[str, _ScheduledStep] = {}
 
-    def note_address(self, stored: Stored) -> None:
-        """Take note of the address that a pod has, before others are given theirs."""
+    def reserve_ip(self, stored: Stored) -> None:
+        """Reserve the IP that a pod already has; to be called for all pods before :meth:`sync`."""
         if b'"podIP":' in stored.data:
             pod = self._kind.decode(stored)
             if not pod["spec"].get("hostNetwork"):
-                self._addresses.note(stored.key, pod["status"]["podIP"])
+                self._ips.reserve(stored.key, pod["status"]["podIP"])
 
-    def observe(self, stored: Stored) -> None:
-        """A pod is there, or has changed."""
-        node, phase = stored.fields[0], stored.fields[5]
-        state = self._nodes.state(node)
+    def sync(self, stored: Stored) -> None:
+        """Schedule the next step of a pod that was added or updated."""
+        state, phase = self._nodes.state(node_name_of(stored)), phase_of(stored)
         if state in ("absent", "stopped"):
             return
-        deleted = b'"deletionTimestamp":' in stored.data
-        if not deleted and state == "running":
-            if phase in ("Succeeded", "Failed"):
-                self._addresses.release(stored.key)
+        is_deleted = is_terminating(stored)
+        if not is_deleted and state == "running":
+            if is_pod_finished(stored):
+                self._ips.release(stored.key)
                 return
-            if phase == "Running" and not any(sign in stored.data for sign in _AHEAD):
+            if phase == "Running" and not any(pattern in stored.data for pattern in _NEEDS_DECODING):
                 return
         pod = self._kind.decode(stored)
-        step = self._next(pod, shutting_down=state == "shutdown", deleted=deleted)
-        planned = (pod["metadata"]["uid"], step.deeds if step is not None else ())
-        if self._planned.get(stored.key) == planned:
+        step = self._next_step(pod, is_shutting_down=state == "shutdown", is_deleted=is_deleted)
+        scheduled = _ScheduledStep(pod["metadata"]["uid"], step.transitions if step is not None else ())
+        if self._scheduled.get(stored.key) == scheduled:
             return
-        self._planned[stored.key] = planned
+        self._scheduled[stored.key] = scheduled
         if step is None:
-            del self._planned[stored.key]
+            del self._scheduled[stored.key]
             return
-        if step.deeds[0].what in _ENDINGS and phase == "Running":
+        if step.transitions[0].action in ("stop", "shutdown") and phase == "Running":
             for container in pod["spec"]["containers"]:
-                self._tell_of(pod, "Killing", f"Stopping container {container['name']}")
-        self._timetable.after(step.delay, lambda: self._do(stored.key, planned))
+                self._record_event(pod, "Killing", f"Stopping container {container['name']}")
+        self._timers.call_later(step.delay, lambda: self._run_step(stored.key, scheduled))
 
     def resume(self, stored: Stored) -> None:
-        """The node is ready again: so is the pod, should others have given it up in the meantime."""
-        if stored.fields[5] == "Running" and _NOT_READY in stored.data:
+        """Sync a pod whose node is ready again, and restore the conditions that node lifecycle had set to False."""
+        if phase_of(stored) == "Running" and _NOT_READY in stored.data:
             pod = self._kind.decode(stored)
-            if conditions_differ(pod):
-                set_conditions(pod, self._registry.now())
+            if are_conditions_stale(pod):
+                update_conditions(pod, self._registry.now())
                 stored = self._registry.commit(self._kind, pod)
-        self.observe(stored)
+        self.sync(stored)
 
-    def forget(self, key: str) -> None:
-        """A pod is gone."""
-        self._planned.pop(key, None)
-        self._addresses.release(key)
+    def remove(self, key: str) -> None:
+        """Drop the worker of a deleted pod."""
+        self._scheduled.pop(key, None)
+        self._ips.release(key)
 
-    def _next(self, pod: Object, *, shutting_down: bool, deleted: bool) -> Step | None:
-        behaviour = Behaviour.of(pod)
-        if deleted:
-            grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-            return Step(min(float(grace), behaviour.shutdown), (Deed("stop", run=grace),))
-        if not shutting_down:
-            return next_step(pod, behaviour, self._registry.moment())
+    def _next_step(self, pod: Object, *, is_shutting_down: bool, is_deleted: bool) -> Step | None:
+        behaviour = PodBehaviour.of(pod)
+        if is_deleted:
+            grace_period = pod["metadata"].get("deletionGracePeriodSeconds", 0)
+            # With the grace period in the transition, a shorter one replaces the scheduled step.
+            return Step(min(float(grace_period), behaviour.shutdown), (Transition("stop", run=grace_period),))
+        if not is_shutting_down:
+            return next_step(pod, behaviour, self._registry.clock())
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
             return None
-        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
-        return Step(min(float(grace), behaviour.shutdown), (Deed("shut down"),))
+        grace_period = pod["spec"].get("terminationGracePeriodSeconds", 30)
+        return Step(min(float(grace_period), behaviour.shutdown), (Transition("shutdown"),))
 
-    def _do(self, key: str, planned: tuple[str, tuple[Deed, ...]]) -> None:
-        if self._planned.get(key) != planned:
+    def _run_step(self, key: str, scheduled: _ScheduledStep) -> None:
+        """Apply a step unless it was replaced, the pod was deleted, or the kubelet stopped in the meantime."""
+        if self._scheduled.get(key) != scheduled:
             return
-        del self._planned[key]
+        del self._scheduled[key]
         stored = self._collection.get(key)
-        if stored is None or self._nodes.state(stored.fields[0]) in ("absent", "stopped"):
+        if stored is None or self._nodes.state(node_name_of(stored)) in ("absent", "stopped"):
             return
         pod = self._kind.decode(stored)
-        uid, deeds = planned
+        uid, transitions = scheduled
         if pod["metadata"]["uid"] != uid:
             return
-        if deeds[0].what == "stop":
+        if transitions[0].action == "stop":
             self._stop(pod)
-        elif deeds[0].what == "shut down":
+        elif transitions[0].action == "shutdown":
             self._shut_down(pod)
         else:
-            self._go_on(pod, deeds)
+            self._apply(pod, transitions)
 
-    def _go_on(self, pod: Object, deeds: tuple[Deed, ...]) -> None:
+    def _apply(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
         if "deletionTimestamp" in pod["metadata"]:
             return
-        behaviour = Behaviour.of(pod)
-        if deeds[0].what == "accept":
-            self._accept(pod, behaviour)
-        elif deeds[0].what == "start" and not pod["status"].get("podIP"):
-            self._connect(pod)
-        take_step(pod, Step(0.0, deeds), behaviour, self._registry.now())
+        behaviour = PodBehaviour.of(pod)
+        if transitions[0].action == "admit":
+            self._set_host_ip(pod)
+            for problem in behaviour.problems:
+                self._recorder.warning(_COMPONENT, self._kind, pod, "InvalidAnnotation", problem)
+        elif transitions[0].action == "start" and not pod["status"].get("podIP"):
+            self._set_pod_ip(pod)
+        apply_step(pod, Step(0.0, transitions), behaviour, self._registry.now())
         self._registry.commit(self._kind, pod)
-        self._tell(pod, deeds)
+        self._record_transitions(pod, transitions)
 
-    def _accept(self, pod: Object, behaviour: Behaviour) -> None:
-        host = self._nodes.network(pod["spec"]["nodeName"])[0]
-        pod["status"]["hostIP"], pod["status"]["hostIPs"] = host, [{"ip": host}]
-        for problem in behaviour.problems:
-            self._recorder.warning(_COMPONENT, self._kind, pod, "InvalidAnnotation", problem)
+    def _set_host_ip(self, pod: Object) -> None:
+        host_ip, _ = self._nodes.network(pod["spec"]["nodeName"])
+        pod["status"]["hostIP"], pod["status"]["hostIPs"] = host_ip, [{"ip": host_ip}]
 
-    def _connect(self, pod: Object) -> None:
-        """Give the pod its address."""
-        host, pod_range = self._nodes.network(pod["spec"]["nodeName"])
+    def _set_pod_ip(self, pod: Object) -> None:
+        host_ip, pod_cidr = self._nodes.network(pod["spec"]["nodeName"])
         key = self._kind.key(pod["metadata"]["namespace"], pod["metadata"]["name"])
-        address = host if pod["spec"].get("hostNetwork") else self._addresses.take(key, pod_range)
-        pod["status"]["podIP"], pod["status"]["podIPs"] = address, [{"ip": address}]
+        ip = host_ip if pod["spec"].get("hostNetwork") else self._ips.allocate(key, pod_cidr)
+        pod["status"]["podIP"], pod["status"]["podIPs"] = ip, [{"ip": ip}]
 
-    def _tell(self, pod: Object, deeds: tuple[Deed, ...]) -> None:
-        """The events that a kubelet tells of containers that start, or have to wait before they start again."""
-        done = {deed.container: deed.what for deed in deeds if deed.container}
+    def _record_transitions(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
+        """Record a kubelet's events about containers that have started or back off."""
+        actions = {transition.container: transition.action for transition in transitions if transition.container}
         status = pod["status"]
         for container in (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"]):
             name = container["name"]
-            if done.get(name) == "start":
+            if actions.get(name) == "start":
                 image = container["image"]
-                self._tell_of(pod, "Pulled", f'Container image "{image}" already present on machine')
-                self._tell_of(pod, "Created", f"Created container: {name}")
-                self._tell_of(pod, "Started", f"Started container {name}")
-            elif done.get(name) == "end" and "waiting" in container["state"]:
-                shown = f"{pod['metadata']['name']}_{pod['metadata']['namespace']}({pod['metadata']['uid']})"
-                message = f"Back-off restarting failed container {name} in pod {shown}"
+                self._record_event(pod, "Pulled", f'Container image "{image}" already present on machine')
+                self._record_event(pod, "Created", f"Created container: {name}")
+                self._record_event(pod, "Started", f"Started container {name}")
+            elif actions.get(name) == "exit" and "waiting" in container["state"]:
+                pod_name = f"{pod['metadata']['name']}_{pod['metadata']['namespace']}({pod['metadata']['uid']})"
+                message = f"Back-off restarting failed container {name} in pod {pod_name}"
                 self._recorder.warning(_COMPONENT, self._kind, pod, "BackOff", message)
 
-    def _tell_of(self, pod: Object, reason: str, message: str) -> None:
+    def _record_event(self, pod: Object, reason: str, message: str) -> None:
         self._recorder.normal(_COMPONENT, self._kind, pod, reason, message)
 
     def _stop(self, pod: Object) -> None:
-        """The containers have stopped: say so, and let the pod go."""
-        identity = pod["metadata"]
+        """Report the stopped containers of a deleted pod, then remove the object."""
+        metadata = pod["metadata"]
         if pod["status"].get("phase") == "Running":
-            killed = Behaviour.of(pod).shutdown > identity.get("deletionGracePeriodSeconds", 0)
-            end_pod(pod, self._registry.now(), code=137 if killed else 143)
+            is_killed = PodBehaviour.of(pod).shutdown > metadata.get("deletionGracePeriodSeconds", 0)
+            terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
             self._registry.commit(self._kind, pod)
         self._registry.delete(
-            self._kind, identity["namespace"], identity["name"], Deletion(grace_period=0, uid=identity["uid"])
+            self._kind, metadata["namespace"], metadata["name"], Deletion(grace_period=0, uid=metadata["uid"])
         )
 
     def _shut_down(self, pod: Object) -> None:
+        """Fail a pod because its node shuts down."""
         status, now = pod["status"], self._registry.now()
         if status.get("phase") in ("Succeeded", "Failed"):
             return
-        end_pod(pod, now)
-        status["reason"], status["message"] = "Terminated", _DISRUPTED["message"]
-        set_condition(status, _DISRUPTED, now)
+        terminate_pod(pod, now)
+        status["reason"], status["message"] = "Terminated", _TERMINATED_BY_KUBELET["message"]
+        set_condition(status, _TERMINATED_BY_KUBELET, now)
         self._registry.commit(self._kind, pod)

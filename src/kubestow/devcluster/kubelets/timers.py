@@ -1,4 +1,7 @@
-"""Deeds by the time at which they fall due, in the running event loop's time."""
+"""Callbacks by deadline, in the running event loop's time.
+
+Unlike ``loop.call_later``, expired callbacks run only when the watch loop pops them.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,25 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-__all__ = ["Timetable"]
+__all__ = ["Timers"]
 
 
-class Timetable:
+class Timers:
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = itertools.count()
 
-    def after(self, delay: float, deed: Callable[[], None]) -> None:
-        """Have a deed done after ``delay`` seconds; those of one moment in the order in which they were asked for."""
-        when = asyncio.get_running_loop().time() + max(delay, 0.0)
-        heapq.heappush(self._due, (when, next(self._order), deed))
+    def call_later(self, delay: float, callback: Callable[[], None]) -> None:
+        """Schedule ``callback`` in ``delay`` seconds; callbacks with the same deadline keep their order."""
+        deadline = asyncio.get_running_loop().time() + max(delay, 0.0)
+        heapq.heappush(self._heap, (deadline, next(self._sequence), callback))
 
-    def take(self) -> Callable[[], None] | None:
-        """A deed that is due, if there is one."""
-        if not self._due or self._due[0][0] > asyncio.get_running_loop().time():
+    def pop_expired(self) -> Callable[[], None] | None:
+        """Remove and return the first callback whose deadline has passed; None if there is none."""
+        if not self._heap or self._heap[0][0] > asyncio.get_running_loop().time():
             return None
-        return heapq.heappop(self._due)[2]
+        return heapq.heappop(self._heap)[2]
 
     @property
-    def next_time(self) -> float | None:
-        """When the next deed falls due, in the loop's time."""
-        return self._due[0][0] if self._due else None
+    def next_deadline(self) -> float | None:
+        return self._heap[0][0] if self._heap else None

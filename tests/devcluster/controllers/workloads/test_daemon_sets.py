@@ -1,4 +1,4 @@
-"""Daemon sets have a pod on every node that they fit."""
+"""DaemonSets keep one pod on every eligible node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import NODES, PODS, node
-from tests.devcluster.scenarios import Cluster, told, workload
+from tests.devcluster.scenarios import Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
@@ -16,36 +16,36 @@ REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 
 
 def daemon(**spec: Any) -> dict[str, Any]:
-    made = workload(**spec)
-    del made["spec"]["replicas"]
-    return made
+    new = workload(**spec)
+    del new["spec"]["replicas"]
+    return new
 
 
-async def nodes(cluster: Cluster, *names: str) -> None:
-    """Nodes beside ``n``, which is there."""
+async def create_nodes(cluster: Cluster, *names: str) -> None:
+    """Create nodes in addition to ``n``."""
     for name in names:
         await cluster.post(NODES, node(name, disk="ssd" if name == "a" else "hdd"))
 
 
 async def pass_time(cluster: Cluster, seconds: float) -> None:
-    """Let time pass, with pods bound to the nodes that they were made for."""
+    """Let time pass, and bind pods to the nodes that they were created for."""
     for _ in range(int(seconds * 10)):
         await cluster.pass_time(0.1, binding=False)
         for pod in await cluster.pods():
             if not pod["spec"].get("nodeName"):
                 name = pod["metadata"]["name"]
                 await cluster.post(
-                    f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": target(pod)}}
+                    f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": target_node(pod)}}
                 )
 
 
-def target(pod: dict[str, Any]) -> str:
+def target_node(pod: dict[str, Any]) -> str:
     affinity = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return str(affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])
 
 
-async def places(cluster: Cluster) -> list[str]:
-    return sorted(target(one) for one in await cluster.pods())
+async def target_nodes(cluster: Cluster) -> list[str]:
+    return sorted(target_node(one) for one in await cluster.pods())
 
 
 async def images(cluster: Cluster) -> list[str]:
@@ -58,16 +58,16 @@ async def set_image(cluster: Cluster, image: str) -> None:
 
 
 async def daemon_set(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = (await cluster.get(f"{SETS}/web")).json
-    return found
+    daemon_set: dict[str, Any] = (await cluster.get(f"{SETS}/web")).json
+    return daemon_set
 
 
-def test_every_node_gets_a_pod_and_the_status_counts_them() -> None:
-    async def story(cluster: Cluster) -> None:
-        await nodes(cluster, "a", "b")
+def test_every_node_gets_a_pod() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create_nodes(cluster, "a", "b")
         await cluster.post(SETS, daemon())
         await pass_time(cluster, 2)
-        assert await places(cluster) == ["a", "b", "n"]
+        assert await target_nodes(cluster) == ["a", "b", "n"]
         names = ("currentNumberScheduled", "desiredNumberScheduled", "numberReady", "numberAvailable")
         assert (await daemon_set(cluster))["status"] == {
             **dict.fromkeys((*names, "updatedNumberScheduled"), 3),
@@ -76,11 +76,11 @@ def test_every_node_gets_a_pod_and_the_status_counts_them() -> None:
         }
         assert await cluster.reasons() == ["SuccessfulCreate"] * 3
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_daemon_pods_tolerate_what_keeps_others_away() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_daemon_pods_have_the_daemon_tolerations_and_revision_labels() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.patch(f"{NODES}/n", {"spec": {"unschedulable": True}})
         await cluster.post(SETS, daemon())
         await pass_time(cluster, 1)
@@ -98,55 +98,55 @@ def test_daemon_pods_tolerate_what_keeps_others_away() -> None:
             "pod-template-generation": "1",
         }
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_follow_nodes_as_they_come_change_and_go() -> None:
-    async def story(cluster: Cluster) -> None:
-        made = daemon()
-        made["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
-        await cluster.post(SETS, made)
-        await nodes(cluster, "a", "b")
+def test_pods_are_created_and_deleted_as_nodes_are_added_and_relabelled() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        new = daemon()
+        new["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+        await cluster.post(SETS, new)
+        await create_nodes(cluster, "a", "b")
         await pass_time(cluster, 1)
-        assert await places(cluster) == ["a"]
+        assert await target_nodes(cluster) == ["a"]
         await cluster.patch(f"{NODES}/b", {"metadata": {"labels": {"disk": "ssd"}}})
         await pass_time(cluster, 1)
-        assert await places(cluster) == ["a", "b"]
+        assert await target_nodes(cluster) == ["a", "b"]
         await cluster.patch(f"{NODES}/a", {"metadata": {"labels": {"disk": "hdd"}}})
         await pass_time(cluster, 1)
-        assert await places(cluster) == ["b"]
+        assert await target_nodes(cluster) == ["b"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("effect", "stays"), [("NoSchedule", True), ("NoExecute", False)])
-def test_a_taint_keeps_new_pods_off_and_only_noexecute_takes_old_ones_away(effect: str, stays: bool) -> None:
-    async def story(cluster: Cluster) -> None:
+@pytest.mark.parametrize(("effect", "continues"), [("NoSchedule", True), ("NoExecute", False)])
+def test_only_a_no_execute_taint_deletes_running_daemon_pods(effect: str, continues: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, daemon())
         await pass_time(cluster, 1)
         await cluster.patch(f"{NODES}/n", {"spec": {"taints": [{"key": "k", "effect": effect}]}})
         await pass_time(cluster, 1)
-        assert len(await cluster.pods()) == stays
+        assert len(await cluster.pods()) == continues
         status = (await daemon_set(cluster))["status"]
-        assert (status["desiredNumberScheduled"], status["numberMisscheduled"]) == (0, stays)
+        assert (status["desiredNumberScheduled"], status["numberMisscheduled"]) == (0, continues)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_on_its_way_to_a_node_that_is_gone_is_deleted() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_an_unscheduled_pod_for_a_deleted_node_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, daemon())
-        await nodes(cluster, "a")
+        await create_nodes(cluster, "a")
         await cluster.pass_time(1, binding=False)
         await cluster.delete(f"{NODES}/a")
         await cluster.pass_time(1, binding=False)
-        assert await places(cluster) == ["n"]
+        assert await target_nodes(cluster) == ["n"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_failed_pod_is_replaced_ever_more_slowly() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_failed_pod_is_replaced_with_back_off() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, daemon())
         replaced = []
         for _ in range(3):
@@ -160,53 +160,53 @@ def test_a_failed_pod_is_replaced_ever_more_slowly() -> None:
         assert (await daemon_set(cluster))["status"]["numberReady"] == 1
         assert "FailedDaemonPod" in await cluster.reasons()
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("unavailable", "least"), [(1, 3), ("50%", 2)])
-def test_an_update_has_no_more_pods_unavailable_than_may_be(unavailable: int | str, least: int) -> None:
-    async def story(cluster: Cluster) -> None:
-        await nodes(cluster, "a", "b", "c")
-        rolling = {"maxUnavailable": unavailable}
+@pytest.mark.parametrize(("max_unavailable", "min_running"), [(1, 3), ("50%", 2)])
+def test_a_rolling_update_respects_max_unavailable(max_unavailable: int | str, min_running: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create_nodes(cluster, "a", "b", "c")
+        rolling = {"maxUnavailable": max_unavailable}
         await cluster.post(SETS, daemon(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling}))
         await pass_time(cluster, 2)
         await set_image(cluster, "x:2")
-        assert await extremes(cluster) == (least, 4)
+        assert await min_running_max_live(cluster) == (min_running, 4)
         assert await images(cluster) == ["x:2"] * 4
-        found = await daemon_set(cluster)
-        assert found["status"]["updatedNumberScheduled"] == 4 == found["status"]["numberAvailable"]
-        assert found["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": "2"}
+        current = await daemon_set(cluster)
+        assert current["status"]["updatedNumberScheduled"] == 4 == current["status"]["numberAvailable"]
+        assert current["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": "2"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-async def extremes(cluster: Cluster) -> tuple[int, int]:
-    """The fewest running and the most living pods in the next five seconds."""
-    running, living = [], []
+async def min_running_max_live(cluster: Cluster) -> tuple[int, int]:
+    """The minimum of running and the maximum of non-terminating pods over five seconds."""
+    running, live = [], []
     for _ in range(50):
         await pass_time(cluster, 0.1)
-        alive = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
-        living.append(len(alive))
-        running.append(sum(one["status"]["phase"] == "Running" for one in alive))
-    return min(running), max(living)
+        pods = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
+        live.append(len(pods))
+        running.append(sum(one["status"]["phase"] == "Running" for one in pods))
+    return min(running), max(live)
 
 
-def test_with_a_surge_the_new_pod_runs_before_the_old_one_goes() -> None:
-    async def story(cluster: Cluster) -> None:
-        await nodes(cluster, "a", "b")
+def test_with_max_surge_the_new_pod_runs_before_the_old_one_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create_nodes(cluster, "a", "b")
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
         await cluster.post(SETS, daemon(updateStrategy=strategy))
         await pass_time(cluster, 2)
         await set_image(cluster, "x:2")
-        assert await extremes(cluster) == (3, 4)
+        assert await min_running_max_live(cluster) == (3, 4)
         assert await images(cluster) == ["x:2"] * 3
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
-    async def story(cluster: Cluster) -> None:
-        await nodes(cluster, "a")
+def test_with_on_delete_pods_are_updated_when_they_are_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create_nodes(cluster, "a")
         await cluster.post(SETS, daemon(updateStrategy={"type": "OnDelete"}))
         await pass_time(cluster, 2)
         await set_image(cluster, "x:2")
@@ -216,7 +216,7 @@ def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
         await pass_time(cluster, 1)
         assert await images(cluster) == ["x:1", "x:2"]
 
-    told(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
         ({"maxUnavailable": "101%"}, "maxUnavailable"),
     ],
 )
-async def test_an_impossible_daemon_set_is_refused(client: Any, rolling: dict[str, Any], field: str) -> None:
+async def test_an_invalid_daemon_set_is_rejected(client: Any, rolling: dict[str, Any], field: str) -> None:
     response = await client.post(SETS, daemon(updateStrategy={"rollingUpdate": rolling}))
     assert response.status == 422
     assert response.json["details"]["causes"][0]["field"] == f"spec.updateStrategy.rollingUpdate.{field}"

@@ -1,4 +1,4 @@
-"""Replica sets keep as many pods as are wanted."""
+"""ReplicaSets keep the desired number of pods."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import PODS, pod
-from tests.devcluster.scenarios import REPLICA_SETS, REPLICATION_CONTROLLERS, Cluster, told, workload
+from tests.devcluster.scenarios import REPLICA_SETS, REPLICATION_CONTROLLERS, Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
 
 async def status(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = (await cluster.get(f"{REPLICA_SETS}/web")).json["status"]
-    return found
+    status: dict[str, Any] = (await cluster.get(f"{REPLICA_SETS}/web")).json["status"]
+    return status
 
 
-def test_as_many_pods_as_wanted_come_and_are_counted() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_desired_number_of_pods_is_created_and_counted_in_the_status() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(REPLICA_SETS, workload(replicas=3))
         await cluster.pass_time(1)
         counts = {"replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
         assert await status(cluster) == {**counts, "observedGeneration": 1}
         assert {one["metadata"]["ownerReferences"][0]["name"] for one in await cluster.pods()} == {"web"}
 
-    told(story)
+    run_scenario(scenario)
 
 
 def test_a_deleted_pod_is_replaced() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(REPLICA_SETS, workload(replicas=2))
         await cluster.pass_time(1)
         victim = (await cluster.pods())[0]["metadata"]["name"]
@@ -38,11 +38,11 @@ def test_a_deleted_pod_is_replaced() -> None:
         names = [one["metadata"]["name"] for one in await cluster.pods()]
         assert len(names) == 2 and victim not in names
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_of_too_many_pods_those_without_a_node_go_first() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_scaling_down_deletes_unscheduled_pods_first() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(REPLICA_SETS, workload(replicas=2))
         await cluster.pass_time(1)
         running = {one["metadata"]["name"] for one in await cluster.pods()}
@@ -53,31 +53,33 @@ def test_of_too_many_pods_those_without_a_node_go_first() -> None:
         await cluster.pass_time(1, binding=False)
         assert {one["metadata"]["name"] for one in await cluster.pods()} == running
 
-    told(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
     ("path", "selector"),
     [(REPLICA_SETS, {"matchLabels": {"app": "web"}}), (REPLICATION_CONTROLLERS, {"app": "web"})],
 )
-def test_pods_that_match_are_adopted_and_those_that_cease_to_are_released(path: str, selector: dict[str, Any]) -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.post(PODS, pod("mine", labels={"app": "web"}))
+def test_matching_pods_are_adopted_and_pods_that_no_longer_match_are_released(
+    path: str, selector: dict[str, Any]
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(PODS, pod("adopted", labels={"app": "web"}))
         owner = workload(replicas=1)
         owner["spec"]["selector"] = selector
         await cluster.post(path, owner)
         await cluster.pass_time(1)
-        assert [one["metadata"]["name"] for one in await cluster.pods()] == ["mine"]
-        await cluster.patch(f"{PODS}/mine", {"metadata": {"labels": {"app": "other"}}})
+        assert [one["metadata"]["name"] for one in await cluster.pods()] == ["adopted"]
+        await cluster.patch(f"{PODS}/adopted", {"metadata": {"labels": {"app": "other"}}})
         await cluster.pass_time(1)
         owners = {one["metadata"]["name"]: one["metadata"].get("ownerReferences") for one in await cluster.pods()}
-        assert len(owners) == 2 and owners["mine"] is None
+        assert len(owners) == 2 and owners["adopted"] is None
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_count_as_available_when_they_have_been_ready_for_long_enough() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_pods_are_available_after_min_ready_seconds() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(REPLICA_SETS, workload(replicas=1, minReadySeconds=30))
         await cluster.pass_time(10)
         before = await status(cluster)
@@ -85,14 +87,14 @@ def test_pods_count_as_available_when_they_have_been_ready_for_long_enough() -> 
         await cluster.pass_time(30)
         assert (await status(cluster))["availableReplicas"] == 1
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_that_are_refused_are_told_of_and_tried_again() -> None:
-    async def story(cluster: Cluster) -> None:
-        broken = workload(replicas=1)
-        broken["spec"]["template"]["spec"]["priorityClassName"] = "late"
-        await cluster.post(REPLICA_SETS, broken)
+def test_a_failed_pod_creation_is_reported_and_retried() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        rejected = workload(replicas=1)
+        rejected["spec"]["template"]["spec"]["priorityClassName"] = "late"
+        await cluster.post(REPLICA_SETS, rejected)
         await cluster.pass_time(1)
         condition = (await status(cluster))["conditions"][0]
         assert condition["type"] == "ReplicaFailure" and "no PriorityClass with name late" in condition["message"]
@@ -101,4 +103,4 @@ def test_pods_that_are_refused_are_told_of_and_tried_again() -> None:
         await cluster.pass_time(60)
         assert len(await cluster.pods()) == 1 and "conditions" not in await status(cluster)
 
-    told(story)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Stateful sets number their pods, and make, update and take them away in order."""
+"""StatefulSets create, update and delete pods in the order of their ordinals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import PODS
-from tests.devcluster.scenarios import Cluster, told, workload
+from tests.devcluster.scenarios import Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
@@ -17,8 +17,8 @@ REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 
 
 async def stateful_set(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = (await cluster.get(f"{SETS}/web")).json
-    return found
+    stateful_set: dict[str, Any] = (await cluster.get(f"{SETS}/web")).json
+    return stateful_set
 
 
 async def names(cluster: Cluster) -> list[str]:
@@ -26,7 +26,7 @@ async def names(cluster: Cluster) -> list[str]:
 
 
 async def images(cluster: Cluster) -> dict[str, str]:
-    """By pod, the number of its image ``x:N``."""
+    """The tag of each pod's image."""
     pods = {one["metadata"]["name"]: one["spec"]["containers"][0]["image"][2:] for one in await cluster.pods()}
     return dict(sorted(pods.items()))
 
@@ -36,8 +36,8 @@ async def set_image(cluster: Cluster, image: str) -> None:
     await cluster.patch(f"{SETS}/web", {"spec": {"template": template}}, "strategic-merge-patch+json")
 
 
-async def sightings(cluster: Cluster, seconds: float) -> list[tuple[str, ...]]:
-    """Which pods there were at any time, in the order of the changes."""
+async def observe_pods(cluster: Cluster, seconds: float) -> list[tuple[str, ...]]:
+    """The distinct sets of pods over time."""
     seen: list[tuple[str, ...]] = []
     for _ in range(int(seconds * 10)):
         now = tuple(await names(cluster))
@@ -47,10 +47,10 @@ async def sightings(cluster: Cluster, seconds: float) -> list[tuple[str, ...]]:
     return seen
 
 
-def test_pods_come_one_after_the_other_and_are_known_by_their_names() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_pods_are_created_in_order_with_their_identity() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=3, serviceName="db"))
-        assert [len(seen) for seen in await sightings(cluster, 4)] == [0, 1, 2, 3]
+        assert [len(seen) for seen in await observe_pods(cluster, 4)] == [0, 1, 2, 3]
         pod = (await cluster.get(f"{PODS}/web-1")).json
         revision = (await stateful_set(cluster))["status"]["currentRevision"]
         assert pod["metadata"]["labels"] == {
@@ -62,11 +62,11 @@ def test_pods_come_one_after_the_other_and_are_known_by_their_names() -> None:
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("web-1", "db")
         assert "generateName" not in pod["metadata"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_the_status_counts_pods_and_names_revisions() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_status_has_pod_counts_and_revisions() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2))
         await cluster.pass_time(3)
         status = (await stateful_set(cluster))["status"]
@@ -83,11 +83,11 @@ def test_the_status_counts_pods_and_names_revisions() -> None:
         }
         assert await cluster.reasons() == ["SuccessfulCreate", "SuccessfulCreate"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_parallel_sets_do_not_wait() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_parallel_pod_management_creates_and_deletes_all_pods_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=3, podManagementPolicy="Parallel", ordinals={"start": 5}))
         await cluster.pass_time(0.1, binding=False)
         assert await names(cluster) == ["web-5", "web-6", "web-7"]
@@ -96,31 +96,31 @@ def test_parallel_sets_do_not_wait() -> None:
         await cluster.pass_time(1)
         assert await names(cluster) == ["web-5"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_an_ordered_set_shrinks_from_the_highest_number_one_at_a_time() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_an_ordered_set_scales_down_one_at_a_time_from_the_highest_ordinal() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=4))
         await cluster.pass_time(4)
         await cluster.patch(f"{SETS}/web/scale", {"spec": {"replicas": 1}})
-        seen = await sightings(cluster, 3)
+        seen = await observe_pods(cluster, 3)
         assert [len(pods) for pods in seen] == [4, 3, 2, 1] and seen[-1] == ("web-0",)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_set_that_wants_more_than_can_be_begins_all_the_same() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_set_with_the_most_replicas_possible_starts_to_create_pods() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2**31 - 1))
         await cluster.pass_time(0.5)
         assert (await names(cluster))[:1] == ["web-0"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_lost_or_failed_pod_comes_back_under_its_name() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_deleted_or_failed_pod_is_recreated_under_its_name() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2))
         await cluster.pass_time(3)
         first = (await cluster.get(f"{PODS}/web-0")).json["metadata"]["uid"]
@@ -131,11 +131,11 @@ def test_a_lost_or_failed_pod_comes_back_under_its_name() -> None:
         assert (await cluster.get(f"{PODS}/web-0")).json["metadata"]["uid"] != first
         assert (await stateful_set(cluster))["status"]["readyReplicas"] == 2
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_an_update_replaces_pods_from_the_highest_number_down() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_rolling_update_replaces_pods_from_the_highest_ordinal_down() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=3))
         await cluster.pass_time(4)
         await set_image(cluster, "x:2")
@@ -148,11 +148,11 @@ def test_an_update_replaces_pods_from_the_highest_number_down() -> None:
         status = (await stateful_set(cluster))["status"]
         assert status["currentRevision"] == status["updateRevision"] and status["currentReplicas"] == 3
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_partition_keeps_the_lower_pods_at_the_old_revision() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_pods_below_the_partition_keep_the_current_revision() -> None:
+    async def scenario(cluster: Cluster) -> None:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         await cluster.post(SETS, workload(replicas=3, updateStrategy=strategy))
         await cluster.pass_time(4)
@@ -162,27 +162,27 @@ def test_a_partition_keeps_the_lower_pods_at_the_old_revision() -> None:
         await cluster.pass_time(3)
         assert await images(cluster) == {"web-0": "1", "web-1": "1", "web-2": "2"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_no_more_pods_are_missing_than_may_be() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_rolling_update_respects_max_unavailable() -> None:
+    async def scenario(cluster: Cluster) -> None:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         await cluster.post(SETS, workload(replicas=5, updateStrategy=strategy, podManagementPolicy="Parallel"))
         await cluster.pass_time(2)
         await set_image(cluster, "x:2")
-        least = 5
+        min_running = 5
         for _ in range(40):
             await cluster.pass_time(0.1)
-            alive = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
-            least = min(least, sum(one["status"]["phase"] == "Running" for one in alive))
-        assert least == 3 and set((await images(cluster)).values()) == {"2"}
+            live = [one for one in await cluster.pods() if "deletionTimestamp" not in one["metadata"]]
+            min_running = min(min_running, sum(one["status"]["phase"] == "Running" for one in live))
+        assert min_running == 3 and set((await images(cluster)).values()) == {"2"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_with_on_delete_pods_are_updated_when_they_are_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2, updateStrategy={"type": "OnDelete"}))
         await cluster.pass_time(3)
         await set_image(cluster, "x:2")
@@ -192,11 +192,11 @@ def test_pods_are_updated_on_deletion_when_the_strategy_says_so() -> None:
         await cluster.pass_time(2)
         assert await images(cluster) == {"web-0": "2", "web-1": "1"}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_going_back_takes_the_old_revision_under_a_new_number() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_rollback_renumbers_the_old_revision() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=1, revisionHistoryLimit=1))
         for number in ("1", "2", "3", "4", "3"):
             await set_image(cluster, f"x:{number}")
@@ -207,18 +207,18 @@ def test_going_back_takes_the_old_revision_under_a_new_number() -> None:
         }
         assert numbers == {"x:4": 4, "x:3": 5}
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_deleted_set_takes_pods_and_revisions_with_it() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_pods_and_revisions_of_a_deleted_set_are_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, workload(replicas=2))
         await cluster.pass_time(3)
         await cluster.delete(f"{SETS}/web")
         await cluster.pass_time(2)
         assert await cluster.pods() == [] == await cluster.items(REVISIONS)
 
-    told(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_a_deleted_set_takes_pods_and_revisions_with_it() -> None:
         ({"minReadySeconds": -1}, "spec.minReadySeconds"),
     ],
 )
-async def test_an_impossible_stateful_set_is_refused(client: Any, spec: dict[str, Any], field: str) -> None:
+async def test_an_invalid_stateful_set_is_rejected(client: Any, spec: dict[str, Any], field: str) -> None:
     response = await client.post(SETS, workload(**spec))
     assert response.status == 422 and response.json["details"]["causes"][0]["field"] == field
 
 
-async def test_most_fields_of_a_stateful_set_do_not_change(client: Any) -> None:
+async def test_most_fields_of_a_stateful_set_are_immutable(client: Any) -> None:
     await client.post(SETS, workload())
     response = await client.patch(f"{SETS}/web", {"spec": {"serviceName": "other"}})
     assert response.status == 422 and response.message.endswith("and 'minReadySeconds' are forbidden")

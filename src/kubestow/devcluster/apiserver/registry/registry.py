@@ -50,19 +50,16 @@ class Registry:
         self.store, self.catalog = store, catalog
         self.admission = Admission(store)
         self._definitions = Definitions(self, store, catalog)
-        self._clock, self._random = clock, random
+        self.clock, self._random = clock, random
         self._stamp: tuple[int, str] = (0, "")
 
     def now(self) -> str:
         """The present second, as the API writes it."""
-        moment = self._clock()
+        moment = self.clock()
         second = int(moment.timestamp())
         if self._stamp[0] != second:
             self._stamp = (second, timestamp(moment))
         return self._stamp[1]
-
-    def moment(self) -> datetime:
-        return self._clock()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Raises a 404 Failure."""
@@ -232,7 +229,7 @@ class Registry:
         check_preconditions(kind, old, deletion)
         if problem := kind.strategy.deletion_problem(name):
             raise statuses.forbidden(kind, name, problem)
-        new, stays = begin_deletion(kind, old, deletion, self._clock())
+        new, stays = begin_deletion(kind, old, deletion, self.clock())
         if new != old:
             stored = self.commit(kind, new, dry_run=write.dry_run)
             new = kind.decode(stored)

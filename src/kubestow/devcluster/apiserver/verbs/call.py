@@ -34,7 +34,7 @@ class Call:
     @property
     def view(self) -> View:
         include = self.request.query.get("includeObject", "")
-        return View(self.kind, self.request.representation, include_object=include, now=self.registry.moment)
+        return View(self.kind, self.request.representation, include_object=include, now=self.registry.clock)
 
     @property
     def write(self) -> Write:

@@ -1,1 +1,1 @@
-"""Controllers of persistent volumes and their claims: binding, provisioning, protection and reclaiming."""
+"""Controllers of PersistentVolumes and PersistentVolumeClaims: binding, provisioning, protection and reclaiming."""

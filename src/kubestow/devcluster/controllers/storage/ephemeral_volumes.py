@@ -1,10 +1,10 @@
-"""Generic ephemeral volumes: a claim for each, made from the template in the pod and owned by the pod."""
+"""The ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by the pod."""
 
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.controllers.controller import Controller, Happening
-from kubestow.devcluster.controllers.owners import owner_reference, owners_of
+from kubestow.devcluster.controllers.controller import Controller, ObjectChange, key_of
+from kubestow.devcluster.controllers.owner_references import new_controller_ref, owner_refs_of
 
 __all__ = ["EphemeralVolumeController"]
 
@@ -15,38 +15,37 @@ class EphemeralVolumeController(Controller):
     resource = "pods"
     component = "ephemeral_volume"
 
-    def observe(self, happening: Happening) -> None:
-        event = happening.event
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
         if (
-            happening.resource == self.resource
+            change.resource == self.resource
             and event.type == "ADDED"
             and b'"volumeClaimTemplate":' in event.object.data
         ):
-            self.reconcile_soon(happening.key)
+            self.enqueue(change.key)
 
     def reconcile(self, key: str) -> None:
-        pod = self.find(key)
+        pod = self.get(key)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return
         for volume in pod["spec"].get("volumes") or ():
             template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
             if template is not None:
-                self._provide(pod, f"{pod['metadata']['name']}-{volume['name']}", template)
+                self._ensure_claim(pod, f"{pod['metadata']['name']}-{volume['name']}", template)
 
-    def _provide(self, pod: Object, name: str, template: Object) -> None:
+    def _ensure_claim(self, pod: Object, name: str, template: Object) -> None:
         namespace = pod["metadata"]["namespace"]
-        found = self.registry.store.collection(_CLAIMS).get(f"{namespace}/{name}")
-        if found is not None:
-            if pod["metadata"]["uid"] not in {owner.uid for owner in owners_of(found)}:
-                message = f"PVC {namespace}/{name} was not created for pod {self._name(pod)} (pod is not owner)"
-                self.warn(pod, "WarningVolumeConflict", message)
+        existing = self.registry.store.collection(_CLAIMS).get(f"{namespace}/{name}")
+        if existing is not None:
+            if pod["metadata"]["uid"] not in {owner.uid for owner in owner_refs_of(existing)}:
+                message = f"PVC {namespace}/{name} was not created for pod {key_of(pod)} (pod is not owner)"
+                self.record_warning(pod, "WarningVolumeConflict", message)
             return
-        described = template.get("metadata") or {}
-        identity = {field: described[field] for field in ("labels", "annotations") if described.get(field)}
-        identity |= {"name": name, "ownerReferences": [owner_reference(self.kind, pod)]}
+        template_metadata = template.get("metadata") or {}
+        metadata = {
+            field: template_metadata[field] for field in ("labels", "annotations") if template_metadata.get(field)
+        }
+        metadata |= {"name": name, "ownerReferences": [new_controller_ref(self.kind, pod)]}
         kind = self.registry.catalog[_CLAIMS]
-        new = kind.struct.read({"metadata": identity, "spec": template.get("spec") or {}}, [])
+        new = kind.struct.read({"metadata": metadata, "spec": template.get("spec") or {}}, [])
         self.registry.create(kind, namespace, new)
-
-    def _name(self, pod: Object) -> str:
-        return self.kind.key(pod["metadata"]["namespace"], pod["metadata"]["name"])

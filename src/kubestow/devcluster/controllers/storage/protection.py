@@ -1,6 +1,6 @@
-"""Volumes and claims in use stay until they are not: the finalizers that keep them are taken off here.
+"""The protection controllers: remove the finalizers of terminating volumes and claims once they are not in use.
 
-A claim is in use while a pod that has a node and has not ended names it; a volume while it is bound.
+A claim is in use while a bound pod that has not finished refers to it; a volume is in use while it is bound.
 """
 
 from __future__ import annotations
@@ -11,100 +11,98 @@ import msgspec
 
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import Stored
-from kubestow.devcluster.controllers.controller import Controller, Happening, World
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow.devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of
 
-__all__ = ["ClaimProtection", "VolumeProtection"]
+__all__ = ["PVCProtectionController", "PVProtectionController"]
 
 
-class _ClaimSource(msgspec.Struct, frozen=True, rename="camel"):
+class _ClaimVolumeSource(msgspec.Struct, frozen=True, rename="camel"):
     claim_name: str = ""
 
 
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+class _PodVolume(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    persistent_volume_claim: _ClaimSource | None = None
+    persistent_volume_claim: _ClaimVolumeSource | None = None
     ephemeral: dict[str, Any] | None = None
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    volumes: tuple[_Volume, ...] | None = ()
+class _PodSpec(msgspec.Struct, frozen=True):
+    volumes: tuple[_PodVolume, ...] | None = ()
 
 
-class _Pod(msgspec.Struct, frozen=True):
-    spec: _Spec
+class _PodVolumes(msgspec.Struct, frozen=True):
+    """The volumes of a pod."""
+
+    spec: _PodSpec
 
 
-def _claims_of(pod: Stored) -> set[str]:
+def _claim_keys(pod: Stored) -> set[str]:
     """The keys of the claims that a pod uses."""
     if b'"persistentVolumeClaim":' not in pod.data and b'"ephemeral":' not in pod.data:
         return set()
-    found = set()
-    for volume in msgspec.json.decode(pod.data, type=_Pod).spec.volumes or ():
+    keys = set()
+    for volume in msgspec.json.decode(pod.data, type=_PodVolumes).spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            found.add(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
+            keys.add(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
         elif volume.ephemeral is not None:
-            found.add(f"{pod.namespace}/{pod.name}-{volume.name}")
-    return found
+            keys.add(f"{pod.namespace}/{pod.name}-{volume.name}")
+    return keys
 
 
 def _uses_volumes(pod: Stored) -> bool:
-    return bool(pod.fields[0]) and pod.fields[5] not in ("Succeeded", "Failed")
+    return bool(node_name_of(pod)) and not is_pod_finished(pod)
 
 
-class _Protection(Controller):
-    """Takes its finalizer off what is being deleted and not in use."""
+class _ProtectionController(Controller):
+    """Removes ``finalizer`` from terminating objects that are not in use."""
 
     finalizer: ClassVar[str]
 
     def reconcile(self, key: str) -> None:
         stored = self.registry.store.collection(self.resource).get(key)
-        if stored is None or b'"deletionTimestamp":' not in stored.data:
+        if stored is None or not is_terminating(stored):
             return
-        found = self.kind.decode(stored)
-        if self.finalizer in (found["metadata"].get("finalizers") or ()) and not self.is_used(key, found):
-            self.change_metadata(self.kind, stored.namespace, stored.name, self._release)
+        current = self.kind.decode(stored)
+        if self.finalizer in (current["metadata"].get("finalizers") or ()) and not self.is_in_use(key, current):
+            self.remove_finalizer(self.kind, stored.namespace, stored.name, self.finalizer)
 
-    def is_used(self, key: str, found: Object) -> bool:
+    def is_in_use(self, key: str, current: Object) -> bool:
         raise NotImplementedError
 
-    def _release(self, metadata: Object) -> None:
-        metadata["finalizers"] = [one for one in metadata["finalizers"] if one != self.finalizer]
-        if not metadata["finalizers"]:
-            del metadata["finalizers"]
 
-
-class ClaimProtection(_Protection):
+class PVCProtectionController(_ProtectionController):
     resource = "persistentvolumeclaims"
     component = "pvc-protection-controller"
     finalizer = "kubernetes.io/pvc-protection"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._pods = world.registry.store.collection("pods")
-        #: The pods that name a claim, by its key.
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = context.registry.store.collection("pods")
+        #: The keys of the pods that refer to a claim, by the claim's key.
         self._users: dict[str, set[str]] = {}
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        event = happening.event
-        if happening.resource != "pods" or (event.type == "MODIFIED" and _uses_volumes(event.object)):
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource != "pods" or (event.type == "MODIFIED" and _uses_volumes(event.object)):
             return
-        for key in _claims_of(event.object):
-            users = self._users.setdefault(key, set())
-            (users.discard if event.type == "DELETED" else users.add)(happening.key)
+        for claim in _claim_keys(event.object):
+            users = self._users.setdefault(claim, set())
+            (users.discard if change.is_deletion else users.add)(change.key)
             if not users:
-                del self._users[key]
-            self.reconcile_soon(key)
+                del self._users[claim]
+            self.enqueue(claim)
 
-    def is_used(self, key: str, found: Object) -> bool:
+    def is_in_use(self, key: str, current: Object) -> bool:
         pods = [self._pods.get(user) for user in self._users.get(key, ())]
         return any(pod is not None and _uses_volumes(pod) for pod in pods)
 
 
-class VolumeProtection(_Protection):
+class PVProtectionController(_ProtectionController):
     resource = "persistentvolumes"
     component = "pv-protection-controller"
     finalizer = "kubernetes.io/pv-protection"
 
-    def is_used(self, key: str, found: Object) -> bool:
-        return bool(found["status"].get("phase") == "Bound")
+    def is_in_use(self, key: str, current: Object) -> bool:
+        return bool(current["status"].get("phase") == "Bound")

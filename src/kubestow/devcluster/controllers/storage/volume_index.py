@@ -1,4 +1,4 @@
-"""Persistent volumes by what claims look for: those reserved for a claim, and the free ones of each class."""
+"""An index of PersistentVolumes for binding: those reserved for each claim, and the unbound ones of each class."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ __all__ = ["VolumeIndex"]
 class VolumeIndex:
     def __init__(self) -> None:
         self._volumes: dict[str, PersistentVolume] = {}
-        self._free: dict[str, dict[str, PersistentVolume]] = {}
+        #: Volumes without claimRef, by storage class.
+        self._unbound: dict[str, dict[str, PersistentVolume]] = {}
+        #: Volumes with claimRef, by the namespace and name of the claim.
         self._reserved: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
 
-    def observe(self, event: Event) -> PersistentVolume:
-        """Take note of a change; the volume as it is, or last was."""
-        name, volume = event.object.name, _read(event.object)
-        before = self._volumes.pop(name, None)
-        if before is not None:
-            self._shelf(before).pop(name, None)
+    def update(self, event: Event) -> PersistentVolume:
+        """Apply a change of a volume. Returns its new state, or its last one if it was deleted."""
+        name, volume = event.object.name, _decode(event.object)
+        old = self._volumes.pop(name, None)
+        if old is not None:
+            self._group(old).pop(name, None)
         if event.type != "DELETED":
             self._volumes[name] = volume
-            self._shelf(volume)[name] = volume
+            self._group(volume)[name] = volume
         return volume
 
     def get(self, name: str) -> PersistentVolume | None:
         return self._volumes.get(name)
 
-    def find(self, claim: PersistentVolumeClaim, want: Want, *, reserved_only: bool) -> PersistentVolume | None:
-        """The first volume reserved for the claim, else the smallest free one that suits."""
+    def find_match(self, claim: PersistentVolumeClaim, want: Want, *, reserved_only: bool) -> PersistentVolume | None:
+        """The first volume reserved for the claim, else the smallest unbound volume that satisfies it."""
         reserved = self._reserved.get((claim.metadata.namespace, claim.metadata.name), {})
         for _, volume in sorted(reserved.items()):
             if volume.storage_class == want.storage_class and is_meant_for(volume, claim) and suits(volume, want):
                 return volume
         if reserved_only:
             return None
-        suitable = [one for one in self._free.get(want.storage_class, {}).values() if answers(one, want)]
-        return min(suitable, key=lambda one: (capacity_of(one), one.metadata.name), default=None)
+        candidates = [volume for volume in self._unbound.get(want.storage_class, {}).values() if answers(volume, want)]
+        return min(candidates, key=lambda volume: (capacity_of(volume), volume.metadata.name), default=None)
 
-    def _shelf(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
+    def _group(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
         reference = volume.spec.claim_ref
         if reference is None:
-            return self._free.setdefault(volume.storage_class, {})
+            return self._unbound.setdefault(volume.storage_class, {})
         return self._reserved.setdefault((reference.namespace, reference.name), {})
 
 
-def _read(stored: Stored) -> PersistentVolume:
+def _decode(stored: Stored) -> PersistentVolume:
     try:
         return decode(PersistentVolume, stored.data)
     except InvalidObject:
-        # Without a capacity it serves nobody.
+        # A volume without capacity satisfies no claim.
         return PersistentVolume()

@@ -1,1 +1,1 @@
-"""Controllers that create pods: deployments, replica sets, stateful sets, daemon sets, jobs and cron jobs."""
+"""Controllers of workloads: deployments, replica sets, stateful sets, daemon sets, jobs and cron jobs."""

@@ -1,73 +1,62 @@
-"""Adopting and releasing: pods belong to the object whose selector they match, however they came to be.
+"""Claiming pods by selector: adoption of matching orphans, release of pods that no longer match.
 
-A pod that nobody controls and that matches is adopted; one that no longer matches is let go and runs on by itself. What
-belongs to an object that is being deleted is left as it is.
+The rules are those of kube-controller-manager's PodControllerRefManager: terminating pods are neither adopted nor
+released, and an owner that is being deleted does neither.
 """
 
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.selectors import selects
-from kubestow.devcluster.controllers.controller import Happening, PodController, key_of
-from kubestow.devcluster.controllers.owners import owner_reference
-from kubestow.devcluster.controllers.pods import Pod
+from kubestow.devcluster.controllers.controller import ObjectChange, PodController, key_of
+from kubestow.devcluster.controllers.owner_references import new_controller_ref
+from kubestow.devcluster.controllers.pods import PodView
 
 __all__ = ["AdoptingController"]
 
 
 class AdoptingController(PodController):
-    """A controller whose objects have the pods that their selector matches."""
+    """A controller whose objects claim the pods that match their selector."""
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        event = happening.event
-        if happening.resource != "pods" or event.type == "DELETED" or happening.owners or not event.object.labels:
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource != "pods" or change.is_deletion or change.owner_refs or not event.object.labels:
             return
-        if event.previous is None or happening.previous_owners or event.previous.labels != event.object.labels:
-            self._find_adopters(event.object.namespace, event.object.labels)
+        if event.previous is None or change.previous_owner_refs or event.previous.labels != event.object.labels:
+            self._enqueue_matching(event.object.namespace, event.object.labels)
 
-    def _find_adopters(self, namespace: str, labels: dict[str, str]) -> None:
-        """A pod that nobody controls has come or changed its labels."""
+    def _enqueue_matching(self, namespace: str, labels: dict[str, str]) -> None:
+        """Enqueue the objects that could adopt an orphan with these labels."""
         for stored in self.registry.store.collection(self.resource).snapshot(f"{namespace}/"):
             if selects(self.selector(self.kind.decode(stored)), labels):
-                self.reconcile_soon(stored.key)
+                self.enqueue(stored.key)
 
     def selector(self, owner: Object) -> Object:
         """The label selector of an object."""
-        found: Object = owner["spec"]["selector"]
-        return found
+        selector: Object = owner["spec"]["selector"]
+        return selector
 
-    def may_have(self, owner: Object, pod: Pod) -> bool:
-        """Whether a pod that matches can be one of the object's."""
+    def can_adopt(self, owner: Object, pod: PodView) -> bool:
+        """Whether the owner may adopt a pod that matches its selector."""
         return True
 
-    def claimed(self, owner: Object) -> list[Pod]:
-        """Adopt and release. The pods that belong to the object then, the oldest first."""
-        identity = owner["metadata"]
-        pods = self.pods.controlled(self.kind.name, key_of(owner), identity["uid"])
-        self.rest_after(key_of(owner), len(pods))
-        if "deletionTimestamp" in identity:
+    def claim_pods(self, owner: Object) -> list[PodView]:
+        """Adopt and release pods. Returns the owner's pods, oldest first, newly adopted ones last."""
+        metadata = owner["metadata"]
+        pods = self.pods.controlled_by(self.kind.name, key_of(owner), metadata["uid"])
+        self.throttle(key_of(owner), len(pods))
+        if "deletionTimestamp" in metadata:
             return pods
-        selector, reference = self.selector(owner), owner_reference(self.kind, owner)
-        kept = []
+        selector, controller_ref = self.selector(owner), new_controller_ref(self.kind, owner)
+        claimed = []
         for pod in pods:
-            if pod.is_deleted or selects(selector, pod.metadata.labels):
-                kept.append(pod)
+            if pod.is_terminating or selects(selector, pod.metadata.labels):
+                claimed.append(pod)
             else:
-                self.change_pod(pod, lambda metadata: _disown(metadata, reference["uid"]))
-        for pod in list(self.pods.free(identity["namespace"])):
-            if pod.is_active and selects(selector, pod.metadata.labels) and self.may_have(owner, pod):
-                self.change_pod(pod, lambda metadata: _own(metadata, reference))
-                kept.append(pod)
-        return kept
-
-
-def _own(metadata: Object, reference: Object) -> None:
-    metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or ()), reference]
-
-
-def _disown(metadata: Object, uid: str) -> None:
-    left = [one for one in metadata["ownerReferences"] if one["uid"] != uid]
-    metadata["ownerReferences"] = left
-    if not left:
-        del metadata["ownerReferences"]
+                self.remove_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, {metadata["uid"]})
+        for pod in list(self.pods.orphans(metadata["namespace"])):
+            if pod.is_active and selects(selector, pod.metadata.labels) and self.can_adopt(owner, pod):
+                self.add_owner_reference(self.pod_kind, pod.metadata.namespace, pod.name, controller_ref)
+                claimed.append(pod)
+        return claimed

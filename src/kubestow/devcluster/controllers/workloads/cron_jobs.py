@@ -1,7 +1,7 @@
-"""Cron jobs: a job each time the schedule says so.
+"""The CronJob controller: creates a Job at each scheduled time.
 
-Only the last of the times that were missed is made up for, and only within ``startingDeadlineSeconds``. A job is named
-after the minute it was due, so that no time has two. What the status says of the jobs is read from the jobs themselves.
+Of several missed times only the latest is started, and only within ``startingDeadlineSeconds``. The Job's name contains
+the scheduled minute, so each time has at most one Job. The status is derived from the Jobs.
 """
 
 from __future__ import annotations
@@ -11,193 +11,199 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from kubestow.devcluster import cron_schedule as cron
+from kubestow.devcluster import cron_schedule
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.controllers.controller import Controller, Happening, World, key_of
-from kubestow.devcluster.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.devcluster.controllers.workloads.jobs import end_of
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
+from kubestow.devcluster.controllers.workloads.jobs import finished_condition
 
 __all__ = ["CronJobController"]
 
-#: More times missed than this are worth a warning.
-MANY = 100
-#: Seconds by which the next look is later than the time it is for.
+#: With this many missed times or more, a warning event is recorded.
+MANY_MISSED_TIMES = 100
+#: Seconds added to the time of the next reconciliation, so that it is not before the scheduled time.
 SLACK = 0.1
+#: Longer deadlines are capped, so that the start time does not overflow; in seconds.
+MAX_DEADLINE = 1_000_000_000
 
-#: Seconds beyond which a deadline might as well not be there.
-LONGEST = 1_000_000_000
-
-_SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_SCHEDULED_TIMESTAMP = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 class CronJobController(Controller):
     resource = "cronjobs.batch"
     component = "cronjob-controller"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._jobs: Kind = world.registry.catalog["jobs.batch"]
-        #: The uids of jobs that a cron job did not start itself, and that have been told of.
-        self._strangers: set[str] = set()
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._job_kind: Kind = context.registry.catalog["jobs.batch"]
+        #: The uids of unexpected Jobs about which a warning has been recorded.
+        self._unexpected_jobs: set[str] = set()
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        if happening.resource == self._jobs.storage:
-            for key in happening.controllers(self.kind.name):
-                self.reconcile_soon(key)
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == self._job_kind.storage:
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
 
     def reconcile(self, key: str) -> None:
-        cron_job = self.find(key)
+        cron_job = self.get(key)
         if cron_job is None:
             return
         status: Object = {**(cron_job.get("status") or {})}
         status["active"] = list(status.get("active") or ())
-        jobs = self._owned(cron_job)
-        self._note_ends(cron_job, status, jobs)
+        jobs = self._owned_jobs(cron_job)
+        self._sync_active_jobs(cron_job, status, jobs)
         try:
             if "deletionTimestamp" not in cron_job["metadata"] and not cron_job["spec"].get("suspend"):
-                self._run(cron_job, status)
+                self._run_schedule(cron_job, status)
         finally:
             if not status["active"]:
                 del status["active"]
-            self.set_status(cron_job, status)
-        self._clean_up(cron_job, jobs)
+            self.update_status(cron_job, status)
+        self._clean_up_history(cron_job, jobs)
 
-    def _owned(self, cron_job: Object) -> list[Object]:
-        """The jobs of the cron job."""
+    def _owned_jobs(self, cron_job: Object) -> list[Object]:
         uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]
-        found = []
-        for stored in self.registry.store.collection(self._jobs.storage).snapshot(f"{namespace}/"):
-            owner = controller_among(owners_of(stored))
+        owned = []
+        for stored in self.registry.store.collection(self._job_kind.storage).snapshot(f"{namespace}/"):
+            owner = controller_of(owner_refs_of(stored))
             if owner is not None and owner.uid == uid:
-                found.append(self._jobs.decode(stored))
-        return found
+                owned.append(self._job_kind.decode(stored))
+        return owned
 
-    # What became of the jobs
+    # Active and finished Jobs
 
-    def _note_ends(self, cron_job: Object, status: Object, jobs: list[Object]) -> None:
-        """Drop from the active jobs those that are over or gone."""
-        known = {job["metadata"]["uid"]: job for job in jobs}
+    def _sync_active_jobs(self, cron_job: Object, status: Object, jobs: list[Object]) -> None:
+        """Remove finished and deleted Jobs from ``status["active"]``; record events about them and unexpected Jobs."""
+        by_uid = {job["metadata"]["uid"]: job for job in jobs}
         active = {reference["uid"] for reference in status["active"]}
-        for uid, job in known.items():
-            end = end_of(job)
-            if uid in active and end is not None:
-                name = job["metadata"]["name"]
-                self.tell(cron_job, "SawCompletedJob", f"Saw completed job: {name}, condition: {end['type']}")
-            elif uid not in active | self._strangers and end is None:
-                self._strangers.add(uid)
-                message = f"Saw a job that the controller did not create or forgot: {job['metadata']['name']}"
-                self.warn(cron_job, "UnexpectedJob", message)
-            if end is not None and end["type"] == "Complete":
+        for uid, job in by_uid.items():
+            finished, name = finished_condition(job), job["metadata"]["name"]
+            if uid in active and finished is not None:
+                message = f"Saw completed job: {name}, condition: {finished['type']}"
+                self.record_event(cron_job, "SawCompletedJob", message)
+            elif uid not in active | self._unexpected_jobs and finished is None:
+                self._unexpected_jobs.add(uid)
+                message = f"Saw a job that the controller did not create or forgot: {name}"
+                self.record_warning(cron_job, "UnexpectedJob", message)
+            if finished is not None and finished["type"] == "Complete":
                 times = (status.get("lastSuccessfulTime", ""), job["status"].get("completionTime", ""))
                 status["lastSuccessfulTime"] = max(times)
         for reference in status["active"]:
-            if reference["uid"] not in known:
-                self.tell(cron_job, "MissingJob", f"Active job went missing: {reference['name']}")
-        over = {uid for uid, job in known.items() if end_of(job) is not None}
-        status["active"] = [one for one in status["active"] if one["uid"] in known.keys() - over]
+            if reference["uid"] not in by_uid:
+                self.record_event(cron_job, "MissingJob", f"Active job went missing: {reference['name']}")
+        unfinished = {uid for uid, job in by_uid.items() if finished_condition(job) is None}
+        status["active"] = [reference for reference in status["active"] if reference["uid"] in unfinished]
 
-    def _clean_up(self, cron_job: Object, jobs: list[Object]) -> None:
-        """Delete the oldest jobs beyond the limits of the history."""
+    def _clean_up_history(self, cron_job: Object, jobs: list[Object]) -> None:
+        """Delete the oldest finished Jobs beyond the history limits."""
         limits = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
         for type_, field in limits.items():
             limit = cron_job["spec"].get(field)
-            over = [job for job in jobs if (end := end_of(job)) is not None and end["type"] == type_]
-            over.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
-            for job in over[: max(0, len(over) - limit)] if limit is not None else ():
-                self._delete(cron_job, job["metadata"])
+            finished = [job for job in jobs if (end := finished_condition(job)) is not None and end["type"] == type_]
+            finished.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
+            for job in finished[: max(0, len(finished) - limit)] if limit is not None else ():
+                self._delete_job(cron_job, job["metadata"]["name"], job["metadata"]["uid"])
 
-    def _delete(self, cron_job: Object, identity: Object) -> None:
+    def _delete_job(self, cron_job: Object, name: str, uid: str) -> None:
         namespace = cron_job["metadata"]["namespace"]
-        deletion = Deletion(uid=identity["uid"], propagation="Background")
-        self.registry.delete(self._jobs, namespace, identity["name"], deletion)
-        self._strangers.discard(identity["uid"])
-        self.tell(cron_job, "SuccessfulDelete", f"Deleted job {identity['name']}")
+        self.registry.delete(self._job_kind, namespace, name, Deletion(uid=uid, propagation="Background"))
+        self._unexpected_jobs.discard(uid)
+        self.record_event(cron_job, "SuccessfulDelete", f"Deleted job {name}")
 
-    # Starting
+    # The schedule
 
-    def _run(self, cron_job: Object, status: Object) -> None:
-        """Start the job that is due, if one is, and look again when the next one will be."""
+    def _run_schedule(self, cron_job: Object, status: Object) -> None:
+        """Start a Job if one is due, and enqueue the CronJob for the next scheduled time."""
         spec = cron_job["spec"]
         try:
-            schedule, zone = cron.parse(spec["schedule"]), _zone(spec)
-        except cron.InvalidSchedule as problem:
-            # Schedules are validated when they are written; this one was not.
-            self.warn(cron_job, "UnparseableSchedule", f'unparseable schedule: "{spec["schedule"]}" : {problem}')
+            schedule, zone = cron_schedule.parse(spec["schedule"]), _time_zone(spec)
+        except cron_schedule.InvalidSchedule as problem:
+            # Unreachable through the API, which validates schedules.
+            message = f'unparseable schedule: "{spec["schedule"]}" : {problem}'
+            self.record_warning(cron_job, "UnparseableSchedule", message)
             return
-        now = self.registry.moment()
-        due = self._due(cron_job, status, schedule, zone, now)
-        if due is not None and self._is_wanted(cron_job, status, due):
-            self._start(cron_job, status, due, zone)
+        now = self.registry.clock()
+        scheduled_time = self._most_recent_time(cron_job, status, schedule, zone, now)
+        if scheduled_time is not None and self._should_start(cron_job, status, scheduled_time):
+            self._start_job(cron_job, status, scheduled_time, zone)
         following = schedule.next(now, zone)
         if following is not None:
-            self.reconcile_after(key_of(cron_job), (following - now).total_seconds() + SLACK)
+            self.enqueue_after(key_of(cron_job), (following - now).total_seconds() + SLACK)
 
-    def _due(
-        self, cron_job: Object, status: Object, schedule: cron.Schedule, zone: tzinfo, now: datetime
+    def _most_recent_time(
+        self, cron_job: Object, status: Object, schedule: cron_schedule.Schedule, zone: tzinfo, now: datetime
     ) -> datetime | None:
-        """The last time that has come since the last job was started, if not too long ago; it tells of many."""
+        """The latest scheduled time since the last start and within the starting deadline.
+
+        Records a warning if many times were missed.
+        """
         since = datetime.fromisoformat(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
         deadline = cron_job["spec"].get("startingDeadlineSeconds")
         if deadline is not None:
-            since = max(since, now - timedelta(seconds=min(deadline, LONGEST)))
+            since = max(since, now - timedelta(seconds=min(deadline, MAX_DEADLINE)))
         first = schedule.next(since, zone)
         if first is None or first > now:
             return None
         second = schedule.next(first, zone)
-        if second is not None and (now - first) // (second - first) >= MANY:
+        if second is not None and (now - first) // (second - first) >= MANY_MISSED_TIMES:
             advice = "Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-            self.warn(cron_job, "TooManyMissedTimes", f"too many missed start times. {advice}")
+            self.record_warning(cron_job, "TooManyMissedTimes", f"too many missed start times. {advice}")
         return schedule.latest(since, now, zone)
 
-    def _is_wanted(self, cron_job: Object, status: Object, due: datetime) -> bool:
-        """Whether the job that is due may be started: not twice, and not beside others if it must not."""
+    def _should_start(self, cron_job: Object, status: Object, scheduled_time: datetime) -> bool:
+        """Whether to start the Job: not twice for one time, and as the concurrency policy says."""
         spec = cron_job["spec"]
-        if status.get("lastScheduleTime") == _written(due):
+        if status.get("lastScheduleTime") == _format_time(scheduled_time):
             return False
         if spec["concurrencyPolicy"] == "Forbid" and status["active"]:
             message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self.tell(cron_job, "JobAlreadyActive", message)
+            self.record_event(cron_job, "JobAlreadyActive", message)
             return False
         if spec["concurrencyPolicy"] == "Replace":
             while status["active"]:
-                self._delete(cron_job, status["active"].pop())
+                reference = status["active"].pop()
+                self._delete_job(cron_job, reference["name"], reference["uid"])
         return True
 
-    def _start(self, cron_job: Object, status: Object, due: datetime, zone: tzinfo) -> None:
-        """Make the job of this time. Raises Failure, having told of it, when it is refused."""
-        identity = cron_job["metadata"]
+    def _start_job(self, cron_job: Object, status: Object, scheduled_time: datetime, zone: tzinfo) -> None:
+        """Create the Job of a scheduled time unless it exists.
+
+        Raises Failure if it is rejected, after recording an event about it.
+        """
+        cron_job_metadata = cron_job["metadata"]
         template = msgspec.json.decode(msgspec.json.encode(cron_job["spec"]["jobTemplate"]))
         metadata = template.get("metadata") or {}
-        metadata["name"] = name = f"{identity['name']}-{int(due.timestamp()) // 60}"
-        metadata.setdefault("annotations", {})[_SCHEDULED] = _written(due.astimezone(zone))
-        metadata["ownerReferences"] = [owner_reference(self.kind, cron_job)]
-        job = self._jobs.struct.read({"metadata": metadata, "spec": template["spec"]}, [])
+        metadata["name"] = name = f"{cron_job_metadata['name']}-{int(scheduled_time.timestamp()) // 60}"
+        metadata.setdefault("annotations", {})[_SCHEDULED_TIMESTAMP] = _format_time(scheduled_time.astimezone(zone))
+        metadata["ownerReferences"] = [new_controller_ref(self.kind, cron_job)]
+        new = self._job_kind.struct.read({"metadata": metadata, "spec": template["spec"]}, [])
+        namespace = cron_job_metadata["namespace"]
         try:
-            made = self._jobs.decode(self.registry.create(self._jobs, identity["namespace"], job))
-        except statuses.Failure as refused:
-            if refused.code != 409:
-                self.warn(cron_job, "FailedCreate", f"Error creating job: {refused.message}")
+            job = self._job_kind.decode(self.registry.create(self._job_kind, namespace, new))
+        except statuses.Failure as failure:
+            if failure.code != 409:
+                self.record_warning(cron_job, "FailedCreate", f"Error creating job: {failure.message}")
                 raise
-            # Somebody made it before, or it was made and not written down.
-            stored = self.registry.get(self._jobs, identity["namespace"], name)
-            owner = controller_among(owners_of(stored))
-            if owner is None or owner.uid != identity["uid"]:
+            # The Job exists if an earlier reconciliation created it and then failed to update the status.
+            stored = self.registry.get(self._job_kind, namespace, name)
+            owner = controller_of(owner_refs_of(stored))
+            if owner is None or owner.uid != cron_job_metadata["uid"]:
                 raise
-            made = self._jobs.decode(stored)
+            job = self._job_kind.decode(stored)
         else:
-            self.tell(cron_job, "SuccessfulCreate", f"Created job {name}")
-        status["lastScheduleTime"] = _written(due)
-        if end_of(made) is None:
-            status["active"].append(self._jobs.reference_to(made))
+            self.record_event(cron_job, "SuccessfulCreate", f"Created job {name}")
+        status["lastScheduleTime"] = _format_time(scheduled_time)
+        if finished_condition(job) is None:
+            status["active"].append(self._job_kind.reference_to(job))
 
 
-def _zone(spec: Object) -> tzinfo:
+def _time_zone(spec: Object) -> tzinfo:
     return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
 
 
-def _written(moment: datetime) -> str:
-    """A time as the API writes it, in its own zone."""
-    return moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+def _format_time(time: datetime) -> str:
+    """An RFC 3339 timestamp in the time's own zone."""
+    return time.replace(microsecond=0).isoformat().replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Daemon sets: one pod on every node that they fit.
+"""The DaemonSet controller: one pod on every eligible node.
 
-A pod is made for its node, which a required affinity names, and the scheduler puts it there. A rolling update takes old
-pods away, no more at a time than may be unavailable, or, with ``maxSurge``, makes the new pod beside the old one first.
+A pod is created with a required node affinity to its node, and the scheduler binds it. A rolling update deletes old
+pods within maxUnavailable; with maxSurge it creates the new pod of a node before it deletes the old one.
 """
 
 from __future__ import annotations
@@ -14,238 +14,249 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
 from kubestow.devcluster.apiserver.resources.workloads.daemon_sets import TEMPLATE_GENERATION
-from kubestow.devcluster.controllers.controller import Happening, World, key_of
-from kubestow.devcluster.controllers.owners import uid_of
-from kubestow.devcluster.controllers.pods import Pod
+from kubestow.devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
+from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow.devcluster.controllers.workloads.daemon_nodes import DaemonNodes, Eligible, with_tolerations
-from kubestow.devcluster.controllers.workloads.revisions import POD_LABEL, Revisions
+from kubestow.devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
+from kubestow.devcluster.controllers.workloads.daemon_set_nodes import (
+    DaemonSetNodes,
+    EligibleNodes,
+    with_daemon_tolerations,
+)
+from kubestow.devcluster.stored_objects import uid_of
 
 __all__ = ["DaemonSetController"]
 
-#: Pods made or deleted in one go; the rest follow in the next.
-BATCH = 250
-#: Seconds until a pod that failed is replaced once more, doubled with each failure on that node.
-FIRST_BACKOFF, LAST_BACKOFF = 1.0, 900.0
+#: Pods created and pods deleted per reconciliation, at most.
+BURST_REPLICAS = 250
+#: Back-off in seconds before failed pods of a node are replaced again, doubled with each failure.
+INITIAL_BACK_OFF, MAX_BACK_OFF = 1.0, 900.0
 
 _GENERATION_LABEL = "pod-template-generation"
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """A daemon set, its pods by node (the oldest first), the nodes it fits, and the hash of its present template."""
+class _SetState:
+    """A DaemonSet with its pods by node (oldest first), its eligible nodes, and the hash of its current template."""
 
-    whole: Object
-    by_node: dict[str, list[Pod]]
-    eligible: Eligible
+    daemon_set: Object
+    pods_by_node: dict[str, list[PodView]]
+    eligible: EligibleNodes
     hash: str
 
-    def is_updated(self, pod: Pod) -> bool:
-        return pod.metadata.labels.get(POD_LABEL) == self.hash
+    def is_updated(self, pod: PodView) -> bool:
+        return pod.metadata.labels.get(REVISION_LABEL) == self.hash
 
     @property
-    def allowances(self) -> tuple[int, int]:
-        """How many pods may be made beside old ones, and how many may be unavailable."""
-        rolling = self.whole["spec"]["updateStrategy"].get("rollingUpdate") or {}
+    def max_surge_and_unavailable(self) -> tuple[int, int]:
+        rolling_update = self.daemon_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
         nodes = len(self.eligible.should_run)
-        surge = scaled(rolling.get("maxSurge", 0), nodes, up=True)
-        unavailable = scaled(rolling.get("maxUnavailable", 1), nodes, up=True)
-        # With neither, nothing could ever move.
-        return surge, unavailable if surge or unavailable else 1
+        max_surge = scaled(rolling_update.get("maxSurge", 0), nodes, up=True)
+        max_unavailable = scaled(rolling_update.get("maxUnavailable", 1), nodes, up=True)
+        # If both were 0, the update could not proceed.
+        return max_surge, max_unavailable if max_surge or max_unavailable else 1
+
+    def old_and_new_pod(self, node: str) -> tuple[PodView | None, PodView | None]:
+        """The pod of an earlier template and the pod of the current one on a node, terminating pods excluded."""
+        pods = [pod for pod in self.pods_by_node.get(node, ()) if not pod.is_terminating]
+        old = next((pod for pod in pods if not self.is_updated(pod)), None)
+        return old, next((pod for pod in pods if self.is_updated(pod)), None)
+
+    def nodes(self) -> list[str]:
+        """The nodes that a rolling update covers."""
+        return sorted(self.eligible.should_run | (self.pods_by_node.keys() & self.eligible.should_continue_running))
 
 
 @dataclass(slots=True)
 class _Plan:
-    """Nodes to make a pod for, and pods to delete."""
+    """The names of nodes to create a pod for, and pods to delete."""
 
-    make: list[str] = field(default_factory=list)
-    drop: list[Pod] = field(default_factory=list)
+    create_on: list[str] = field(default_factory=list)
+    delete: list[PodView] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.make or self.drop)
+        return bool(self.create_on or self.delete)
 
 
 class DaemonSetController(AdoptingController):
     resource = "daemonsets.apps"
     component = "daemonset-controller"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._nodes = DaemonNodes()
-        self._revisions = Revisions(self, label=POD_LABEL)
-        #: By daemon set's uid and node: how long a failed pod had to wait for its replacement, and since when.
-        self._waits: dict[tuple[str, str], tuple[float, datetime]] = {}
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._nodes = DaemonSetNodes()
+        self._history = ControllerRevisionHistory(self, hash_label=REVISION_LABEL)
+        #: By the DaemonSet's uid and the node: the last back-off of failed pods, and when it started.
+        self._back_offs: dict[tuple[str, str], tuple[float, datetime]] = {}
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        if happening.resource == "nodes" and self._nodes.observe(happening.event):
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == "nodes" and self._nodes.update(change.event):
             for stored in self.registry.store.collection(self.resource).snapshot():
-                self.reconcile_soon(stored.key)
-        elif happening.resource == self.resource and happening.event.type == "DELETED":
-            uid = uid_of(happening.event.object)
-            self._nodes.forget(uid)
-            self._waits = {place: wait for place, wait in self._waits.items() if place[0] != uid}
+                self.enqueue(stored.key)
+        elif change.resource == self.resource and change.is_deletion:
+            uid = uid_of(change.event.object)
+            self._nodes.discard(uid)
+            self._back_offs = {place: back_off for place, back_off in self._back_offs.items() if place[0] != uid}
 
     def reconcile(self, key: str) -> None:
-        daemon_set = self.find(key)
+        daemon_set = self.get(key)
         if daemon_set is None:
             return
-        pods = self.claimed(daemon_set)
-        revisions = self._revisions.settled(daemon_set)
-        hash_ = self._revisions.hash_of(revisions[-1])
+        pods = self.claim_pods(daemon_set)
+        revisions = self._history.sync(daemon_set)
+        hash_ = self._history.hash_of(revisions[-1])
         eligible = self._nodes.eligible(daemon_set["metadata"]["uid"], daemon_set["spec"]["template"]["spec"])
-        parts = _Parts(daemon_set, _by_node(pods), eligible, hash_)
-        refused: statuses.Failure | None = None
+        state = _SetState(daemon_set, _pods_by_node(pods), eligible, hash_)
+        failure: statuses.Failure | None = None
         if "deletionTimestamp" not in daemon_set["metadata"]:
             try:
-                self._carry_out(parts, self._managed(parts) or self._rolled(parts))
-            except statuses.Failure as failure:
-                refused = failure
-        self._report(parts)
-        hashes = {pod.metadata.labels.get(POD_LABEL, "") for pod in pods} | {hash_}
-        live = {one["metadata"]["name"] for one in revisions if self._revisions.hash_of(one) in hashes}
-        self._revisions.forget_old(daemon_set, revisions, live)
-        if refused is not None:
-            raise refused
+                self._execute(state, self._manage(state) or self._rolling_update(state))
+            except statuses.Failure as error:
+                failure = error
+        self._sync_status(state)
+        hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
+        live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
+        self._history.truncate(daemon_set, revisions, live)
+        if failure is not None:
+            raise failure
 
-    def _carry_out(self, parts: _Parts, plan: _Plan) -> None:
-        nodes = plan.make[:BATCH]
-        for pod in plan.drop[:BATCH]:
-            self.delete_pod(parts.whole, pod)
+    def _execute(self, state: _SetState, plan: _Plan) -> None:
+        nodes = plan.create_on[:BURST_REPLICAS]
+        for pod in plan.delete[:BURST_REPLICAS]:
+            self.delete_pod(state.daemon_set, pod)
         self.create_pods(
-            parts.whole, len(nodes), finish=lambda pod, number: _prepare(parts.whole, pod, nodes[number], parts.hash)
+            state.daemon_set,
+            len(nodes),
+            customize=lambda pod, index: _customize(state.daemon_set, pod, nodes[index], state.hash),
         )
 
-    # A pod on every node
+    # One pod per node
 
-    def _managed(self, parts: _Parts) -> _Plan:
-        """What has to come and go for each node to have its pod, whatever its revision."""
-        plan = _Plan(make=sorted(parts.eligible.should_run - parts.by_node.keys()))
-        for node, pods in parts.by_node.items():
-            if len(pods) == 1 and node in parts.eligible.may_stay and not pods[0].is_finished:
+    def _manage(self, state: _SetState) -> _Plan:
+        """The plan to get one pod on each eligible node and none elsewhere, whatever their revision."""
+        plan = _Plan(create_on=sorted(state.eligible.should_run - state.pods_by_node.keys()))
+        for node, pods in state.pods_by_node.items():
+            is_eligible = node in state.eligible.should_continue_running
+            if len(pods) == 1 and is_eligible and not pods[0].is_finished:
                 continue
-            staying = [pod for pod in pods if not pod.is_deleted]
-            if node in parts.eligible.may_stay:
-                plan.drop += self._surplus(parts, node, staying)
+            live = [pod for pod in pods if not pod.is_terminating]
+            if is_eligible:
+                plan.delete += self._surplus_pods(state, node, live)
             elif node in self._nodes:
-                plan.drop += staying
+                plan.delete += live
             else:
-                # Pods that ran on a node that is gone are not ours to judge; those on their way to it are.
-                plan.drop += [pod for pod in staying if not pod.spec.node_name]
+                # Pods bound to a deleted node are left to the pod garbage collector.
+                plan.delete += [pod for pod in live if not pod.spec.node_name]
         return plan
 
-    def _surplus(self, parts: _Parts, node: str, pods: list[Pod]) -> list[Pod]:
-        """The pods of a node that should go: those that have ended, and all but the one that it should have."""
-        ended = [pod for pod in pods if pod.is_finished and self._may_replace(parts, node, pod)]
-        alive = [pod for pod in pods if not pod.is_finished]
-        surge, _ = parts.allowances
-        if not surge:
-            return ended + alive[1:]
-        old = [pod for pod in alive if not parts.is_updated(pod)]
-        new = [pod for pod in alive if parts.is_updated(pod)]
-        relieved = bool(old and new) and (not old[0].is_ready or self.is_available(parts.whole, new[0]))
-        return ended + new[1:] + old[0 if relieved else 1 :]
+    def _surplus_pods(self, state: _SetState, node: str, pods: list[PodView]) -> list[PodView]:
+        """The pods of a node to delete: finished ones, and all but one of the others.
 
-    def _may_replace(self, parts: _Parts, node: str, pod: Pod) -> bool:
-        """Whether a pod that ended may be deleted now, to be made anew. A pod that keeps failing waits ever longer."""
+        With maxSurge one old pod stays as well until the new one is available.
+        """
+        finished = [pod for pod in pods if pod.is_finished and self._should_replace(state, node, pod)]
+        running = [pod for pod in pods if not pod.is_finished]
+        max_surge, _ = state.max_surge_and_unavailable
+        if not max_surge:
+            return finished + running[1:]
+        old = [pod for pod in running if not state.is_updated(pod)]
+        new = [pod for pod in running if state.is_updated(pod)]
+        is_replaced = bool(old and new) and (not old[0].is_ready or self.is_available(state.daemon_set, new[0]))
+        return finished + new[1:] + old[0 if is_replaced else 1 :]
+
+    def _should_replace(self, state: _SetState, node: str, pod: PodView) -> bool:
+        """Whether a finished pod is deleted now, so that a new one is created. Failed pods are subject to back-off."""
+        daemon_set = state.daemon_set
         if pod.status.phase == "Succeeded":
-            message = f"Found succeeded daemon pod {key_of(parts.whole).partition('/')[0]}/{pod.name} on node {node},"
-            self.tell(parts.whole, "SucceededDaemonPod", f"{message} will try to delete it")
+            message = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
+            self.record_event(daemon_set, "SucceededDaemonPod", message)
             return True
-        now, place = self.registry.moment(), (parts.whole["metadata"]["uid"], node)
-        wait, since = self._waits.get(place, (0.0, now))
-        passed = (now - since).total_seconds()
-        if passed < wait:
-            self.reconcile_after(key_of(parts.whole), wait - passed)
+        now, place = self.registry.clock(), (daemon_set["metadata"]["uid"], node)
+        back_off, since = self._back_offs.get(place, (0.0, now))
+        elapsed = (now - since).total_seconds()
+        if elapsed < back_off:
+            self.enqueue_after(key_of(daemon_set), back_off - elapsed)
             return False
-        longer = FIRST_BACKOFF if passed > 2 * LAST_BACKOFF else min(max(2 * wait, FIRST_BACKOFF), LAST_BACKOFF)
-        self._waits[place] = (longer, now)
-        message = f"Found failed daemon pod {pod.metadata.namespace}/{pod.name} on node {node}, will try to kill it"
-        self.warn(parts.whole, "FailedDaemonPod", message)
+        is_reset = elapsed > 2 * MAX_BACK_OFF
+        next_back_off = INITIAL_BACK_OFF if is_reset else min(max(2 * back_off, INITIAL_BACK_OFF), MAX_BACK_OFF)
+        self._back_offs[place] = (next_back_off, now)
+        message = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
+        self.record_warning(daemon_set, "FailedDaemonPod", message)
         return True
 
-    # Moving to a new template
+    # Rolling updates
 
-    def _rolled(self, parts: _Parts) -> _Plan:
-        """One step of a rolling update."""
-        is_through = all(parts.is_updated(pod) for pods in parts.by_node.values() for pod in pods)
-        if is_through or parts.whole["spec"]["updateStrategy"]["type"] != "RollingUpdate":
+    def _rolling_update(self, state: _SetState) -> _Plan:
+        """The plan for one step of a rolling update; empty if there is none."""
+        is_complete = all(state.is_updated(pod) for pods in state.pods_by_node.values() for pod in pods)
+        if is_complete or state.daemon_set["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return _Plan()
-        surge, unavailable = parts.allowances
-        return self._surged(parts, surge) if surge else self._thinned(parts, unavailable)
+        max_surge, max_unavailable = state.max_surge_and_unavailable
+        return self._surge(state, max_surge) if max_surge else self._delete_old(state, max_unavailable)
 
-    def _thinned(self, parts: _Parts, spare: int) -> _Plan:
-        """Old pods that serve nobody go at once, others while ``spare`` lasts."""
-        plan, serving = _Plan(), list[Pod]()
-        for node in _nodes_of(parts):
-            old, new = self._halves(parts, node)
+    def _delete_old(self, state: _SetState, max_unavailable: int) -> _Plan:
+        """Delete old pods: all unavailable ones, and available ones within maxUnavailable."""
+        plan, available, budget = _Plan(), list[PodView](), max_unavailable
+        for node in state.nodes():
+            old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (serving if self.is_available(parts.whole, old) else plan.drop).append(old)
-            elif new is None or old is not None or not self.is_available(parts.whole, new):
-                spare -= 1
-        spare -= len(plan.drop)
-        plan.drop += serving[: max(0, spare)]
+                (available if self.is_available(state.daemon_set, old) else plan.delete).append(old)
+            elif new is None or old is not None or not self.is_available(state.daemon_set, new):
+                budget -= 1
+        budget -= len(plan.delete)
+        plan.delete += available[: max(0, budget)]
         return plan
 
-    def _surged(self, parts: _Parts, spare: int) -> _Plan:
-        """New pods are made beside old ones while ``spare`` lasts; beside those that serve nobody, at once."""
-        plan, serving = _Plan(), list[str]()
-        for node in _nodes_of(parts):
-            old, new = self._halves(parts, node)
+    def _surge(self, state: _SetState, max_surge: int) -> _Plan:
+        """Create new pods beside old ones: beside all unavailable ones, and beside available ones within maxSurge."""
+        plan, available, budget = _Plan(), list[str](), max_surge
+        for node in state.nodes():
+            old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (serving if self.is_available(parts.whole, old) else plan.make).append(node)
-            elif old is not None and new is not None and not self.is_available(parts.whole, new):
-                spare -= 1
-        plan.make += serving[: max(0, spare)]
+                (available if self.is_available(state.daemon_set, old) else plan.create_on).append(node)
+            elif old is not None and new is not None and not self.is_available(state.daemon_set, new):
+                budget -= 1
+        plan.create_on += available[: max(0, budget)]
         return plan
-
-    def _halves(self, parts: _Parts, node: str) -> tuple[Pod | None, Pod | None]:
-        """The pod of an old template and the pod of the present one on a node."""
-        pods = [pod for pod in parts.by_node.get(node, ()) if not pod.is_deleted]
-        old = next((pod for pod in pods if not parts.is_updated(pod)), None)
-        return old, next((pod for pod in pods if parts.is_updated(pod)), None)
 
     # Status
 
-    def _report(self, parts: _Parts) -> None:
-        wanted = parts.eligible.should_run
-        first = {node: pods[0] for node, pods in parts.by_node.items()}
-        placed = [pod for node, pod in first.items() if node in wanted]
-        available = sum(self.is_available(parts.whole, pod) for pod in placed)
+    def _sync_status(self, state: _SetState) -> None:
+        daemon_set, desired = state.daemon_set, state.eligible.should_run
+        oldest = {node: pods[0] for node, pods in state.pods_by_node.items()}
+        scheduled = [pod for node, pod in oldest.items() if node in desired]
+        available = sum(self.is_available(daemon_set, pod) for pod in scheduled)
         status: Object = {
-            "currentNumberScheduled": len(placed),
-            "numberMisscheduled": sum(node in self._nodes and node not in wanted for node in first),
-            "desiredNumberScheduled": len(wanted),
-            "numberReady": sum(pod.is_ready for pod in placed),
-            "observedGeneration": parts.whole["metadata"]["generation"],
+            "currentNumberScheduled": len(scheduled),
+            "numberMisscheduled": sum(node in self._nodes and node not in desired for node in oldest),
+            "desiredNumberScheduled": len(desired),
+            "numberReady": sum(pod.is_ready for pod in scheduled),
+            "observedGeneration": daemon_set["metadata"]["generation"],
         }
         counts = {
-            "updatedNumberScheduled": sum(parts.is_updated(pod) for pod in placed),
+            "updatedNumberScheduled": sum(state.is_updated(pod) for pod in scheduled),
             "numberAvailable": available,
-            "numberUnavailable": len(wanted) - available,
+            "numberUnavailable": len(desired) - available,
         }
-        self.set_status(parts.whole, status | {name: count for name, count in counts.items() if count})
+        self.update_status(daemon_set, status | {name: count for name, count in counts.items() if count})
 
 
-def _by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """Pods by the node they are on or made for; of each node those that have got there first, then the oldest."""
-    found: dict[str, list[Pod]] = {}
+def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
+    """Pods by the node they are bound to or created for; bound pods first, then by age."""
+    by_node: dict[str, list[PodView]] = {}
     for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
-        if pod.target:
-            found.setdefault(pod.target, []).append(pod)
-    return found
+        if pod.target_node:
+            by_node.setdefault(pod.target_node, []).append(pod)
+    return by_node
 
 
-def _nodes_of(parts: _Parts) -> list[str]:
-    return sorted(parts.eligible.should_run | (parts.by_node.keys() & parts.eligible.may_stay))
-
-
-def _prepare(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:
-    """What a daemon set adds to a pod of its template: its revision, what it tolerates, and the node it is for."""
+def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:
+    """Add revision labels, tolerations and the affinity to its node to a pod from the template."""
     labels = pod["metadata"].setdefault("labels", {})
-    labels[POD_LABEL] = hash_
+    labels[REVISION_LABEL] = hash_
     labels[_GENERATION_LABEL] = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
-    spec = pod["spec"] = with_tolerations(pod["spec"])
-    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    spec = pod["spec"] = with_daemon_tolerations(pod["spec"])
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [only]}
+    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}

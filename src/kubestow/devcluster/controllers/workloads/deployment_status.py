@@ -1,7 +1,7 @@
-"""What a deployment says of itself: its counts, and whether it is available, gets on, and can make its pods.
+"""The status of a Deployment: replica counts and the conditions Available, Progressing and ReplicaFailure.
 
-The condition Progressing carries the deadline: each step forward writes it anew, and when nothing has moved for
-``progressDeadlineSeconds`` it turns False.
+Progressing has the deadline: every progress updates its ``lastUpdateTime``, and without progress for
+``progressDeadlineSeconds`` it becomes False.
 """
 
 from __future__ import annotations
@@ -13,54 +13,57 @@ from datetime import datetime, timedelta
 from kubestow.api.timestamps import timestamp
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
-from kubestow.devcluster.controllers.conditions import condition_of, with_condition
+from kubestow.devcluster.controllers.conditions import get_condition, with_condition
 
-__all__ = ["Report", "allowances", "available_in", "report"]
+__all__ = ["StatusUpdate", "available_replicas", "compute_status", "max_surge_and_unavailable"]
 
 _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The status, and in how many seconds time alone may change it; None: never."""
+class StatusUpdate:
+    """A new status, and the seconds until the progress deadline may change it; None without a deadline."""
 
     status: Object
-    due: float | None = None
+    recheck_after: float | None = None
 
 
-def report(deployment: Object, sets: Sequence[Object], new: Object | None, moment: datetime) -> Report:
-    """``new`` is the set of the present template, if there is one; ``moment`` the present."""
-    spec, before = deployment["spec"], deployment.get("status") or {}
-    now = timestamp(moment)
-    counts = _counted(sets, new)
+def compute_status(
+    deployment: Object, replica_sets: Sequence[Object], new: Object | None, now: datetime
+) -> StatusUpdate:
+    """The status from all ReplicaSets of a Deployment; ``new`` is the one of the current template, if it exists."""
+    spec, old = deployment["spec"], deployment.get("status") or {}
+    now_text = timestamp(now)
+    counts = _replica_counts(replica_sets, new)
     status: Object = {"observedGeneration": deployment["metadata"]["generation"]}
     status |= {field: counts[field] for field in _COUNTS if counts[field]}
-    if "collisionCount" in before:
-        status["collisionCount"] = before["collisionCount"]
-    progress = _Progress(deployment, before, counts, new, now)
-    status["conditions"], due = progress.judged(moment)
-    status["conditions"] = with_condition(status, _availability(spec, counts), now, written="lastUpdateTime")
-    status["conditions"] = [one for one in status["conditions"] if one["type"] != "ReplicaFailure"]
-    if (failure := _failure(sets, new)) is not None:
-        told = {field: failure[field] for field in ("type", "status", "reason", "message")}
-        kept = {**status, "conditions": [*status["conditions"], *_of_type(before, "ReplicaFailure")]}
-        status["conditions"] = with_condition(kept, told, now, written="lastUpdateTime")
-    return Report(status, due)
+    if "collisionCount" in old:
+        status["collisionCount"] = old["collisionCount"]
+    progress = _Progress(deployment, old, counts, new, now_text)
+    status["conditions"], recheck_after = progress.evaluate(now)
+    available = _available_condition(spec, counts)
+    status["conditions"] = with_condition(status, available, now_text, update_field="lastUpdateTime")
+    status["conditions"] = [condition for condition in status["conditions"] if condition["type"] != "ReplicaFailure"]
+    if (failure := _replica_failure(replica_sets, new)) is not None:
+        condition = {field: failure[field] for field in ("type", "status", "reason", "message")}
+        previous = get_condition(old, "ReplicaFailure")
+        with_previous = {**status, "conditions": [*status["conditions"], *([previous] if previous else [])]}
+        status["conditions"] = with_condition(with_previous, condition, now_text, update_field="lastUpdateTime")
+    return StatusUpdate(status, recheck_after)
 
 
-def allowances(spec: Object) -> tuple[int, int]:
-    """maxSurge and maxUnavailable in pods. Percentages of surge are rounded up, of unavailability down."""
+def max_surge_and_unavailable(spec: Object) -> tuple[int, int]:
+    """maxSurge and maxUnavailable in pods. Percentages are rounded up for maxSurge, down for maxUnavailable."""
     if spec["strategy"]["type"] == "Recreate":
         return 0, spec["replicas"]
-    rolling = spec["strategy"]["rollingUpdate"]
-    surge = scaled(rolling["maxSurge"], spec["replicas"], up=True)
-    unavailable = min(scaled(rolling["maxUnavailable"], spec["replicas"], up=False), spec["replicas"])
-    # With neither, nothing could ever move.
-    return surge, unavailable if surge or unavailable else 1
+    rolling_update = spec["strategy"]["rollingUpdate"]
+    max_surge = scaled(rolling_update["maxSurge"], spec["replicas"], up=True)
+    max_unavailable = min(scaled(rolling_update["maxUnavailable"], spec["replicas"], up=False), spec["replicas"])
+    # If both were 0, the update could not proceed.
+    return max_surge, max_unavailable if max_surge or max_unavailable else 1
 
 
-def available_in(replica_set: Object) -> int:
-    """The pods of a replica set that are available."""
+def available_replicas(replica_set: Object) -> int:
     return _count(replica_set, "availableReplicas")
 
 
@@ -68,64 +71,61 @@ def _count(replica_set: Object, field: str) -> int:
     return int((replica_set.get("status") or {}).get(field, 0))
 
 
-def _counted(sets: Sequence[Object], new: Object | None) -> dict[str, int]:
-    available = sum(available_in(one) for one in sets)
+def _replica_counts(replica_sets: Sequence[Object], new: Object | None) -> dict[str, int]:
+    available = sum(available_replicas(replica_set) for replica_set in replica_sets)
+    desired = sum(replica_set["spec"]["replicas"] for replica_set in replica_sets)
     return {
-        "replicas": sum(_count(one, "replicas") for one in sets),
+        "replicas": sum(_count(replica_set, "replicas") for replica_set in replica_sets),
         "updatedReplicas": _count(new, "replicas") if new is not None else 0,
-        "readyReplicas": sum(_count(one, "readyReplicas") for one in sets),
+        "readyReplicas": sum(_count(replica_set, "readyReplicas") for replica_set in replica_sets),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, sum(one["spec"]["replicas"] for one in sets) - available),
+        "unavailableReplicas": max(0, desired - available),
     }
 
 
-def _availability(spec: Object, counts: dict[str, int]) -> Object:
-    _, unavailable = allowances(spec)
-    if counts["availableReplicas"] >= spec["replicas"] - unavailable:
-        said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+def _available_condition(spec: Object, counts: dict[str, int]) -> Object:
+    _, max_unavailable = max_surge_and_unavailable(spec)
+    if counts["availableReplicas"] >= spec["replicas"] - max_unavailable:
+        fields = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
-        said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    return {"type": "Available", **dict(zip(("status", "reason", "message"), said, strict=True))}
+        fields = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    return {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
 
 
-def _failure(sets: Sequence[Object], new: Object | None) -> Object | None:
-    """The condition of the first replica set, the new one before others, that cannot make its pods."""
-    ordered = [*([new] if new is not None else []), *sets]
-    found = (condition_of(one.get("status") or {}, "ReplicaFailure") for one in ordered)
-    return next((one for one in found if one is not None), None)
-
-
-def _of_type(status: Object, type_: str) -> list[Object]:
-    return [one for one in (condition_of(status, type_),) if one is not None]
+def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Object | None:
+    """The ReplicaFailure condition of the new ReplicaSet, or else of the first one that has it."""
+    ordered = [*([new] if new is not None else []), *replica_sets]
+    conditions = (get_condition(replica_set.get("status") or {}, "ReplicaFailure") for replica_set in ordered)
+    return next((condition for condition in conditions if condition is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What the condition Progressing is made from."""
+    """Evaluates the Progressing condition; ``old`` is the old status, ``timestamp`` the current time."""
 
     deployment: Object
-    before: Object
+    old: Object
     counts: dict[str, int]
     new: Object | None
-    now: str
+    timestamp: str
 
-    def judged(self, moment: datetime) -> tuple[list[Object], float | None]:
-        """The conditions, and the seconds until the deadline."""
-        old = condition_of(self.before, "Progressing")
+    def evaluate(self, now: datetime) -> tuple[list[Object], float | None]:
+        """All conditions with Progressing updated, and the seconds until the deadline if it is running."""
+        progressing = get_condition(self.old, "Progressing")
         if self.deployment["spec"].get("paused"):
             return self._with("Unknown", "DeploymentPaused", "Deployment is paused"), None
         if self._is_complete():
             message = f"{self._subject} has successfully progressed."
             return self._with("True", "NewReplicaSetAvailable", message), None
-        if old is None:
+        if progressing is None:
             message = f"Created new {self._subject.replace('ReplicaSet', 'replica set')}"
-            made = self._with("True", "NewReplicaSetCreated", message)
-            return made, self._left(made[-1], moment)
-        if self._has_moved() or old["reason"] in ("NewReplicaSetAvailable", "DeploymentPaused"):
-            made = self._renewed(old)
-            return made, self._left(made[-1], moment)
-        if (left := self._left(old, moment)) > 0:
-            return list(self.before["conditions"]), left
+            conditions = self._with("True", "NewReplicaSetCreated", message)
+            return conditions, self._until_deadline(conditions[-1], now)
+        if self._has_progressed() or progressing["reason"] in ("NewReplicaSetAvailable", "DeploymentPaused"):
+            conditions = self._restart_deadline(progressing)
+            return conditions, self._until_deadline(conditions[-1], now)
+        if (remaining := self._until_deadline(progressing, now)) > 0:
+            return list(self.old["conditions"]), remaining
         return self._with("False", "ProgressDeadlineExceeded", f"{self._subject} has timed out progressing."), None
 
     @property
@@ -135,37 +135,39 @@ class _Progress:
         return f'Deployment "{self.deployment["metadata"]["name"]}"'
 
     def _is_complete(self) -> bool:
-        counted = {self.counts[field] for field in ("updatedReplicas", "replicas", "availableReplicas")}
-        return counted == {self.deployment["spec"]["replicas"]}
+        counts = {self.counts[field] for field in ("updatedReplicas", "replicas", "availableReplicas")}
+        return counts == {self.deployment["spec"]["replicas"]}
 
-    def _has_moved(self) -> bool:
-        """Whether there is more of the new, less of the old, or something else to be done than before."""
+    def _has_progressed(self) -> bool:
+        """Whether there are more updated, ready or available replicas, fewer old ones, or a new generation."""
 
-        def gained(field: str) -> int:
-            return int(self.counts[field] - self.before.get(field, 0))
+        def increase(field: str) -> int:
+            return int(self.counts[field] - self.old.get(field, 0))
 
-        more = any(gained(field) > 0 for field in ("updatedReplicas", "readyReplicas", "availableReplicas"))
-        fewer_old = gained("replicas") < gained("updatedReplicas")
-        renewed = self.before.get("observedGeneration", 0) < self.deployment["metadata"]["generation"]
-        return more or fewer_old or renewed
+        has_more = any(increase(field) > 0 for field in ("updatedReplicas", "readyReplicas", "availableReplicas"))
+        has_fewer_old = increase("replicas") < increase("updatedReplicas")
+        is_new_generation = self.old.get("observedGeneration", 0) < self.deployment["metadata"]["generation"]
+        return has_more or has_fewer_old or is_new_generation
 
-    def _renewed(self, old: Object) -> list[Object]:
-        """The condition written anew, because the deadline counts from then."""
-        stale = {**self.before, "conditions": [one for one in self.before["conditions"] if one is not old]}
+    def _restart_deadline(self, progressing: Object) -> list[Object]:
+        """The conditions with Progressing replaced even if it is equal, so that its lastUpdateTime is now."""
+        others = [condition for condition in self.old["conditions"] if condition is not progressing]
         condition = self._condition("True", "ReplicaSetUpdated", f"{self._subject} is progressing.")
-        made = with_condition(stale, condition, self.now, written="lastUpdateTime")
-        if old["status"] == "True":
-            made[-1]["lastTransitionTime"] = old["lastTransitionTime"]
-        return made
+        conditions = with_condition(
+            {**self.old, "conditions": others}, condition, self.timestamp, update_field="lastUpdateTime"
+        )
+        if progressing["status"] == "True":
+            conditions[-1]["lastTransitionTime"] = progressing["lastTransitionTime"]
+        return conditions
 
     def _with(self, status: str, reason: str, message: str) -> list[Object]:
         condition = self._condition(status, reason, message)
-        return with_condition(self.before, condition, self.now, written="lastUpdateTime")
+        return with_condition(self.old, condition, self.timestamp, update_field="lastUpdateTime")
 
     def _condition(self, status: str, reason: str, message: str) -> Object:
         return {"type": "Progressing", "status": status, "reason": reason, "message": message}
 
-    def _left(self, progressing: Object, moment: datetime) -> float:
-        """Seconds until the deadline, and one more, because conditions tell the time to the second."""
-        allowed = timedelta(seconds=self.deployment["spec"]["progressDeadlineSeconds"] + 1)
-        return (datetime.fromisoformat(progressing["lastUpdateTime"]) + allowed - moment).total_seconds()
+    def _until_deadline(self, progressing: Object, now: datetime) -> float:
+        """Seconds until the deadline, plus one because timestamps are truncated to seconds."""
+        deadline = timedelta(seconds=self.deployment["spec"]["progressDeadlineSeconds"] + 1)
+        return (datetime.fromisoformat(progressing["lastUpdateTime"]) + deadline - now).total_seconds()

@@ -1,8 +1,8 @@
-"""Deployments: one replica set per template, and moving from the old ones to the new one no faster than is allowed.
+"""The Deployment controller: one ReplicaSet per pod template, and updates from the old ones to the new one.
 
 A rolling update keeps at least ``replicas - maxUnavailable`` pods available and at most ``replicas + maxSurge`` pods in
-all; each reconciliation takes the step that the replica sets' present status allows. Revisions are annotations of the
-replica sets; rolling back is a change of the template like any other, and finds its replica set still there.
+total; each reconciliation takes the step that the status of the ReplicaSets allows. Revisions are annotations of the
+ReplicaSets. A rollback is a change of the template like any other; it finds the earlier ReplicaSet and scales it up.
 """
 
 from __future__ import annotations
@@ -12,277 +12,313 @@ import msgspec
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.controllers.controller import Controller, Happening, World, key_of
-from kubestow.devcluster.controllers.owners import controller_among, owner_reference, owners_of
-from kubestow.devcluster.controllers.workloads.deployment_status import allowances, available_in, report
-from kubestow.devcluster.controllers.workloads.proportional_scaling import Share, shared
-from kubestow.devcluster.controllers.workloads.revisions import template_hash
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
+from kubestow.devcluster.controllers.workloads.controller_revisions import template_hash
+from kubestow.devcluster.controllers.workloads.deployment_status import (
+    available_replicas,
+    compute_status,
+    max_surge_and_unavailable,
+)
+from kubestow.devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
 
 __all__ = ["DeploymentController"]
 
 _PREFIX = "deployment.kubernetes.io/"
-_REVISION, _DESIRED, _MOST = f"{_PREFIX}revision", f"{_PREFIX}desired-replicas", f"{_PREFIX}max-replicas"
-_HASH = "pod-template-hash"
-#: Annotations of a deployment that its replica sets do not take over.
-_OWN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED, _MOST}
+_REVISION = f"{_PREFIX}revision"
+_DESIRED_REPLICAS, _MAX_REPLICAS = f"{_PREFIX}desired-replicas", f"{_PREFIX}max-replicas"
+_HASH_LABEL = "pod-template-hash"
+#: Annotations of a Deployment that are not copied to its ReplicaSets.
+_NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED_REPLICAS, _MAX_REPLICAS}
 
 
 class DeploymentController(Controller):
     resource = "deployments.apps"
     component = "deployment-controller"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._sets: Kind = world.registry.catalog["replicasets.apps"]
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._replica_set_kind: Kind = context.registry.catalog["replicasets.apps"]
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        if happening.resource == self._sets.storage:
-            for key in happening.controllers(self.kind.name):
-                self.reconcile_soon(key)
-        elif happening.resource == "pods" and happening.event.type == "DELETED":
-            self._observe_gone_pod(happening)
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == self._replica_set_kind.storage:
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
+        elif change.resource == "pods" and change.is_deletion:
+            self._handle_deleted_pod(change)
 
-    def _observe_gone_pod(self, happening: Happening) -> None:
-        """The strategy Recreate waits for the last old pod, which no replica set counts any more."""
-        for key in happening.controllers("ReplicaSet"):
-            stored = self.registry.store.collection(self._sets.storage).get(key)
-            owner = controller_among(owners_of(stored)) if stored is not None else None
+    def _handle_deleted_pod(self, change: ObjectChange) -> None:
+        """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
+        for key in change.controller_keys("ReplicaSet"):
+            stored = self.registry.store.collection(self._replica_set_kind.storage).get(key)
+            owner = controller_of(owner_refs_of(stored)) if stored is not None else None
             if stored is not None and owner is not None and owner.kind == self.kind.name:
-                self.reconcile_soon(f"{stored.namespace}/{owner.name}")
+                self.enqueue(f"{stored.namespace}/{owner.name}")
 
     def reconcile(self, key: str) -> None:
-        deployment = self.find(key)
+        deployment = self.get(key)
         if deployment is None:
             return
-        sets = self._owned(deployment)
+        replica_sets = self._owned_replica_sets(deployment)
         if "deletionTimestamp" in deployment["metadata"]:
-            self._report(deployment, sets)
+            self._sync_status(deployment, replica_sets)
             return
         spec = deployment["spec"]
-        if spec.get("paused") or _is_rescaled(deployment, sets):
-            self._report(deployment, self._rescaled(deployment, sets))
+        if spec.get("paused") or _is_scaling_event(deployment, replica_sets):
+            self._sync_status(deployment, self._scale_all(deployment, replica_sets))
             return
-        deployment, sets, new = self._with_new_set(deployment, sets)
-        recreate = spec["strategy"]["type"] == "Recreate"
-        sets = self._recreate(deployment, sets, new) if recreate else self._roll(deployment, sets, new)
-        self._report(deployment, sets)
-        self._clean_up(deployment, sets)
+        deployment, replica_sets, new = self._sync_new_replica_set(deployment, replica_sets)
+        if spec["strategy"]["type"] == "Recreate":
+            replica_sets = self._recreate(deployment, replica_sets, new)
+        else:
+            replica_sets = self._rolling_update(deployment, replica_sets, new)
+        self._sync_status(deployment, replica_sets)
+        self._clean_up(deployment, replica_sets)
 
-    def _owned(self, deployment: Object) -> list[Object]:
-        """The replica sets of the deployment, the oldest first."""
+    def _owned_replica_sets(self, deployment: Object) -> list[Object]:
+        """The ReplicaSets of the Deployment, oldest first."""
         uid = deployment["metadata"]["uid"]
         namespace = deployment["metadata"]["namespace"]
-        found = []
-        for stored in self.registry.store.collection(self._sets.storage).snapshot(f"{namespace}/"):
-            owner = controller_among(owners_of(stored))
+        owned = []
+        for stored in self.registry.store.collection(self._replica_set_kind.storage).snapshot(f"{namespace}/"):
+            owner = controller_of(owner_refs_of(stored))
             if owner is not None and owner.uid == uid:
-                found.append(self._sets.decode(stored))
-        return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
+                owned.append(self._replica_set_kind.decode(stored))
+        return sorted(owned, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
 
-    # The replica set of the present template
+    # The new ReplicaSet
 
-    def _with_new_set(self, deployment: Object, sets: list[Object]) -> tuple[Object, list[Object], str]:
-        """Find or make the replica set of the template. The deployment, all its sets, and the new one's name."""
-        new = _matching(deployment, sets)
+    def _sync_new_replica_set(self, deployment: Object, replica_sets: list[Object]) -> tuple[Object, list[Object], str]:
+        """Create or update the ReplicaSet of the current template.
+
+        Returns the Deployment, all its ReplicaSets, and the name of the new one.
+        """
+        new = _find_new(deployment, replica_sets)
         if new is None:
-            new = self._create_set(deployment, sets)
-            sets = [*sets, new]
+            new = self._create_replica_set(deployment, replica_sets)
+            replica_sets = [*replica_sets, new]
         else:
-            others = [one for one in sets if one is not new]
-            revision = max([_revision(one) for one in others], default=0) + 1
-            wanted = self._annotations(deployment, max(revision, _revision(new)))
-            for name in (_DESIRED, _MOST):
-                # What a set was scaled for is written when it is scaled.
-                del wanted[name]
-            have = new["metadata"].get("annotations") or {}
-            if not wanted.items() <= have.items():
-                changed = self._update_set(new, metadata={"annotations": {**have, **wanted}})
-                sets = [changed if one is new else one for one in sets]
-                new = changed
+            others = [replica_set for replica_set in replica_sets if replica_set is not new]
+            desired = self._annotations_for(deployment, max(_next_revision(others), _revision(new)))
+            for name in (_DESIRED_REPLICAS, _MAX_REPLICAS):
+                # These are updated when the ReplicaSet is scaled.
+                del desired[name]
+            current = new["metadata"].get("annotations") or {}
+            if not desired.items() <= current.items():
+                updated = self._patch_replica_set(new, metadata={"annotations": {**current, **desired}})
+                replica_sets = [updated if replica_set is new else replica_set for replica_set in replica_sets]
+                new = updated
         annotations = deployment["metadata"].get("annotations") or {}
-        revision_text = str(_revision(new))
-        if annotations.get(_REVISION) != revision_text:
-            deployment = self.update(deployment, metadata={"annotations": {**annotations, _REVISION: revision_text}})
-        return deployment, sets, new["metadata"]["name"]
+        revision = str(_revision(new))
+        if annotations.get(_REVISION) != revision:
+            deployment = self.patch(deployment, metadata={"annotations": {**annotations, _REVISION: revision}})
+        return deployment, replica_sets, new["metadata"]["name"]
 
-    def _create_set(self, deployment: Object, sets: list[Object]) -> Object:
-        identity, spec = deployment["metadata"], deployment["spec"]
-        hash_ = template_hash(spec["template"], {one["metadata"]["name"].rpartition("-")[2] for one in sets})
+    def _create_replica_set(self, deployment: Object, replica_sets: list[Object]) -> Object:
+        deployment_metadata, spec = deployment["metadata"], deployment["spec"]
+        taken = {replica_set["metadata"]["name"].rpartition("-")[2] for replica_set in replica_sets}
+        hash_ = template_hash(spec["template"], taken)
         template = msgspec.json.decode(msgspec.json.encode(spec["template"]))
         labels = template.setdefault("metadata", {}).setdefault("labels", {})
-        labels[_HASH] = hash_
+        labels[_HASH_LABEL] = hash_
         selector = spec["selector"]
-        revision = max([_revision(one) for one in sets], default=0) + 1
-        made: Object = {
+        match_labels = {**(selector.get("matchLabels") or {}), _HASH_LABEL: hash_}
+        new: Object = {
             "metadata": {
-                "name": f"{identity['name']}-{hash_}",
+                "name": f"{deployment_metadata['name']}-{hash_}",
                 "labels": dict(labels),
-                "annotations": self._annotations(deployment, revision),
-                "ownerReferences": [owner_reference(self.kind, deployment)],
+                "annotations": self._annotations_for(deployment, _next_revision(replica_sets)),
+                "ownerReferences": [new_controller_ref(self.kind, deployment)],
             },
             "spec": {
                 "replicas": 0,
-                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
+                "selector": {**selector, "matchLabels": match_labels},
                 "template": template,
             },
         }
         if spec.get("minReadySeconds"):
-            made["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        kind = self._replica_set_kind
         try:
-            stored = self.registry.create(self._sets, identity["namespace"], self._sets.struct.read(made, []))
-        except statuses.Failure as refused:
-            self.warn(deployment, "ReplicaSetCreateError", f"Failed to create new replica set: {refused.message}")
+            stored = self.registry.create(kind, deployment_metadata["namespace"], kind.struct.read(new, []))
+        except statuses.Failure as failure:
+            message = f"Failed to create new replica set: {failure.message}"
+            self.record_warning(deployment, "ReplicaSetCreateError", message)
             raise
-        return self._sets.decode(stored)
+        return kind.decode(stored)
 
-    def _annotations(self, deployment: Object, revision: int) -> dict[str, str]:
-        taken = deployment["metadata"].get("annotations") or {}
+    def _annotations_for(self, deployment: Object, revision: int) -> dict[str, str]:
+        """The annotations of a ReplicaSet of the Deployment."""
+        annotations = deployment["metadata"].get("annotations") or {}
         return {
-            **{name: value for name, value in taken.items() if name not in _OWN_ANNOTATIONS},
+            **{name: value for name, value in annotations.items() if name not in _NOT_COPIED},
             _REVISION: str(revision),
             **_scale_annotations(deployment["spec"]),
         }
 
-    # Moving
+    # Updates
 
-    def _roll(self, deployment: Object, sets: list[Object], new: str) -> list[Object]:
-        """One step of a rolling update."""
+    def _rolling_update(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
+        """Take one step of a rolling update. Returns the updated ReplicaSets."""
         replicas = deployment["spec"]["replicas"]
-        surge, unavailable = allowances(deployment["spec"])
-        target = _named(sets, new)
-        wanted = target["spec"]["replicas"]
-        if wanted > replicas:
-            wanted = replicas
-        elif wanted < replicas:
-            total = sum(one["spec"]["replicas"] for one in sets)
-            wanted += max(0, min(replicas + surge - total, replicas - wanted))
-        sets = self._scaled(deployment, sets, target, wanted)
-        return self._shrink_old(deployment, sets, new, least=replicas - unavailable)
+        max_surge, max_unavailable = max_surge_and_unavailable(deployment["spec"])
+        new_set = _named(replica_sets, new)
+        desired = new_set["spec"]["replicas"]
+        if desired > replicas:
+            desired = replicas
+        elif desired < replicas:
+            total = _total_replicas(replica_sets)
+            desired += max(0, min(replicas + max_surge - total, replicas - desired))
+        replica_sets = self._scale(deployment, replica_sets, new_set, desired)
+        return self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
 
-    def _shrink_old(self, deployment: Object, sets: list[Object], new: str, *, least: int) -> list[Object]:
-        """Scale the old sets down as far as ``least`` available pods allow; what is not available goes first."""
-        target = _named(sets, new)
-        total = sum(one["spec"]["replicas"] for one in sets)
-        lagging = target["spec"]["replicas"] - available_in(target)
-        spare = total - least - max(0, lagging)
-        if spare <= 0:
-            return sets
-        for old in [one for one in sets if one["metadata"]["name"] != new]:
-            useless = min(spare, max(0, old["spec"]["replicas"] - available_in(old)))
-            if useless:
-                sets = self._scaled(deployment, sets, old, old["spec"]["replicas"] - useless)
-                spare -= useless
-        spare = sum(min(available_in(one), one["spec"]["replicas"]) for one in sets) - least
-        for old in [one for one in sets if one["metadata"]["name"] != new]:
-            step = min(max(0, spare), old["spec"]["replicas"])
+    def _scale_down_old(
+        self, deployment: Object, replica_sets: list[Object], new: str, *, min_available: int
+    ) -> list[Object]:
+        """Scale the old ReplicaSets down as far as ``min_available`` allows, unavailable replicas first."""
+        new_set = _named(replica_sets, new)
+        new_unavailable = new_set["spec"]["replicas"] - available_replicas(new_set)
+        budget = _total_replicas(replica_sets) - min_available - max(0, new_unavailable)
+        if budget <= 0:
+            return replica_sets
+        for old in _old(replica_sets, new):
+            unavailable = min(budget, max(0, old["spec"]["replicas"] - available_replicas(old)))
+            if unavailable:
+                replica_sets = self._scale(deployment, replica_sets, old, old["spec"]["replicas"] - unavailable)
+                budget -= unavailable
+        budget = sum(min(available_replicas(one), one["spec"]["replicas"]) for one in replica_sets) - min_available
+        for old in _old(replica_sets, new):
+            step = min(max(0, budget), old["spec"]["replicas"])
             if step:
-                sets = self._scaled(deployment, sets, old, old["spec"]["replicas"] - step)
-                spare -= step
-        return sets
+                replica_sets = self._scale(deployment, replica_sets, old, old["spec"]["replicas"] - step)
+                budget -= step
+        return replica_sets
 
-    def _recreate(self, deployment: Object, sets: list[Object], new: str) -> list[Object]:
-        """Old pods first go, all of them; then the new ones come."""
-        old = [one for one in sets if one["metadata"]["name"] != new]
-        if any(one["spec"]["replicas"] for one in old):
-            for one in old:
-                sets = self._scaled(deployment, sets, one, 0)
-            return sets
-        namespace = deployment["metadata"]["namespace"]
-        for one in old:
-            pods = self.pods.controlled("ReplicaSet", f"{namespace}/{one['metadata']['name']}", one["metadata"]["uid"])
+    def _recreate(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
+        """Scale the old ReplicaSets to 0; scale the new one up when all old pods have finished or are deleted."""
+        old = _old(replica_sets, new)
+        if any(replica_set["spec"]["replicas"] for replica_set in old):
+            for replica_set in old:
+                replica_sets = self._scale(deployment, replica_sets, replica_set, 0)
+            return replica_sets
+        for replica_set in old:
+            pods = self.pods.controlled_by("ReplicaSet", key_of(replica_set), replica_set["metadata"]["uid"])
             if any(not pod.is_finished for pod in pods):
-                return sets
-        return self._scaled(deployment, sets, _named(sets, new), deployment["spec"]["replicas"])
+                return replica_sets
+        return self._scale(deployment, replica_sets, _named(replica_sets, new), deployment["spec"]["replicas"])
 
-    def _rescaled(self, deployment: Object, sets: list[Object]) -> list[Object]:
-        """The sets, after the one that has pods, or all that have some, have been given the deployment's new scale."""
+    def _scale_all(self, deployment: Object, replica_sets: list[Object]) -> list[Object]:
+        """Apply the Deployment's replicas: to the only active ReplicaSet, or to several in proportion."""
         spec = deployment["spec"]
-        active = [one for one in sets if one["spec"]["replicas"]]
+        active = [replica_set for replica_set in replica_sets if replica_set["spec"]["replicas"]]
         if len(active) < 2:
-            only = active or ([_matching(deployment, sets) or max(sets, key=_revision)] if sets else [])
-            return self._scaled(deployment, sets, only[0], spec["replicas"]) if only else sets
-        surge, _ = allowances(spec)
-        shares = [Share(one["metadata"]["name"], one["spec"]["replicas"], _scaled_for(one, _MOST)) for one in active]
-        sizes = shared(shares, spec["replicas"] + surge if spec["replicas"] else 0)
-        for one in active:
-            sets = self._scaled(deployment, sets, one, sizes[one["metadata"]["name"]])
-        return sets
+            if not replica_sets:
+                return replica_sets
+            only = active[0] if active else _find_new(deployment, replica_sets) or max(replica_sets, key=_revision)
+            return self._scale(deployment, replica_sets, only, spec["replicas"])
+        max_surge, _ = max_surge_and_unavailable(spec)
+        current = [
+            ReplicaSetSize(one["metadata"]["name"], one["spec"]["replicas"], _scale_annotation(one, _MAX_REPLICAS))
+            for one in active
+        ]
+        sizes = scale_proportionally(current, spec["replicas"] + max_surge if spec["replicas"] else 0)
+        for replica_set in active:
+            replica_sets = self._scale(deployment, replica_sets, replica_set, sizes[replica_set["metadata"]["name"]])
+        return replica_sets
 
-    def _scaled(self, deployment: Object, sets: list[Object], which: Object, replicas: int) -> list[Object]:
-        """The sets, after one of them has been given so many replicas."""
-        before, have = which["spec"]["replicas"], which["metadata"].get("annotations") or {}
-        noted = _scale_annotations(deployment["spec"])
-        if before == replicas and noted.items() <= have.items():
-            return sets
-        changed = self._update_set(which, spec={"replicas": replicas}, metadata={"annotations": {**have, **noted}})
-        name = which["metadata"]["name"]
+    def _scale(self, deployment: Object, replica_sets: list[Object], target: Object, replicas: int) -> list[Object]:
+        """Scale one ReplicaSet. Returns all of them, updated."""
+        before, current = target["spec"]["replicas"], target["metadata"].get("annotations") or {}
+        annotations = _scale_annotations(deployment["spec"])
+        if before == replicas and annotations.items() <= current.items():
+            return replica_sets
+        updated = self._patch_replica_set(
+            target, spec={"replicas": replicas}, metadata={"annotations": {**current, **annotations}}
+        )
+        name = target["metadata"]["name"]
         if before != replicas:
             direction = "up" if replicas > before else "down"
             message = f"Scaled {direction} replica set {name} from {before} to {replicas}"
-            self.tell(deployment, "ScalingReplicaSet", message)
-        return [changed if one["metadata"]["name"] == name else one for one in sets]
+            self.record_event(deployment, "ScalingReplicaSet", message)
+        return [updated if replica_set["metadata"]["name"] == name else replica_set for replica_set in replica_sets]
 
-    def _update_set(self, which: Object, *, spec: Object | None = None, metadata: Object | None = None) -> Object:
-        return self.change(self._sets, which, spec=spec, metadata=metadata)
+    def _patch_replica_set(
+        self, replica_set: Object, *, spec: Object | None = None, metadata: Object | None = None
+    ) -> Object:
+        return self.patch(replica_set, spec=spec, metadata=metadata, kind=self._replica_set_kind)
 
-    def _clean_up(self, deployment: Object, sets: list[Object]) -> None:
-        """Forget the oldest revisions beyond the limit, once the update is through."""
+    def _clean_up(self, deployment: Object, replica_sets: list[Object]) -> None:
+        """Delete the oldest ReplicaSets beyond revisionHistoryLimit once all old ones are scaled to 0."""
         spec = deployment["spec"]
-        current = _matching(deployment, sets)
-        old = [one for one in sets if one is not current]
-        idle = [one for one in old if not one["spec"]["replicas"] and not (one.get("status") or {}).get("replicas")]
-        if len(idle) < len(old):
+        new = _find_new(deployment, replica_sets)
+        old = [replica_set for replica_set in replica_sets if replica_set is not new]
+        empty = [one for one in old if not one["spec"]["replicas"] and not (one.get("status") or {}).get("replicas")]
+        if len(empty) < len(old):
             return
         limit = spec.get("revisionHistoryLimit", 10)
-        for one in sorted(idle, key=_revision)[: max(0, len(old) - limit)]:
-            identity = one["metadata"]
-            self.registry.delete(self._sets, identity["namespace"], identity["name"], Deletion(uid=identity["uid"]))
+        for replica_set in sorted(empty, key=_revision)[: max(0, len(old) - limit)]:
+            metadata = replica_set["metadata"]
+            deletion = Deletion(uid=metadata["uid"])
+            self.registry.delete(self._replica_set_kind, metadata["namespace"], metadata["name"], deletion)
 
-    def _report(self, deployment: Object, sets: list[Object]) -> None:
-        told = report(deployment, sets, _matching(deployment, sets), self.registry.moment())
-        self.set_status(deployment, told.status)
-        if told.due is not None:
-            self.reconcile_after(key_of(deployment), told.due)
+    def _sync_status(self, deployment: Object, replica_sets: list[Object]) -> None:
+        new = _find_new(deployment, replica_sets)
+        update = compute_status(deployment, replica_sets, new, self.registry.clock())
+        self.update_status(deployment, update.status)
+        if update.recheck_after is not None:
+            self.enqueue_after(key_of(deployment), update.recheck_after)
 
 
-def _matching(deployment: Object, sets: list[Object]) -> Object | None:
-    """The replica set made from the deployment's present template."""
-    wanted = deployment["spec"]["template"]
-    return next((one for one in sets if _without_hash(one["spec"]["template"]) == _without_hash(wanted)), None)
+def _find_new(deployment: Object, replica_sets: list[Object]) -> Object | None:
+    """The ReplicaSet of the Deployment's current template."""
+    template = _without_hash(deployment["spec"]["template"])
+    return next((one for one in replica_sets if _without_hash(one["spec"]["template"]) == template), None)
 
 
 def _without_hash(template: Object) -> Object:
     metadata = template.get("metadata") or {}
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH_LABEL}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 
-def _is_rescaled(deployment: Object, sets: list[Object]) -> bool:
-    """Whether the deployment has been scaled since its sets have been."""
+def _is_scaling_event(deployment: Object, replica_sets: list[Object]) -> bool:
+    """Whether the Deployment's replicas changed since an active ReplicaSet was last scaled."""
     spec = deployment["spec"]
-    active = [one for one in sets if one["spec"]["replicas"]]
+    active = [replica_set for replica_set in replica_sets if replica_set["spec"]["replicas"]]
     return spec["strategy"]["type"] == "RollingUpdate" and any(
-        _scaled_for(one, _DESIRED) not in (spec["replicas"], -1) for one in active
+        _scale_annotation(replica_set, _DESIRED_REPLICAS) not in (spec["replicas"], -1) for replica_set in active
     )
 
 
-def _scaled_for(replica_set: Object, annotation: str) -> int:
-    """The deployment's scale when a set was last scaled; -1 when it does not say."""
-    text = (replica_set["metadata"].get("annotations") or {}).get(annotation, "")
+def _scale_annotation(replica_set: Object, name: str) -> int:
+    """The number in an annotation of :func:`_scale_annotations`; -1 if it is missing or not a number."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(name, "")
     return int(text) if text.isdigit() else -1
 
 
 def _scale_annotations(spec: Object) -> dict[str, str]:
-    """What a set is told of its deployment's scale."""
-    surge, _ = allowances(spec)
-    return {_DESIRED: str(spec["replicas"]), _MOST: str(spec["replicas"] + surge)}
+    """The annotations that record the Deployment's scale on a ReplicaSet when it is scaled."""
+    max_surge, _ = max_surge_and_unavailable(spec)
+    return {_DESIRED_REPLICAS: str(spec["replicas"]), _MAX_REPLICAS: str(spec["replicas"] + max_surge)}
 
 
-def _named(sets: list[Object], name: str) -> Object:
-    return next(one for one in sets if one["metadata"]["name"] == name)
+def _named(replica_sets: list[Object], name: str) -> Object:
+    return next(replica_set for replica_set in replica_sets if replica_set["metadata"]["name"] == name)
+
+
+def _old(replica_sets: list[Object], new: str) -> list[Object]:
+    return [replica_set for replica_set in replica_sets if replica_set["metadata"]["name"] != new]
+
+
+def _total_replicas(replica_sets: list[Object]) -> int:
+    return sum(replica_set["spec"]["replicas"] for replica_set in replica_sets)
 
 
 def _revision(replica_set: Object) -> int:
     text = (replica_set["metadata"].get("annotations") or {}).get(_REVISION, "")
     return int(text) if text.isdigit() else 0
+
+
+def _next_revision(replica_sets: list[Object]) -> int:
+    return max([_revision(replica_set) for replica_set in replica_sets], default=0) + 1

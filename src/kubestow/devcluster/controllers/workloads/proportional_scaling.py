@@ -1,8 +1,7 @@
-"""Sharing a change of scale between the replica sets of a deployment that is being updated.
+"""Proportional scaling: distributing a change of a Deployment's replicas over its ReplicaSets during a rolling update.
 
-Scaling in the middle of an update must neither speed it up nor turn it back: every set grows or shrinks in proportion
-to its size, and what rounding leaves goes to the largest. Of sets of one size the newest grow and the oldest shrink
-first.
+Each ReplicaSet grows or shrinks in proportion to its size, so that scaling neither advances nor reverts the update.
+Rounding errors go to the largest. Among ReplicaSets of one size the newest grow first and the oldest shrink first.
 """
 
 from __future__ import annotations
@@ -10,38 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Share", "shared"]
+__all__ = ["ReplicaSetSize", "scale_proportionally"]
 
 
-class Share(NamedTuple):
-    """A replica set: its replicas, and how many pods all sets together might have when it was last scaled."""
+class ReplicaSetSize(NamedTuple):
+    """The replicas of a ReplicaSet, and the Deployment's replicas plus maxSurge when it was last scaled."""
 
     name: str
     replicas: int
-    most_before: int
+    max_replicas: int
 
 
-def shared(sets: Sequence[Share], most: int) -> dict[str, int]:
-    """The replicas of each set, by name, so that together they have ``most`` pods. ``sets`` begins with the oldest."""
-    missing = most - sum(share.replicas for share in sets)
-    ordered = list(reversed(sets)) if missing > 0 else list(sets)
-    ordered.sort(key=lambda share: share.replicas, reverse=True)
-    sizes = {share.name: share.replicas for share in ordered}
-    left = missing
-    for share in ordered:
-        step = _grown(share, most) - share.replicas
-        step = min(step, left) if missing > 0 else max(step, left)
-        sizes[share.name] += step
-        left -= step
+def scale_proportionally(replica_sets: Sequence[ReplicaSetSize], allowed: int) -> dict[str, int]:
+    """The replicas of each set by name, ``allowed`` in total. ``replica_sets`` is ordered oldest first."""
+    missing = allowed - sum(replica_set.replicas for replica_set in replica_sets)
+    ordered = list(reversed(replica_sets)) if missing > 0 else list(replica_sets)
+    ordered.sort(key=lambda replica_set: replica_set.replicas, reverse=True)
+    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
+    remaining = missing
+    for replica_set in ordered:
+        step = _proportional_size(replica_set, allowed) - replica_set.replicas
+        step = min(step, remaining) if missing > 0 else max(step, remaining)
+        sizes[replica_set.name] += step
+        remaining -= step
     if ordered:
         largest = ordered[0].name
-        sizes[largest] = max(0, sizes[largest] + left)
+        sizes[largest] = max(0, sizes[largest] + remaining)
     return sizes
 
 
-def _grown(share: Share, most: int) -> int:
-    """The size of a set when all grow or shrink alike."""
-    if share.most_before <= 0:
-        return share.replicas if most else 0
-    # Halves are rounded away from zero.
-    return (2 * share.replicas * most + share.most_before) // (2 * share.most_before)
+def _proportional_size(replica_set: ReplicaSetSize, allowed: int) -> int:
+    """The size in proportion to the change of the total, rounded half away from zero."""
+    if replica_set.max_replicas <= 0:
+        return replica_set.replicas if allowed else 0
+    return (2 * replica_set.replicas * allowed + replica_set.max_replicas) // (2 * replica_set.max_replicas)

@@ -1,21 +1,22 @@
-"""Replica sets and replication controllers: as many pods of one template as are wanted.
+"""The controllers of ReplicaSets and ReplicationControllers: as many pods of one template as ``spec.replicas`` says.
 
-Of too many pods those go first that serve least: without a node, not running, not ready, youngest.
+When there are too many pods, unassigned ones are deleted first, then those that are not running, then those that are
+not ready; within each group the youngest.
 """
 
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.controllers.conditions import condition_of
+from kubestow.devcluster.controllers.conditions import get_condition
 from kubestow.devcluster.controllers.controller import key_of
-from kubestow.devcluster.controllers.pods import Pod
+from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.controllers.workloads.adoption import AdoptingController
 
 __all__ = ["ReplicaSetController", "ReplicationControllerController"]
 
-#: Pods made or deleted in one go; the rest follow in the next.
-BATCH = 500
+#: Pods created or deleted per reconciliation.
+BURST_REPLICAS = 500
 
 
 class ReplicaSetController(AdoptingController):
@@ -23,59 +24,59 @@ class ReplicaSetController(AdoptingController):
     component = "replicaset-controller"
 
     def reconcile(self, key: str) -> None:
-        replica_set = self.find(key)
+        replica_set = self.get(key)
         if replica_set is None:
             return
-        refused: statuses.Failure | None = None
-        active = [pod for pod in self.claimed(replica_set) if pod.is_active]
+        failure: statuses.Failure | None = None
+        active = [pod for pod in self.claim_pods(replica_set) if pod.is_active]
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
-                self._manage(replica_set, active)
-            except statuses.Failure as failure:
-                refused = failure
-        self._report(replica_set, active, refused)
-        if refused is not None:
-            raise refused
+                self._manage_replicas(replica_set, active)
+            except statuses.Failure as error:
+                failure = error
+        self._sync_status(replica_set, active, failure)
+        if failure is not None:
+            raise failure
 
-    def _manage(self, replica_set: Object, active: list[Pod]) -> None:
+    def _manage_replicas(self, replica_set: Object, active: list[PodView]) -> None:
         missing = replica_set["spec"]["replicas"] - len(active)
         if missing > 0:
-            self.create_pods(replica_set, min(missing, BATCH))
+            self.create_pods(replica_set, min(missing, BURST_REPLICAS))
         elif missing < 0:
-            ranked = sorted(enumerate(active), key=lambda numbered: (_rank(numbered[1]), -numbered[0]))
-            for _, pod in ranked[: min(-missing, BATCH)]:
+            ranked = sorted(enumerate(active), key=lambda numbered: (_deletion_rank(numbered[1]), -numbered[0]))
+            for _, pod in ranked[: min(-missing, BURST_REPLICAS)]:
                 self.delete_pod(replica_set, pod)
-        if abs(missing) > BATCH:
-            self.reconcile_soon(key_of(replica_set))
+        if abs(missing) > BURST_REPLICAS:
+            self.enqueue(key_of(replica_set))
 
-    def _report(self, replica_set: Object, active: list[Pod], refused: statuses.Failure | None) -> None:
+    def _sync_status(self, replica_set: Object, active: list[PodView], failure: statuses.Failure | None) -> None:
         status: Object = {"replicas": len(active)}
-        template = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
+        template_labels = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
         counts = {
-            "fullyLabeledReplicas": sum(template.items() <= pod.metadata.labels.items() for pod in active),
+            "fullyLabeledReplicas": sum(template_labels.items() <= pod.metadata.labels.items() for pod in active),
             "readyReplicas": sum(pod.is_ready for pod in active),
             "availableReplicas": sum(self.is_available(replica_set, pod) for pod in active),
         }
         status |= {field: count for field, count in counts.items() if count}
         status["observedGeneration"] = replica_set["metadata"]["generation"]
-        if refused is not None:
-            status["conditions"] = [self._failure(replica_set, refused)]
-        self.set_status(replica_set, status)
+        if failure is not None:
+            status["conditions"] = [self._replica_failure(replica_set, failure)]
+        self.update_status(replica_set, status)
 
-    def _failure(self, replica_set: Object, refused: statuses.Failure) -> Object:
-        """The condition that says so. Each attempt fails in slightly other words, which is no news."""
-        old = condition_of(replica_set.get("status") or {}, "ReplicaFailure")
+    def _replica_failure(self, replica_set: Object, failure: statuses.Failure) -> Object:
+        """The ReplicaFailure condition. It keeps its first message: the pod name in it differs with each attempt."""
+        old = get_condition(replica_set.get("status") or {}, "ReplicaFailure")
         return old or {
             "type": "ReplicaFailure",
             "status": "True",
             "lastTransitionTime": self.registry.now(),
             "reason": "FailedCreate",
-            "message": refused.message,
+            "message": failure.message,
         }
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """The same for the older kind, whose selector is a map of labels."""
+    """Differs from the ReplicaSet controller only in the selector, which is a map of labels."""
 
     resource = "replicationcontrollers"
     component = "replication-controller"
@@ -84,6 +85,6 @@ class ReplicationControllerController(ReplicaSetController):
         return {"matchLabels": owner["spec"]["selector"]}
 
 
-def _rank(pod: Pod) -> tuple[bool, bool, bool]:
-    """Smaller for pods that serve less."""
+def _deletion_rank(pod: PodView) -> tuple[bool, bool, bool]:
+    """Pods with a smaller rank are deleted first."""
     return bool(pod.spec.node_name), pod.status.phase == "Running", pod.is_ready

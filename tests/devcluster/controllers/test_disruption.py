@@ -1,4 +1,4 @@
-"""Disruption budgets are counted, and evictions spend what they allow."""
+"""The status of PodDisruptionBudgets, and evictions within it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import PODS, pod
-from tests.devcluster.scenarios import DEPLOYMENTS, JOBS, Cluster, told, workload
+from tests.devcluster.scenarios import DEPLOYMENTS, JOBS, Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
@@ -20,19 +20,19 @@ def budget(**spec: Any) -> dict[str, Any]:
 
 
 async def status(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = (await cluster.get(f"{BUDGETS}/guard")).json["status"]
-    return found
+    status: dict[str, Any] = (await cluster.get(f"{BUDGETS}/guard")).json["status"]
+    return status
 
 
 async def counts(cluster: Cluster) -> tuple[int, int, int, int]:
-    """Expected, desired and healthy pods, and the disruptions allowed."""
-    found = await status(cluster)
+    """expectedPods, desiredHealthy, currentHealthy and disruptionsAllowed."""
+    current = await status(cluster)
     fields = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
-    expected, desired, healthy, allowed = (found[field] for field in fields)
+    expected, desired, healthy, allowed = (current[field] for field in fields)
     return expected, desired, healthy, allowed
 
 
-async def why(cluster: Cluster) -> str:
+async def condition_reason(cluster: Cluster) -> str:
     return str((await status(cluster))["conditions"][0]["reason"])
 
 
@@ -40,8 +40,8 @@ async def evict(cluster: Cluster, name: str) -> int:
     return (await cluster.post(f"{PODS}/{name}/eviction", {"metadata": {"name": name}})).status
 
 
-async def run(cluster: Cluster, **readiness: bool) -> None:
-    """Pods that run, ready or not, and that no kubelet looks after."""
+async def run_pods(cluster: Cluster, **readiness: bool) -> None:
+    """Create running pods, ready or not, that are not bound to a node."""
     for name, ready in readiness.items():
         await cluster.post(PODS, pod(name, labels={"app": "web"}))
         conditions = [{"type": "Ready", "status": str(ready)}]
@@ -51,7 +51,7 @@ async def run(cluster: Cluster, **readiness: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "desired"),
+    ("limit", "desired"),
     [
         ({"minAvailable": 2}, 2),
         ({"minAvailable": "50%"}, 3),
@@ -61,31 +61,31 @@ async def run(cluster: Cluster, **readiness: bool) -> None:
         ({"minAvailable": 9}, 9),
     ],
 )
-def test_pods_are_counted_over_the_scale_of_their_controllers(bound: dict[str, Any], desired: int) -> None:
-    async def story(cluster: Cluster) -> None:
+def test_expected_pods_are_the_scale_of_the_controllers(limit: dict[str, Any], desired: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(DEPLOYMENTS, workload(replicas=5))
-        await cluster.post(BUDGETS, budget(**bound))
+        await cluster.post(BUDGETS, budget(**limit))
         await cluster.pass_time(2)
         allowed = max(0, 5 - desired)
         assert await counts(cluster) == (5, desired, 5, allowed)
-        assert await why(cluster) == ("SufficientPods" if allowed else "InsufficientPods")
+        assert await condition_reason(cluster) == ("SufficientPods" if allowed else "InsufficientPods")
         assert (await status(cluster))["observedGeneration"] == 1
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_budget_without_pods_allows_nothing_and_says_so() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_budget_without_pods_allows_no_disruptions() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(BUDGETS, budget(maxUnavailable=1))
         await cluster.pass_time(1)
         assert await counts(cluster) == (0, 0, 0, 0)
         assert await cluster.reasons() == ["NoPods"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_evictions_spend_the_budget_until_replacements_are_ready() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_evictions_consume_the_budget_until_replacements_are_ready() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(DEPLOYMENTS, workload(replicas=3))
         await cluster.post(BUDGETS, budget(maxUnavailable=1))
         await cluster.pass_time(2)
@@ -96,11 +96,11 @@ def test_evictions_spend_the_budget_until_replacements_are_ready() -> None:
         assert await counts(cluster) == (3, 2, 3, 1) and "disruptedPods" not in await status(cluster)
         assert await evict(cluster, second) == 201
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_changed_budget_is_counted_anew() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_changed_budget_is_recomputed() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(DEPLOYMENTS, workload(replicas=3))
         await cluster.post(BUDGETS, budget(minAvailable=3))
         await cluster.pass_time(2)
@@ -108,11 +108,11 @@ def test_a_changed_budget_is_counted_anew() -> None:
         await cluster.pass_time(1)
         assert (await counts(cluster))[3] == 2 and (await status(cluster))["observedGeneration"] == 2
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_pods_without_a_controller_count_for_a_number_and_not_for_a_share() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_pods_without_a_controller_count_for_an_integer_but_not_for_a_percentage() -> None:
+    async def scenario(cluster: Cluster) -> None:
         for name in ("a", "b"):
             await cluster.post(PODS, pod(name, labels={"app": "web"}))
         await cluster.post(BUDGETS, budget(minAvailable=1))
@@ -122,11 +122,11 @@ def test_pods_without_a_controller_count_for_a_number_and_not_for_a_share() -> N
         await cluster.pass_time(1)
         assert await counts(cluster) == (0, 0, 2, 0)
 
-    told(story)
+    run_scenario(scenario)
 
 
 async def define_trains(cluster: Cluster) -> None:
-    """A kind of other people's making, with a scale."""
+    """Define a custom resource with the scale subresource."""
     scale = {"specReplicasPath": ".spec.cars", "statusReplicasPath": ".status.cars"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
@@ -143,7 +143,7 @@ async def define_trains(cluster: Cluster) -> None:
 
 
 async def train_with_cars(cluster: Cluster, **spec: Any) -> None:
-    """A train and its two pods."""
+    """Create a train and its two pods."""
     head = {"apiVersion": "rail.example.com/v1", "kind": "Train"}
     train = (await cluster.post(TRAINS, {**head, "metadata": {"name": "t"}, "spec": spec})).json
     owner = {**head, "name": "t", "uid": train["metadata"]["uid"], "controller": True}
@@ -153,8 +153,8 @@ async def train_with_cars(cluster: Cluster, **spec: Any) -> None:
         await cluster.post(PODS, car)
 
 
-def test_kinds_that_were_defined_later_are_counted_by_their_own_scale() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_the_scale_of_a_custom_resource_counts() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.pass_time(1)
         await define_trains(cluster)
         await train_with_cars(cluster, cars=4)
@@ -165,11 +165,11 @@ def test_kinds_that_were_defined_later_are_counted_by_their_own_scale() -> None:
         await cluster.pass_time(1)
         assert await counts(cluster) == (2, 1, 2, 1)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_scale_that_is_not_there_leaves_a_share_uncountable() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_missing_replicas_field_fails_the_sync() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await define_trains(cluster)
         await train_with_cars(cluster)
         await cluster.post(BUDGETS, budget(maxUnavailable=1))
@@ -177,11 +177,11 @@ def test_a_scale_that_is_not_there_leaves_a_share_uncountable() -> None:
         condition = (await status(cluster))["conditions"][0]
         assert condition["message"] == 'the spec replicas field ".spec.cars" does not exist'
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_controllers_without_a_scale_leave_a_share_uncountable() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_controller_without_the_scale_subresource_fails_the_sync() -> None:
+    async def scenario(cluster: Cluster) -> None:
         template = workload()["spec"]["template"]
         template["spec"]["restartPolicy"] = "Never"
         template["metadata"]["annotations"] = {"kubestow.dev/duration": "1h"}
@@ -193,43 +193,43 @@ def test_controllers_without_a_scale_leave_a_share_uncountable() -> None:
         assert condition["message"] == "jobs.batch does not implement the scale subresource"
         assert "CalculateExpectedPodCountFailed" in await cluster.reasons()
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_an_eviction_that_comes_to_nothing_is_forgotten_after_two_minutes() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_an_evicted_pod_that_is_not_deleted_counts_as_healthy_again_after_two_minutes() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(PODS, pod("a", labels={"app": "web"}))
         await cluster.post(BUDGETS, budget(minAvailable=0))
         await cluster.pass_time(1)
-        noted = {"status": {"disruptedPods": {"a": "2026-01-01T00:00:01Z"}}}
-        await cluster.patch(f"{BUDGETS}/guard/status", noted)
+        evicted = {"status": {"disruptedPods": {"a": "2026-01-01T00:00:01Z"}}}
+        await cluster.patch(f"{BUDGETS}/guard/status", evicted)
         await cluster.pass_time(1)
         assert await counts(cluster) == (1, 0, 0, 0)
         await cluster.pass_time(125)
         assert await counts(cluster) == (1, 0, 1, 1)
         assert await cluster.reasons() == ["NotDeleted"]
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("policy", "answer"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
-def test_a_pod_that_is_not_ready_goes_by_the_policy_of_its_budget(policy: str, answer: int) -> None:
-    async def story(cluster: Cluster) -> None:
+@pytest.mark.parametrize(("policy", "code"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
+def test_unhealthy_pods_are_evicted_by_the_unhealthy_pod_eviction_policy(policy: str, code: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(BUDGETS, budget(minAvailable=2, unhealthyPodEvictionPolicy=policy))
-        await run(cluster, a=False, b=True)
+        await run_pods(cluster, a=False, b=True)
         assert await counts(cluster) == (2, 2, 1, 0)
-        assert await evict(cluster, "a") == answer
+        assert await evict(cluster, "a") == code
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_that_is_not_ready_may_go_while_enough_others_are() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_an_unhealthy_pod_can_be_evicted_while_enough_others_are_healthy() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(BUDGETS, budget(minAvailable=1))
-        await run(cluster, a=False, b=True)
+        await run_pods(cluster, a=False, b=True)
         assert [await evict(cluster, name) for name in ("b", "a")] == [429, 201]
 
-    told(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ def test_a_pod_that_is_not_ready_may_go_while_enough_others_are() -> None:
         ({"unhealthyPodEvictionPolicy": "Never"}, "spec.unhealthyPodEvictionPolicy"),
     ],
 )
-async def test_an_impossible_budget_is_refused(client: Any, spec: dict[str, Any], field: str) -> None:
+async def test_an_invalid_budget_is_rejected(client: Any, spec: dict[str, Any], field: str) -> None:
     response = await client.post(BUDGETS, budget(**spec))
     assert response.status == 422 and response.json["details"]["causes"][0]["field"] == field

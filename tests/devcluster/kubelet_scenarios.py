@@ -1,4 +1,4 @@
-"""Simulated nodes in virtual time, with nobody else at work, and pods put on them by hand."""
+"""Scenarios with kubelets only, in virtual time: tests create the nodes and bind the pods."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
 from tests.devcluster.client import NODES, PODS, Client, node, pod
 
-__all__ = ["bound", "phase", "run_pod", "seen", "simulated", "status_of"]
+__all__ = ["observed_states", "phase", "run_pod", "run_scenario", "run_simple_pod", "status_of"]
 
 
-def simulated(story: Callable[[Client], Awaitable[None]]) -> None:
-    """Run a story against a server whose nodes are simulated."""
+def run_scenario(scenario: Callable[[Client], Awaitable[None]]) -> None:
+    """Run a scenario against an API server with simulated kubelets."""
 
     async def main() -> None:
-        server = DevCluster(simulate=False, clock=VirtualClock(asyncio.get_running_loop()).now)
+        server = DevCluster(kubelets=False, clock=VirtualClock(asyncio.get_running_loop()).now)
         kubelets = asyncio.create_task(Kubelets(server.registry).run())
-        await story(Client(server))
+        await scenario(Client(server))
         kubelets.cancel()
 
     virtual_time.run(main())
 
 
-async def bound(client: Client, name: str = "p", **annotations: str) -> None:
+async def run_simple_pod(client: Client, name: str = "p", **annotations: str) -> None:
+    """Create a pod with one container and bind it to the node ``n``."""
     await run_pod(client, pod(name), **annotations)
 
 
 async def run_pod(client: Client, new: dict[str, Any], **annotations: str) -> None:
-    """Put a pod on the node ``n``."""
+    """Create a pod with these annotations and bind it to the node ``n``; ``_`` in a keyword stands for ``/``."""
     name = new["metadata"]["name"]
     await client.post(NODES, node("n"))
     new["metadata"]["annotations"] = {key.replace("_", "/"): value for key, value in annotations.items()}
@@ -41,8 +42,9 @@ async def run_pod(client: Client, new: dict[str, Any], **annotations: str) -> No
 
 
 async def phase(client: Client, name: str = "p") -> str:
+    """The pod's phase, or ``deleted``."""
     response = await client.get(f"{PODS}/{name}")
-    return str(response.json["status"]["phase"]) if response.status == 200 else "gone"
+    return str(response.json["status"]["phase"]) if response.status == 200 else "deleted"
 
 
 async def status_of(client: Client, name: str = "p") -> dict[str, Any]:
@@ -50,14 +52,14 @@ async def status_of(client: Client, name: str = "p") -> dict[str, Any]:
     return status
 
 
-async def seen(client: Client, seconds: float) -> list[str]:
-    """What kubectl shows as the pod's state over some time, looking every tenth of a second."""
-    words: list[str] = []
+async def observed_states(client: Client, seconds: float) -> list[str]:
+    """The states of the pod that ``kubectl get pods`` shows over time, polled every tenth of a second."""
+    states: list[str] = []
     for _ in range(int(seconds * 10)):
         table = (await client.get(f"{PODS}/p", accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
         cells = table["rows"][0]["cells"]
-        word = f"{cells[2]} {cells[1]}"
-        if not words or words[-1] != word:
-            words.append(word)
+        state = f"{cells[2]} {cells[1]}"
+        if not states or states[-1] != state:
+            states.append(state)
         await asyncio.sleep(0.1)
-    return words
+    return states

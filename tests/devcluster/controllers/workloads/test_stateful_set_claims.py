@@ -1,4 +1,4 @@
-"""The claims of stateful sets: one per pod and template, kept or let go."""
+"""The claims of StatefulSets: one per pod and claim template, deleted by the retention policy."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import pytest
 
 from tests.devcluster.client import PODS
 from tests.devcluster.controllers.workloads.test_stateful_sets import CLAIMS, SETS, names
-from tests.devcluster.scenarios import Cluster, told, workload
+from tests.devcluster.scenarios import Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
-KEEP, DELETE = "Retain", "Delete"
+RETAIN, DELETE = "Retain", "Delete"
 
 
-def with_claims(*, replicas: int = 2, deleted: str = KEEP, scaled: str = KEEP) -> dict[str, Any]:
+def with_claims(*, replicas: int = 2, deleted: str = RETAIN, scaled: str = RETAIN) -> dict[str, Any]:
     claim = {
         "metadata": {"name": "data", "labels": {"tier": "disk"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     policy = {"whenDeleted": deleted, "whenScaled": scaled}
-    made = workload(replicas=replicas, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
-    made["spec"]["template"]["spec"]["volumes"] = [
+    new = workload(replicas=replicas, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
+    new["spec"]["template"]["spec"]["volumes"] = [
         {"name": "data", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
     ]
-    return made
+    return new
 
 
-async def kept(cluster: Cluster) -> list[str]:
-    """The claims that are not going."""
+async def remaining_claims(cluster: Cluster) -> list[str]:
+    """The claims that are not terminating."""
     claims = await cluster.items(CLAIMS)
     return [one["metadata"]["name"] for one in claims if "deletionTimestamp" not in one["metadata"]]
 
@@ -40,8 +40,8 @@ async def owners(cluster: Cluster, claim: str) -> list[str]:
     return [one["kind"] for one in metadata.get("ownerReferences", ())]
 
 
-def test_each_pod_gets_a_claim_of_each_template() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_each_pod_gets_a_claim_for_each_template() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, with_claims())
         await cluster.pass_time(3)
         claims = await cluster.items(CLAIMS)
@@ -53,38 +53,40 @@ def test_each_pod_gets_a_claim_of_each_template() -> None:
             {"name": "tmp", "emptyDir": {}},
         ]
 
-    told(story)
+    run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("deleted", "scaled"), [(KEEP, KEEP), (KEEP, DELETE), (DELETE, KEEP), (DELETE, DELETE)])
-def test_claims_go_as_the_retention_policy_says(deleted: str, scaled: str) -> None:
-    async def story(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("deleted", "scaled"), [(RETAIN, RETAIN), (RETAIN, DELETE), (DELETE, RETAIN), (DELETE, DELETE)]
+)
+def test_claims_are_deleted_by_the_retention_policy(deleted: str, scaled: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, with_claims(deleted=deleted, scaled=scaled))
         await cluster.pass_time(3)
         assert await owners(cluster, "data-web-1") == (["StatefulSet"] if deleted == DELETE else [])
         await cluster.patch(f"{SETS}/web/scale", {"spec": {"replicas": 1}})
         await cluster.pass_time(3)
-        left = ["data-web-0"] if scaled == DELETE else ["data-web-0", "data-web-1"]
-        assert await kept(cluster) == left
+        expected = ["data-web-0"] if scaled == DELETE else ["data-web-0", "data-web-1"]
+        assert await remaining_claims(cluster) == expected
         await cluster.delete(f"{SETS}/web")
         await cluster.pass_time(2)
-        assert await kept(cluster) == ([] if deleted == DELETE else left)
+        assert await remaining_claims(cluster) == ([] if deleted == DELETE else expected)
 
-    told(story)
+    run_scenario(scenario)
 
 
-def test_a_pod_waits_for_the_claim_of_its_predecessor_to_go() -> None:
-    async def story(cluster: Cluster) -> None:
+def test_a_pod_is_not_created_before_the_claim_of_its_predecessor_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
         await cluster.post(SETS, with_claims(scaled=DELETE))
         await cluster.pass_time(3)
-        held = {"metadata": {"finalizers": ["example.com/hold"]}}
-        await cluster.patch(f"{CLAIMS}/data-web-1", held)
+        finalizer = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await cluster.patch(f"{CLAIMS}/data-web-1", finalizer)
         for replicas in (1, 2):
             await cluster.patch(f"{SETS}/web/scale", {"spec": {"replicas": replicas}})
             await cluster.pass_time(2)
         assert await names(cluster) == ["web-0"]
         await cluster.patch(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
         await cluster.pass_time(2)
-        assert await names(cluster) == ["web-0", "web-1"] and len(await kept(cluster)) == 2
+        assert await names(cluster) == ["web-0", "web-1"] and len(await remaining_claims(cluster)) == 2
 
-    told(story)
+    run_scenario(scenario)

@@ -1,7 +1,7 @@
-"""Persistent volumes: available, bound, or released when their claim is gone, and then kept or deleted.
+"""The volume side of the persistent volume controller: phases Available, Bound and Released, and the reclaim policy.
 
-A released volume is deleted if its reclaim policy says so and a provisioner made it; whoever made one by hand has to
-take care of it, as there is nobody here who could wipe it.
+A released volume is deleted if its reclaim policy is Delete and a provisioner created it. Released volumes that were
+created by hand are kept, because there is no volume plugin that could delete or recycle them.
 """
 
 from __future__ import annotations
@@ -10,57 +10,57 @@ from kubestow.api.storage import BOUND_BY_CONTROLLER
 from kubestow.devcluster.apiserver.registry.deletion import Deletion
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import Stored
-from kubestow.devcluster.controllers.controller import Controller, Happening, World
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
-__all__ = ["PROVISIONED_BY", "VolumeController"]
+__all__ = ["PROVISIONED_BY", "PersistentVolumeController"]
 
-#: Annotation of a volume: the provisioner that made it.
+#: Annotation of a volume: the provisioner that created it.
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 _CLAIMS = "persistentvolumeclaims"
 
 
-class VolumeController(Controller):
+class PersistentVolumeController(Controller):
     resource = "persistentvolumes"
     component = "persistentvolume-controller"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._claim_kind = world.registry.catalog[_CLAIMS]
-        #: The volumes that refer to a claim, by its key.
-        self._of_claims: dict[str, set[str]] = {}
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._claim_kind = context.registry.catalog[_CLAIMS]
+        #: The volumes whose claimRef names a claim, by the claim's key.
+        self._volumes_of: dict[str, set[str]] = {}
 
-    def observe(self, happening: Happening) -> None:
-        super().observe(happening)
-        event = happening.event
-        if happening.resource == _CLAIMS:
-            named = self._claim_kind.decode(event.object)["spec"].get("volumeName")
-            for name in self._of_claims.get(happening.key, set()) | ({named} if named else set()):
-                self.reconcile_soon(name)
-        elif happening.resource == self.resource:
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource == _CLAIMS:
+            volume = self._claim_kind.decode(event.object)["spec"].get("volumeName")
+            for name in self._volumes_of.get(change.key, set()) | ({volume} if volume else set()):
+                self.enqueue(name)
+        elif change.resource == self.resource:
             if event.previous is not None:
-                self._of_claims.get(self._claim_key(event.previous), set()).discard(event.object.name)
-            if event.type != "DELETED" and (key := self._claim_key(event.object)):
-                self._of_claims.setdefault(key, set()).add(event.object.name)
+                self._volumes_of.get(self._claim_key(event.previous), set()).discard(event.object.name)
+            if not change.is_deletion and (claim := self._claim_key(event.object)):
+                self._volumes_of.setdefault(claim, set()).add(event.object.name)
 
     def _claim_key(self, volume: Stored) -> str:
-        """The claim that a volume refers to, if any."""
+        """The key of the claim in the volume's claimRef; empty without one."""
         reference = self.kind.decode(volume)["spec"].get("claimRef")
         return f"{reference.get('namespace')}/{reference.get('name')}" if reference else ""
 
     def reconcile(self, key: str) -> None:
-        volume = self.find(key)
+        volume = self.get(key)
         if volume is None:
             return
         reference = volume["spec"].get("claimRef") or {}
         if not reference.get("uid"):
             self._set_phase(volume, "Available")
             return
-        claim = self.find(f"{reference['namespace']}/{reference['name']}", self._claim_kind)
+        claim = self.get(f"{reference['namespace']}/{reference['name']}", self._claim_kind)
         if claim is None or claim["metadata"]["uid"] != reference["uid"]:
             self._release(volume)
         elif claim["spec"].get("volumeName", key) != key:
-            self._let_go(volume)
+            self._unbind(volume)
 
     def _set_phase(self, volume: Object, phase: str) -> Object:
         if volume["status"].get("phase") != phase:
@@ -68,10 +68,10 @@ class VolumeController(Controller):
             volume = self.kind.decode(self.registry.commit(self.kind, volume))
         return volume
 
-    def _let_go(self, volume: Object) -> None:
-        """The claim took another volume: whoever reserved this one for it, nobody needs it."""
+    def _unbind(self, volume: Object) -> None:
+        """Release a volume whose claim is bound to another one, or make it available if this controller bound it."""
         annotations = volume["metadata"].get("annotations") or {}
-        if _is_to_be_deleted(volume):
+        if _is_reclaimed_by_deletion(volume):
             self._release(volume)
         elif annotations.pop(BOUND_BY_CONTROLLER, None) is not None:
             del volume["spec"]["claimRef"]
@@ -80,11 +80,11 @@ class VolumeController(Controller):
 
     def _release(self, volume: Object) -> None:
         volume = self._set_phase(volume, "Released")
-        if _is_to_be_deleted(volume) and "deletionTimestamp" not in volume["metadata"]:
+        if _is_reclaimed_by_deletion(volume) and "deletionTimestamp" not in volume["metadata"]:
             deletion = Deletion(uid=volume["metadata"]["uid"])
             self.registry.delete(self.kind, "", volume["metadata"]["name"], deletion)
 
 
-def _is_to_be_deleted(volume: Object) -> bool:
+def _is_reclaimed_by_deletion(volume: Object) -> bool:
     annotations = volume["metadata"].get("annotations") or {}
     return PROVISIONED_BY in annotations and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"

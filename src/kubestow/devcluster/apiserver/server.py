@@ -1,0 +1,153 @@
+"""The API server on a socket: composed from storage, registry, authentication and request handler, started and stopped.
+
+:attr:`APIServer.registry` reads and writes in process, before :meth:`APIServer.start` too. Everything runs on the event
+loop that calls :meth:`APIServer.start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kubestow.devcluster.apiserver.authentication import Authenticator
+from kubestow.devcluster.apiserver.http import Handler, connection_log
+from kubestow.devcluster.apiserver.registry.registry import Registry
+from kubestow.devcluster.apiserver.request_handler import API
+from kubestow.devcluster.apiserver.requests import User
+from kubestow.devcluster.apiserver.resources import Catalog
+from kubestow.devcluster.apiserver.storage.database import Database, Layout
+from kubestow.devcluster.apiserver.storage.group_commit import Durability
+from kubestow.devcluster.apiserver.storage.store import Store
+from kubestow.errors import KubestowError
+
+if TYPE_CHECKING:
+    from kubestow.devcluster.apiserver.tls import TLS
+
+__all__ = ["APIServer", "APIServerOptions", "AddressInUse", "wall_clock"]
+
+#: The loopback address to connect to when the server listens on all interfaces.
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class AddressInUse(KubestowError):
+    """Another process listens on the address and port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APIServerOptions:
+    """Where the API server listens, and how clients authenticate.
+
+    ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with client authorities, turn
+    authentication on; without them every request is allowed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: TLS | None = None
+    #: The user by bearer token.
+    tokens: Mapping[str, User] = field(default_factory=dict)
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class APIServer:
+    """The API server of one cluster.
+
+    With a ``database`` it loads the cluster from there and persists every write; :meth:`stop` closes the database.
+    Without one the cluster is in memory only. ``clock`` and ``random`` make timestamps and uids reproducible.
+    """
+
+    def __init__(
+        self,
+        options: APIServerOptions,
+        *,
+        database: Database | None = None,
+        clock: Callable[[], datetime] = wall_clock,
+        random: Random | None = None,
+    ) -> None:
+        self.host, self.port, self._tls = options.host, options.port, options.tls
+        #: Whether the database already held a cluster.
+        self.is_resumed = database is not None and database.version > 0
+        catalog = Catalog()
+        self.store = Store() if database is None else database.load(_layouts(catalog))
+        self._durability = None if database is None else Durability(self.store, database)
+        # Seeded once, so that uids need no system call each.
+        random = random if random is not None else Random(SystemRandom().getrandbits(128))
+        self.registry = Registry(self.store, catalog, clock=clock, random=random)
+        authenticator = Authenticator(options.tokens, certificates=bool(self.client_authorities))
+        self.api = API(self.registry, authenticator)
+        settled = None if self._durability is None else self._durability.settled
+        self._handler = Handler(self.api, authenticator, settled)
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def client_authorities(self) -> str:
+        """The authorities of client certificates, in PEM; empty without any."""
+        return "" if self._tls is None else self._tls.client_authorities
+
+    @property
+    def url(self) -> str:
+        """The URL for clients on this machine; before :meth:`start` with the port from the options."""
+        host = _LOOPBACK.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen and serve. Raises AddressInUse, or OSError for an address that cannot be bound."""
+        server = web.Server(
+            self._handler,
+            handler_cancellation=True,
+            access_log=None,
+            logger=connection_log,
+            # A small compressed body may decompress to a thousand times its size.
+            auto_decompress=False,
+            max_line_size=65536,
+            max_field_size=65536,
+            keepalive_timeout=300.0,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            context = None if self._tls is None else self._tls.context
+            await web.TCPSite(runner, self.host, self.port, backlog=1024, ssl_context=context).start()
+        except OSError as error:
+            await runner.cleanup()
+            await self.stop()
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(
+                    f"{self.host}:{self.port} is in use by another process; choose another --port"
+                ) from None
+            raise
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        if self._durability is not None:
+            self._durability.start()
+
+    async def failed(self) -> None:
+        """Wait until a write to the database fails, then raise StorageFailed. Never returns without a database."""
+        if self._durability is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._durability.failed()
+
+    async def stop(self) -> None:
+        """Close all connections, watches included, and the database."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._durability is not None:
+            durability, self._durability = self._durability, None
+            await durability.stop()
+
+
+def _layouts(catalog: Catalog) -> dict[str, Layout]:
+    return {kind.storage: Layout(kind.selectable, kind.fields_of) for kind in catalog if not kind.stored_in}

@@ -1,0 +1,147 @@
+"""The garbage collector: deletes dependents whose owners do not exist, and completes foreground and orphan deletions.
+
+Background: the owner is removed at once, then its dependents are found to have no owner. Foreground: a finalizer keeps
+the owner until the dependents with blockOwnerDeletion are deleted. Orphan: a finalizer keeps the owner until no
+dependent refers to it any more.
+"""
+
+from __future__ import annotations
+
+from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, Deletion
+from kubestow.devcluster.apiserver.resources import Kind
+from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow.devcluster.controllers.owner_references import OwnerRef, owner_refs_of
+from kubestow.devcluster.stored_objects import is_terminating, uid_of
+
+__all__ = ["GarbageCollector"]
+
+_FOREGROUND, _ORPHAN = PROPAGATION_FINALIZERS["Foreground"], PROPAGATION_FINALIZERS["Orphan"]
+
+ObjectRef = tuple[str, str]
+"""An object of any kind: its resource and its key."""
+
+
+class GarbageCollector(Controller):
+    """Reconciles objects of all kinds; its keys are ``resource key``."""
+
+    # The base class needs a resource; this controller handles all of them.
+    resource = "events"
+    component = "garbage-collector"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        #: The dependents of each owner, by the owner's uid.
+        self._dependents: dict[str, set[ObjectRef]] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        ref = (change.resource, change.key)
+        owner_refs = () if change.is_deletion else change.owner_refs
+        if owner_refs or change.previous_owner_refs:
+            self._update_dependents(ref, owner_refs, change.previous_owner_refs)
+        if change.is_deletion:
+            for dependent in self._dependents.get(uid_of(change.event.object), ()):
+                self._enqueue(dependent)
+        elif (owner_refs and owner_refs != change.previous_owner_refs) or _waits_for_dependents(change.event.object):
+            self._enqueue(ref)
+
+    def _update_dependents(
+        self, dependent: ObjectRef, owner_refs: tuple[OwnerRef, ...], previous: tuple[OwnerRef, ...]
+    ) -> None:
+        for owner in owner_refs:
+            self._dependents.setdefault(owner.uid, set()).add(dependent)
+        current = {owner.uid for owner in owner_refs}
+        for owner in previous:
+            if owner.uid not in current:
+                self._dependents.get(owner.uid, set()).discard(dependent)
+                if not self._dependents.get(owner.uid):
+                    self._dependents.pop(owner.uid, None)
+                # The owner may wait for this dependent.
+                if (owner_ref := self._resolve(owner, dependent)) is not None:
+                    self._enqueue(owner_ref)
+
+    def _enqueue(self, ref: ObjectRef) -> None:
+        self.enqueue(" ".join(ref))
+
+    def _resolve(self, owner: OwnerRef, dependent: ObjectRef) -> ObjectRef | None:
+        """The owner's resource and key; None for a kind that is not served."""
+        kind = self.registry.catalog.named((owner.api_version.rpartition("/")[0], owner.kind))
+        if kind is None:
+            return None
+        return kind.storage, kind.key(dependent[1].rpartition("/")[0], owner.name)
+
+    def _find(self, ref: ObjectRef) -> Stored | None:
+        resource, key = ref
+        return self.registry.store.collection(resource).get(key)
+
+    def reconcile(self, key: str) -> None:
+        resource, _, object_key = key.partition(" ")
+        ref = (resource, object_key)
+        stored = self._find(ref)
+        if stored is None or resource not in self.registry.catalog:
+            return
+        kind = self.registry.catalog[resource]
+        metadata = kind.decode(stored)["metadata"]
+        finalizers = metadata.get("finalizers") or () if "deletionTimestamp" in metadata else ()
+        if _ORPHAN in finalizers:
+            self._orphan_dependents(metadata["uid"])
+            self.remove_finalizer(kind, stored.namespace, stored.name, _ORPHAN)
+        elif _FOREGROUND in finalizers:
+            if not self._delete_dependents(metadata["uid"]):
+                self.remove_finalizer(kind, stored.namespace, stored.name, _FOREGROUND)
+        elif owner_refs := owner_refs_of(stored):
+            self._collect(ref, kind, stored, owner_refs)
+
+    def _collect(self, ref: ObjectRef, kind: Kind, stored: Stored, owner_refs: tuple[OwnerRef, ...]) -> None:
+        """Delete a dependent without a solid owner; if it has one, only drop its references to the others."""
+        dangling = {owner.uid for owner in owner_refs if not self._exists(owner, ref)}
+        waiting = {
+            owner.uid
+            for owner in owner_refs
+            if owner.uid not in dangling and self._is_waiting_for_dependents(owner, ref)
+        }
+        if not dangling and not waiting:
+            return
+        if len(dangling) + len(waiting) < len(owner_refs):
+            self.remove_owner_references(kind, stored.namespace, stored.name, dangling | waiting)
+        elif not is_terminating(stored):
+            uid = uid_of(stored)
+            propagation = "Foreground" if waiting and self._dependents.get(uid) else ""
+            self.registry.delete(kind, stored.namespace, stored.name, Deletion(uid=uid, propagation=propagation))
+
+    def _exists(self, owner: OwnerRef, dependent: ObjectRef) -> bool:
+        ref = self._resolve(owner, dependent)
+        if ref is None:
+            return True
+        stored = self._find(ref)
+        return stored is not None and uid_of(stored) == owner.uid
+
+    def _is_waiting_for_dependents(self, owner: OwnerRef, dependent: ObjectRef) -> bool:
+        """Whether the owner is in foreground deletion."""
+        ref = self._resolve(owner, dependent)
+        stored = self._find(ref) if ref is not None else None
+        return stored is not None and _waits_for_dependents(stored, _FOREGROUND)
+
+    def _delete_dependents(self, uid: str) -> bool:
+        """Enqueue the dependents for deletion. Returns whether one of them still blocks the owner's."""
+        is_blocked = False
+        for dependent in list(self._dependents.get(uid, ())):
+            self._enqueue(dependent)
+            stored = self._find(dependent)
+            owner_refs = owner_refs_of(stored) if stored is not None else ()
+            is_blocked = is_blocked or any(owner.uid == uid and owner.block_owner_deletion for owner in owner_refs)
+        return is_blocked
+
+    def _orphan_dependents(self, uid: str) -> None:
+        for resource, key in list(self._dependents.get(uid, ())):
+            stored = self._find((resource, key))
+            if stored is not None and resource in self.registry.catalog:
+                kind = self.registry.catalog[resource]
+                self.remove_owner_references(kind, stored.namespace, stored.name, {uid})
+
+
+def _waits_for_dependents(stored: Stored, *finalizers: str) -> bool:
+    """Whether the object is terminating and has one of the finalizers, by default either of the garbage collector's."""
+    if not is_terminating(stored):
+        return False
+    return any(b'"%s"' % finalizer.encode() in stored.data for finalizer in finalizers or (_FOREGROUND, _ORPHAN))

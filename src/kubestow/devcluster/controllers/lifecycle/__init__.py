@@ -1,1 +1,0 @@
-"""Controllers that end objects: garbage collection, namespaces, node lifecycle, taint eviction and event expiry."""
