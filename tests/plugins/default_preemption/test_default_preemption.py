@@ -168,6 +168,12 @@ def test_victims_are_listed_by_importance_although_protected_pods_are_reprieved_
     assert victims(preempt(world)) == ["important", "guarded"]
 
 
+def test_the_result_counts_the_victims_that_violate_a_budget() -> None:
+    world = World([node("n")], [running("guarded", "n", labels={"app": "db"})])
+    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert preempt(world).violations == 1
+
+
 def test_only_nominated_pods_of_lower_priority_lose_their_nomination() -> None:
     world = World([node("n")], [running("low", "n")])
     for name, priority in (("lower", MIDDLE), ("equal", HIGH)):

@@ -96,7 +96,8 @@ class Candidates:
 
     def victims_on(self, row: int) -> Victims:
         """The victims on a candidate."""
-        return Victims(tuple(self._run[row].victims.at(self._position[row])))
+        pods = self._run[row].victims.at(self._position[row])
+        return Victims(tuple(pods), int(self._costs.violations(np.array([row], np.intp))[0]))
 
     def victims_by_node(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
         """The victims on some candidates by node name, read when called; call it before the cluster changes."""
