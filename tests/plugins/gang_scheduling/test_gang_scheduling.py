@@ -1,4 +1,4 @@
-"""GangScheduling: which pods are a gang, who is kept out of the queue, and what is written about groups."""
+"""GangScheduling: gangs of three APIs, PreEnqueue, Permit, queueing hints and the condition PodGroupScheduled."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.scheduling.gangs.groups import APIS, GATES, group, member, members
 
 
 class Groups(World):
-    """A world whose groups can be written to."""
+    """A cluster with a GangScheduling plugin that can patch pod groups."""
 
     def __init__(self, *pods: Pod, gates: Mapping[str, bool] | None = None) -> None:
         super().__init__([node("n")], gates=GATES if gates is None else gates)
         self.plugin = GangScheduling(None, self)
-        #: How many of the next writes find that somebody else was faster.
+        #: The number of writes that fail with a conflict.
         self.conflicts = 0
         for each in pods:
             self.know(each)
@@ -63,12 +63,12 @@ class Groups(World):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_pod_names_its_group_in_the_way_of_its_api(api: PodGroupAPI) -> None:
+def test_a_pod_names_its_group_as_the_api_defines_it(api: PodGroupAPI) -> None:
     info = World().info(member("a", "train", api=api))
     assert list(memberships(info)) == [PodGroupName(api, "default", "train")]
 
 
-def test_of_several_groups_that_of_kubernetes_counts() -> None:
+def test_a_kubernetes_pod_group_takes_precedence_over_other_apis() -> None:
     world = Groups()
     both = pod("a", labels={"scheduling.x-k8s.io/pod-group": "b"}, spec={"schedulingGroup": {"podGroupName": "a"}})
     world.know(both)
@@ -79,7 +79,7 @@ def test_of_several_groups_that_of_kubernetes_counts() -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_group_says_how_many_pods_it_needs(api: PodGroupAPI) -> None:
+def test_a_gang_has_the_minimum_count_of_its_group(api: PodGroupAPI) -> None:
     world = Groups(*members(2, "train", api=api))
     world.add(group("train", 7, api=api))
     gang = world.gang(member("train-0", "train", api=api))
@@ -87,7 +87,7 @@ def test_a_group_says_how_many_pods_it_needs(api: PodGroupAPI) -> None:
     assert (gang.min_count, gang.timeout, len(gang.members.pods)) == (7, 300.0, 2)
 
 
-def test_without_the_gate_only_custom_groups_are_read_and_watched() -> None:
+def test_without_the_gate_only_pod_groups_of_other_apis_are_read_and_watched() -> None:
     world = Groups(gates={})
     world.add(group("train", 2))
     assert world.gang(member("a", "train")) is None
@@ -95,11 +95,11 @@ def test_without_the_gate_only_custom_groups_are_read_and_watched() -> None:
     assert prefixes == {"/apis/scheduling.x-k8s.io/v1alpha1", "/apis/scheduling.volcano.sh/v1beta1"}
 
 
-def test_who_has_no_gang_plugin_watches_no_groups() -> None:
+def test_without_a_gang_plugin_no_pod_groups_are_watched() -> None:
     assert len(WATCHED) - len(watched(())) == len(APIS)
 
 
-def test_a_pod_is_kept_out_until_its_group_is_there() -> None:
+def test_a_pod_is_gated_until_its_group_exists() -> None:
     world = Groups()
     a = world.info(member("a", "train"))
     status = world.plugin.pre_enqueue(a)
@@ -107,7 +107,7 @@ def test_a_pod_is_kept_out_until_its_group_is_there() -> None:
     assert status.message == 'waiting for pods\'s pod group "train" to appear in scheduling queue'
 
 
-def test_a_pod_is_kept_out_until_enough_others_are_there() -> None:
+def test_a_pod_is_gated_until_its_gang_is_complete() -> None:
     world = Groups(*members(2, "train"))
     world.add(group("train", 3))
     first = world.info(member("train-0", "train"))
@@ -118,13 +118,13 @@ def test_a_pod_is_kept_out_until_enough_others_are_there() -> None:
     assert world.plugin.pre_enqueue(first).ok
 
 
-def test_pods_that_are_leaving_do_not_count() -> None:
+def test_terminating_pods_do_not_count() -> None:
     world = Groups(member("a", "train", deleting=True), member("b", "train"))
     world.add(group("train", 2))
     assert not world.plugin.pre_enqueue(world.info(member("b", "train"))).ok
 
 
-def test_a_pod_that_leaves_its_group_is_no_member_any_more() -> None:
+def test_a_pod_without_its_group_label_is_no_longer_a_member() -> None:
     api = PodGroupAPI.COSCHEDULING
     world = Groups(member("a", "train", api=api))
     world.know(pod("a"))
@@ -132,10 +132,10 @@ def test_a_pod_that_leaves_its_group_is_no_member_any_more() -> None:
 
 
 def requeues(world: Groups, waiting: Pod, event: ClusterEvent, old: Any, new: Any) -> bool:
-    """Whether an event brings back a pod that the plugin keeps out."""
-    matching = [interest for interest in world.plugin.events_to_register if interest.event.matches(event)]
+    """Whether the plugin's hints requeue a pod after an event."""
+    matching = [registration for registration in world.plugin.events_to_register if registration.event.matches(event)]
     info = world.info(waiting)
-    return any(interest.hint is None or interest.hint(info, old, new) for interest in matching)
+    return any(registration.hint is None or registration.hint(info, old, new) for registration in matching)
 
 
 POD_ADDED = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD)
@@ -143,16 +143,16 @@ GROUP_ADDED = ClusterEvent(EventResource.POD_GROUP, Action.ADD)
 GROUP_CHANGED = ClusterEvent(EventResource.POD_GROUP, Action.UPDATE)
 
 
-@pytest.mark.parametrize(("of", "minimum", "helps"), [("train", 2, True), ("train", 3, False), ("other", 2, False)])
-def test_a_pod_that_completes_the_gang_brings_the_others_back(of: str, minimum: int, helps: bool) -> None:
+@pytest.mark.parametrize(("of", "minimum", "requeued"), [("train", 2, True), ("train", 3, False), ("other", 2, False)])
+def test_a_pod_that_completes_its_gang_requeues_the_others(of: str, minimum: int, requeued: bool) -> None:
     world = Groups(member("a", "train"))
     world.add(group("train", minimum))
     new = member("b", of)
     world.know(new)
-    assert requeues(world, member("a", "train"), POD_ADDED, None, world.info(new)) is helps
+    assert requeues(world, member("a", "train"), POD_ADDED, None, world.info(new)) is requeued
 
 
-def test_the_group_itself_brings_its_pods_back() -> None:
+def test_a_new_or_changed_group_requeues_its_pods() -> None:
     world, waiting = Groups(), member("a", "train")
     assert requeues(world, waiting, GROUP_ADDED, None, group("train", 1))
     assert not requeues(world, waiting, GROUP_ADDED, None, group("other", 1))
@@ -160,14 +160,14 @@ def test_the_group_itself_brings_its_pods_back() -> None:
     assert not requeues(world, waiting, GROUP_CHANGED, group("train", 1), group("train", 1))
 
 
-def test_permit_refuses_a_pod_whose_gang_is_not_placed() -> None:
+def test_permit_rejects_a_pod_while_too_few_members_are_placed() -> None:
     world = Groups(*members(2, "train"))
     world.add(group("train", 2))
     infos = [world.info(each) for each in members(2, "train")]
     world.cluster.assume(infos[0], "n")
     state = world.decide(pod("any")).state
-    refused = world.plugin.permit(state, infos[0], "n")
-    assert refused == Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
+    rejected = world.plugin.permit(state, infos[0], "n")
+    assert rejected == Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
     world.cluster.assume(infos[1], "n")
     assert getattr(world.plugin.permit(state, infos[1], "n"), "ok", False)
 
@@ -179,16 +179,16 @@ def attempt_ended(world: Groups, outcome: GangOutcome, message: str = "") -> lis
     return [(c.status, c.reason, c.message) for c in world.conditions()]
 
 
-def test_the_condition_says_how_scheduling_went() -> None:
+def test_the_condition_reports_the_outcome_and_stays_true() -> None:
     world = Groups()
     world.add(group("train", 2))
     assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "too big") == [("False", "Unschedulable", "too big")]
     assert attempt_ended(world, GangOutcome.ERROR, "oops") == [("False", "SchedulerError", "oops")]
     assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
-    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "one is gone") == [("True", "Scheduled", "")]
+    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "a pod is gone") == [("True", "Scheduled", "")]
 
 
-def test_other_conditions_are_left_alone() -> None:
+def test_other_conditions_are_preserved() -> None:
     world = Groups()
     other = Condition(type="Other", status="True", reason="X", last_transition_time="2026-01-01T00:00:00Z")
     train = group("train", 2)
@@ -198,14 +198,14 @@ def test_other_conditions_are_left_alone() -> None:
     assert world.conditions()[0] == other
 
 
-def test_a_write_that_comes_too_late_is_repeated() -> None:
+def test_a_write_is_retried_after_a_conflict() -> None:
     world = Groups()
     world.add(group("train", 2))
     world.conflicts = 2
     assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
 
 
-def test_custom_groups_have_no_condition_to_write() -> None:
+def test_pod_groups_of_other_apis_have_no_condition() -> None:
     api = PodGroupAPI.VOLCANO
     world = Groups()
     world.add(group("train", 2, api=api))
