@@ -1,6 +1,6 @@
 """The in-tree plugins: kube-scheduler's, under the same names (semantics 8 and 9).
 
-A plugin is one module, or a package where it needs more. `IN_TREE` lists all of them:
+A plugin is one module, or a package where it needs more. ``IN_TREE`` has all of them:
 
 SchedulingGates                   holds back pods that have scheduling gates
 PrioritySort                      orders the active queue by priority, then by age
@@ -18,7 +18,7 @@ DynamicResources                  allocates devices to resource claims
 PodTopologySpread                 spreads pods over zones, nodes or other topology domains
 InterPodAffinity                  affinity and anti-affinity between pods
 DefaultPreemption                 evicts pods of lower priority for a pod that fits no node
-NodeResourcesBalancedAllocation   prefers nodes whose resources stay evenly used
+NodeResourcesBalancedAllocation   prefers nodes with evenly used resources
 ImageLocality                     prefers nodes that have the pod's images
 NodeDeclaredFeatures              rejects nodes that lack a feature that the pod requires
 DefaultBinder                     binds the pod through the API server

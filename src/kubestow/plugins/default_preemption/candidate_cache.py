@@ -1,8 +1,8 @@
 """Caches preemption candidates by pod shape.
 
 The results of a dry run hold for all pods of a shape until an event concerns the node, its nominations or a disruption
-budget. The cache tracks that through the cluster's journal: changed rows lose their results, a change that may concern
-all rows drops all of them. The least recently used shapes are evicted when the cache is full.
+budget. The cache tracks that through the cluster's journal: changed rows lose their results, a change that affects all
+rows drops all of them. The least recently used shapes are evicted when the cache is full.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Preemption candidates for pods of one shape: the results of dry runs, one per row of the node table.
 
-A row is a candidate if evicting the victims that the dry run found makes the pod fit; otherwise it has a status that
-says why not. Results are kept as columns, so that the next pod of the shape needs a dry run only for nodes that have
+A row is a candidate if evicting the victims that the dry run found makes the pod fit; otherwise it has a status with
+the reason. Results are kept as columns, so that the next pod of the shape needs a dry run only for nodes that have
 changed since.
 """
 

@@ -84,7 +84,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
-        """Nominates the pod to a node and names the victims, or says why preemption does not help."""
+        """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
         if (reason := self._ineligibility(pod, diagnosis)) is not None:
             return PostFilterResult(_unschedulable(reason))
         potential = np.flatnonzero(diagnosis.with_code(Code.UNSCHEDULABLE))
@@ -138,20 +138,20 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
     def _find_candidates(self, pod: PodInfo, filters: Filters, candidates: Candidates, potential: Rows) -> Rows:
         """Enough candidates among the potential nodes, walked from a random one (semantics 9.2)."""
         total = len(potential)
-        wanted = max(total * self._min_candidates_percentage // 100, self._min_candidates_absolute, 1)
-        wanted = min(wanted, total)
+        num_candidates = max(total * self._min_candidates_percentage // 100, self._min_candidates_absolute, 1)
+        num_candidates = min(num_candidates, total)
         walk = np.roll(potential, -self.handle.random.randrange(total))
-        end = wanted
+        end = num_candidates
         while True:
             unknown = candidates.unknown(walk[:end])
             if len(unknown):
                 table = self.handle.cluster.nodes
                 candidates.add(dry_run(filters, table, unknown, priority=pod.priority, budgets=self._budgets))
             found = walk[:end][candidates.among(walk[:end])]
-            kept = _kept_candidates(candidates.violating(found), wanted, exhausted=end >= total)
+            kept = _kept_candidates(candidates.violating(found), num_candidates, exhausted=end >= total)
             if kept is not None:
                 return found[kept]
-            end += max(wanted - len(found), _MIN_BATCH)
+            end += max(num_candidates - len(found), _MIN_BATCH)
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -218,19 +218,19 @@ def _skip(pod: PodInfo, old: PodInfo, new: None) -> bool:
 # -- eligibility and candidate search --------------------------------------------------------------------------------
 
 
-def _kept_candidates(violating: NDArray[np.bool_], wanted: int, *, exhausted: bool) -> NDArray[np.bool_] | None:
+def _kept_candidates(violating: NDArray[np.bool_], num_candidates: int, *, exhausted: bool) -> NDArray[np.bool_] | None:
     """Which of the candidates found so far the search returns (bool per candidate); None while it must go on.
 
-    It ends when as many are found as wanted and one of them violates no disruption budget, or when no node is left. At
-    most as many as wanted are kept of those that violate one.
+    It ends when ``num_candidates`` are found and one of them violates no disruption budget, or when no node is left. At
+    most ``num_candidates`` of those that violate one are kept.
     """
     found = np.arange(1, len(violating) + 1)
     violating_found = np.cumsum(violating)
-    ends = np.flatnonzero((found >= wanted) & (violating_found < found))
+    ends = np.flatnonzero((found >= num_candidates) & (violating_found < found))
     if not len(ends) and not exhausted:
         return None
     last = ends[0] + 1 if len(ends) else len(violating)
-    return (found <= last) & (~violating | (violating_found <= wanted))
+    return (found <= last) & (~violating | (violating_found <= num_candidates))
 
 
 def _is_terminating_victim(info: PodInfo) -> bool:

@@ -1,6 +1,6 @@
 """Reads the pod groups of three APIs: Kubernetes, the co-scheduling plugin and Volcano (semantics 4.10, 8.18).
 
-A pod names its group by a field, a label or an annotation; the group says how many pods it needs at the same time and
+A pod names its group by a field, a label or an annotation; the group sets how many pods it needs at the same time and
 how long they wait for each other.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["DEFAULT_SCHEDULE_TIMEOUT", "AnyPodGroup", "PodGroupLister", "gang_po
 
 AnyPodGroup = PodGroup | CoschedulingPodGroup | VolcanoPodGroup
 
-#: How long placed members wait for each other before they are bound, in seconds, where the group does not say.
+#: How long placed members wait for each other before they are bound, in seconds, where the group sets no timeout.
 DEFAULT_SCHEDULE_TIMEOUT = 300.0
 
 _KINDS: dict[PodGroupAPI, type[AnyPodGroup]] = {

@@ -128,5 +128,5 @@ def _equal(ids: NDArray[np.int32], number: int) -> NDArray[np.bool_]:
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    """Whether the deleted pod was of the same group; the group may be free to choose another domain now."""
+    """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
     return not set(memberships(pod)).isdisjoint(memberships(old))

@@ -131,27 +131,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 keys |= (insufficient & (allocatable < amount)) * np.int32(_UNRESOLVABLE_BIT)
         return Verdict(keys, fit.status)
 
-    def _node_key(self, nodes: Nodes, requests: Sequence[tuple[str, int, int]]) -> int:
-        """The key of a single node, without arrays of length one."""
-        key = _PODS_BIT if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
-        for name, amount, bit in requests:
-            allocatable: int = nodes.allocatable(name).item()
-            insufficient = allocatable - nodes.requested(name).item() < amount
-            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
-                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
-        return key
-
-    def _checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
-        """The requests to compare, in the order of the reasons: scalar resources follow, sorted by name."""
-        native = [(name, requests[name]) for name in NATIVE_RESOURCES if requests.get(name, 0) > 0]
-        scalars = sorted(name for name, amount in requests.items() if name not in NATIVE_RESOURCES and amount)
-        return native + [(name, requests[name]) for name in scalars if not self._is_ignored(name)]
-
-    def _is_ignored(self, name: str) -> bool:
-        if not is_extended_resource(name):
-            return False
-        return name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
-
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Never skips."""
         state.put(self._pre_score_state(pod))
@@ -180,6 +159,27 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             requested = sum(_scored_requests(pod).get(spec.name, 0) for pod in pods)
             usages.append((int(capacity.sum()), int(used.sum()) + requested, spec.weight or 1))
         return _PLACEMENT_SCORER.score_node(usages)
+
+    def _node_key(self, nodes: Nodes, requests: Sequence[tuple[str, int, int]]) -> int:
+        """The key of a single node, without arrays of length one."""
+        key = _PODS_BIT if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
+        for name, amount, bit in requests:
+            allocatable: int = nodes.allocatable(name).item()
+            insufficient = allocatable - nodes.requested(name).item() < amount
+            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
+                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
+        return key
+
+    def _checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
+        """The requests to compare, in the order of the reasons: scalar resources follow, sorted by name."""
+        native = [(name, requests[name]) for name in NATIVE_RESOURCES if requests.get(name, 0) > 0]
+        scalars = sorted(name for name, amount in requests.items() if name not in NATIVE_RESOURCES and amount)
+        return native + [(name, requests[name]) for name in scalars if not self._is_ignored(name)]
+
+    def _is_ignored(self, name: str) -> bool:
+        if not is_extended_resource(name):
+            return False
+        return name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
 
     def _pre_score_state(self, pod: PodInfo) -> _FitPreScoreState:
         specs = [spec for spec in self._scored_resources if not is_unrequested_scalar(pod, spec.name)]
