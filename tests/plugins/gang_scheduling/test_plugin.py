@@ -1,65 +1,19 @@
-"""GangScheduling: gangs of three APIs, PreEnqueue, Permit, queueing hints and the condition PodGroupScheduled."""
+"""GangScheduling: gangs of three APIs, PreEnqueue, Permit and queueing hints (semantics 8.18)."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from kubestow.api.core import Pod
-from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
-from kubestow.cluster.catalog import Described
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships
-from kubestow.errors import APIError
-from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.status import Code, Status
-from kubestow.plugins.gang_scheduling.plugin import GangScheduling
 from kubestow.scheduling.events.resources import WATCHED, watched
-from kubestow.simulation.resource_claims import finished_at_once
-from kubestow.testing import World, node, pod
-from tests.scheduling.gangs.groups import APIS, GATES, group, member, members
-
-
-class Groups(World):
-    """A cluster with a GangScheduling plugin that can patch pod groups."""
-
-    def __init__(self, *pods: Pod, gates: Mapping[str, bool] | None = None) -> None:
-        super().__init__([node("n")], gates=GATES if gates is None else gates)
-        self.plugin = GangScheduling(None, self)
-        #: The number of writes that fail with a conflict.
-        self.conflicts = 0
-        for each in pods:
-            self.know(each)
-
-    def know(self, *pods: Pod) -> None:
-        for each in pods:
-            self.cluster.pod_groups.put(self.info(each))
-
-    def add(self, obj: Any) -> None:
-        self.cluster.catalog(type(obj)).put(obj)
-
-    def gang(self, of: Pod) -> Gang | None:
-        return self.plugin.gang_of(self.info(of))
-
-    def conditions(self, name: str = "train") -> list[Condition]:
-        found = self.cluster.catalog(PodGroup).get("default", name)
-        assert found is not None
-        return found.status.conditions
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        finished_at_once(work)
-
-    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        assert subresource == "status" and isinstance(obj, PodGroup)
-        if self.conflicts:
-            self.conflicts -= 1
-            raise APIError(409, "Conflict", "the object has been modified")
-        status = msgspec.convert(changes["status"], PodGroupStatus)
-        self.add(msgspec.structs.replace(obj, status=status))
-        return "2"
+from kubestow.testing import World, pod
+from tests.plugins.gang_scheduling.fixture import Groups
+from tests.scheduling.gangs.groups import APIS, group, member, members
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -71,7 +25,7 @@ def test_a_pod_names_its_group_as_the_api_defines_it(api: PodGroupAPI) -> None:
 def test_a_kubernetes_pod_group_takes_precedence_over_other_apis() -> None:
     world = Groups()
     both = pod("a", labels={"scheduling.x-k8s.io/pod-group": "b"}, spec={"schedulingGroup": {"podGroupName": "a"}})
-    world.know(both)
+    world.add_pods(both)
     world.add(group("a", 2))
     world.add(group("b", 2, api=PodGroupAPI.COSCHEDULING))
     gang = world.gang(both)
@@ -114,7 +68,7 @@ def test_a_pod_is_gated_until_its_gang_is_complete() -> None:
     assert world.plugin.pre_enqueue(first).message.startswith(
         "waiting for minCount pods from a gang to appear in scheduling queue"
     )
-    world.know(member("train-2", "train"))
+    world.add_pods(member("train-2", "train"))
     assert world.plugin.pre_enqueue(first).ok
 
 
@@ -127,7 +81,7 @@ def test_terminating_pods_do_not_count() -> None:
 def test_a_pod_without_its_group_label_is_no_longer_a_member() -> None:
     api = PodGroupAPI.COSCHEDULING
     world = Groups(member("a", "train", api=api))
-    world.know(pod("a"))
+    world.add_pods(pod("a"))
     assert len(world.cluster.pod_groups) == 0
 
 
@@ -148,7 +102,7 @@ def test_a_pod_that_completes_its_gang_requeues_the_others(of: str, minimum: int
     world = Groups(member("a", "train"))
     world.add(group("train", minimum))
     new = member("b", of)
-    world.know(new)
+    world.add_pods(new)
     assert requeues(world, member("a", "train"), POD_ADDED, None, world.info(new)) is requeued
 
 
@@ -170,46 +124,3 @@ def test_permit_rejects_a_pod_while_too_few_members_are_placed() -> None:
     assert rejected == Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
     world.cluster.assume(infos[1], "n")
     assert getattr(world.plugin.permit(state, infos[1], "n"), "ok", False)
-
-
-def attempt_ended(world: Groups, outcome: GangOutcome, message: str = "") -> list[tuple[str, str, str]]:
-    gang = world.gang(member("a", "train"))
-    assert gang is not None
-    world.plugin.attempt_ended(gang, outcome, message)
-    return [(c.status, c.reason, c.message) for c in world.conditions()]
-
-
-def test_the_condition_reports_the_outcome_and_stays_true() -> None:
-    world = Groups()
-    world.add(group("train", 2))
-    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "too big") == [("False", "Unschedulable", "too big")]
-    assert attempt_ended(world, GangOutcome.ERROR, "oops") == [("False", "SchedulerError", "oops")]
-    assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
-    assert attempt_ended(world, GangOutcome.UNSCHEDULABLE, "a pod is gone") == [("True", "Scheduled", "")]
-
-
-def test_other_conditions_are_preserved() -> None:
-    world = Groups()
-    other = Condition(type="Other", status="True", reason="X", last_transition_time="2026-01-01T00:00:00Z")
-    train = group("train", 2)
-    assert isinstance(train, PodGroup)
-    world.add(msgspec.structs.replace(train, status=PodGroupStatus(conditions=[other])))
-    attempt_ended(world, GangOutcome.SCHEDULED)
-    assert world.conditions()[0] == other
-
-
-def test_a_write_is_retried_after_a_conflict() -> None:
-    world = Groups()
-    world.add(group("train", 2))
-    world.conflicts = 2
-    assert attempt_ended(world, GangOutcome.SCHEDULED) == [("True", "Scheduled", "")]
-
-
-def test_pod_groups_of_other_apis_have_no_condition() -> None:
-    api = PodGroupAPI.VOLCANO
-    world = Groups()
-    world.add(group("train", 2, api=api))
-    gang = world.gang(member("a", "train", api=api))
-    assert gang is not None
-    world.plugin.attempt_ended(gang, GangOutcome.SCHEDULED, "")
-    assert not list(world.cluster.catalog(PodGroup))
