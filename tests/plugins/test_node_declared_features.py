@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures (semantics 8.20)."""
+"""NodeDeclaredFeatures: required and declared features (semantics 8.20)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.plugins.hints import says_queue
 
 RESTART = "RestartAllContainersOnContainerExits"
 HOST_NETWORK = "UserNamespacesHostNetworkSupport"
-REFUSAL = ("NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",))
+REJECTION = ("NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",))
 
 
 def declaring(name: str, *features: str) -> Node:
@@ -25,9 +25,9 @@ def restarting(*actions: str, kind: str = "containers") -> Pod:
     return pod(spec={kind: [{"name": "main", "restartPolicyRules": rules}]})
 
 
-def test_a_node_must_declare_what_the_pod_needs() -> None:
+def test_a_node_must_declare_the_features_that_the_pod_requires() -> None:
     world = World([declaring("old"), declaring("new", "Other", RESTART)])
-    assert world.refusals(restarting("RestartAllContainers")) == {"old": REFUSAL}
+    assert world.refusals(restarting("RestartAllContainers")) == {"old": REJECTION}
 
 
 def test_init_containers_count() -> None:
@@ -35,27 +35,27 @@ def test_init_containers_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "users", "needed"),
+    ("network", "users", "required"),
     [(True, False, True), (True, True, False), (False, False, False), (True, None, False)],
 )
-def test_the_host_network_in_a_user_namespace_is_a_feature(network: bool, users: Any, needed: bool) -> None:
-    asked = pod(spec={"hostNetwork": network, "hostUsers": users})
-    assert bool(World([declaring("old")]).refusals(asked)) is needed
-    assert World([declaring("new", HOST_NETWORK)]).refusals(asked) == {}
+def test_the_host_network_in_a_user_namespace_requires_a_feature(network: bool, users: Any, required: bool) -> None:
+    waiting = pod(spec={"hostNetwork": network, "hostUsers": users})
+    assert bool(World([declaring("old")]).refusals(waiting)) is required
+    assert World([declaring("new", HOST_NETWORK)]).refusals(waiting) == {}
 
 
-def test_other_pods_need_no_feature() -> None:
+def test_other_pods_require_no_feature() -> None:
     assert World([declaring("old")]).refusals(restarting("Restart")) == {}
 
 
-def test_without_the_gate_nothing_is_needed() -> None:
+def test_without_the_gate_no_feature_is_required() -> None:
     world = World(
         [declaring("old")], gates={"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
     )
     assert world.refusals(restarting("RestartAllContainers")) == {}
 
 
-def test_a_node_that_begins_to_declare_a_feature_is_seen() -> None:
+def test_a_node_passes_once_it_declares_the_feature() -> None:
     world = World([declaring("n")])
     assert world.refusals(restarting("RestartAllContainers"))
     world.cluster.update_node(declaring("n", RESTART))
@@ -63,7 +63,7 @@ def test_a_node_that_begins_to_declare_a_feature_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "worth_it"),
+    ("old", "new", "requeued"),
     [
         (None, declaring("n", RESTART), True),
         (None, declaring("n"), False),
@@ -72,13 +72,13 @@ def test_a_node_that_begins_to_declare_a_feature_is_seen() -> None:
         (declaring("n", RESTART), declaring("n"), False),
     ],
 )
-def test_a_node_is_worth_a_try_when_it_declares_enough(old: Node | None, new: Node, worth_it: bool) -> None:
+def test_a_node_that_newly_declares_the_features_requeues_the_pod(old: Node | None, new: Node, requeued: bool) -> None:
     action = Action.ADD if old is None else Action.UPDATE_NODE_DECLARED_FEATURE
     waiting = restarting("RestartAllContainers")
-    assert says_queue("NodeDeclaredFeatures", waiting, EventResource.NODE, action, old=old, new=new) is worth_it
+    assert says_queue("NodeDeclaredFeatures", waiting, EventResource.NODE, action, old=old, new=new) is requeued
 
 
-def test_a_pod_is_tried_again_when_it_needs_something_else() -> None:
+def test_a_pod_is_requeued_when_its_required_features_change() -> None:
     waiting = restarting("RestartAllContainers")
     assert says_queue(
         "NodeDeclaredFeatures", waiting, EventResource.POD, Action.UPDATE, old=waiting, new=restarting("Restart")

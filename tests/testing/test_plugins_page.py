@@ -79,7 +79,7 @@ def test_the_program_on_the_page_hands_its_plugin_over(written: Path, monkeypatc
     handed_over: dict[str, Any] = {}
     monkeypatch.setattr(kubestow, "run", handed_over.update, raising=False)
     importlib.import_module("my_scheduler").main()
-    registry = find_plugins(given=handed_over["plugins"])
+    registry = find_plugins(classes=handed_over["plugins"])
     assert config.load(handed_over["config"], implements=implements(registry)).profiles
 
 

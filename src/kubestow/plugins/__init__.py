@@ -1,4 +1,33 @@
-"""The in-tree plugins, one module each, named as in Kubernetes."""
+"""The in-tree plugins: kube-scheduler's, under the same names (semantics 8 and 9).
+
+A plugin is one module, or a package where it needs more. ``IN_TREE`` has all of them:
+
+SchedulingGates                   holds back pods that have scheduling gates
+PrioritySort                      orders the active queue by priority, then by age
+NodeUnschedulable                 rejects cordoned nodes
+NodeName                          rejects all nodes but the one in ``spec.nodeName``
+TaintToleration                   rejects nodes with untolerated taints; prefers fewer PreferNoSchedule taints
+NodeAffinity                      node selectors and node affinity, required and preferred
+NodePorts                         rejects nodes where a requested host port is in use
+NodeResourcesFit                  rejects nodes without enough free resources; scores by utilization
+VolumeRestrictions                rejects volumes that another pod uses exclusively
+NodeVolumeLimits                  enforces the volume limits of CSI drivers
+VolumeBinding                     finds, reserves and binds persistent volumes for unbound claims
+VolumeZone                        rejects nodes outside the zone or region of a bound volume
+DynamicResources                  allocates devices to resource claims
+PodTopologySpread                 spreads pods over zones, nodes or other topology domains
+InterPodAffinity                  affinity and anti-affinity between pods
+DefaultPreemption                 evicts pods of lower priority for a pod that fits no node
+NodeResourcesBalancedAllocation   prefers nodes with evenly used resources
+ImageLocality                     prefers nodes that have the pod's images
+NodeDeclaredFeatures              rejects nodes that lack a feature that the pod requires
+DefaultBinder                     binds the pod through the API server
+GangScheduling                    schedules pod groups all together or not at all
+TopologyPlacementGenerator        places a whole pod group in one topology domain
+PodGroupPodsCount                 prefers the placement that takes most pods of a group
+
+:mod:`kubestow.plugins.discovery` adds the plugins of installed packages and of the command line.
+"""
 
 from __future__ import annotations
 

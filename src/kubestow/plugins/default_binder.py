@@ -12,10 +12,10 @@ __all__ = ["DefaultBinder"]
 
 
 class DefaultBinder(BindPlugin):
-    """POSTs the pod's binding; whatever the API server has against it is an error."""
+    """Creates the pod's Binding; any error of the API server fails the binding cycle."""
 
     name = "DefaultBinder"
-    time_limit = None  # in doubt a binding waits for the server
+    time_limit = None  # a request whose outcome is unknown is retried until the API server answers
     events_to_register = ()
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

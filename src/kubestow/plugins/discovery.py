@@ -1,8 +1,8 @@
-"""Finding plugins: the in-tree ones, those that installed packages offer, and those named or handed over.
+"""Plugin discovery: in-tree plugins, entry points of installed packages, ``module:Class`` references, and classes.
 
-A package offers plugins by entry points of the group ``kubestow.plugins``; on the command line one is named as
-``module:Class``; a program hands over the classes themselves. Either way a plugin joins the registry under its ``name``
-and is enabled and configured like any other.
+A package provides plugins through entry points of the group ``kubestow.plugins``; the command line names them as
+``--plugin module:Class``; a program passes the classes themselves. Every plugin is registered under its ``name`` and is
+enabled and configured in the same way.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from kubestow.plugins import in_tree_registry
 
 __all__ = ["find_plugins"]
 
-_GROUP = "kubestow.plugins"
+_ENTRY_POINT_GROUP = "kubestow.plugins"
 
 
-def find_plugins(named: Iterable[str] = (), given: Mapping[str, type[Plugin]] | None = None) -> dict[str, type[Plugin]]:
-    """Every plugin there is, by name; ``named`` are further ones as ``module:Class``, ``given`` are classes by name.
+def find_plugins(
+    references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None
+) -> dict[str, type[Plugin]]:
+    """All plugin classes by name; ``references`` are written as ``module:Class``, ``classes`` are by plugin name.
 
-    Raises InputError, naming the plugin, for one that cannot be imported, is no plugin, or whose name is taken.
+    Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
     """
     registry = in_tree_registry()
-    for entry_point in entry_points(group=_GROUP):
-        _register(registry, _entry(entry_point), f"entry point {entry_point.name}")
-    for spelling in named:
-        _register(registry, _import(spelling), f"--plugin {spelling}")
-    for name, plugin in (given or {}).items():
+    for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
+        _register(registry, _load(entry_point), f"entry point {entry_point.name}")
+    for reference in references:
+        _register(registry, _import(reference), f"--plugin {reference}")
+    for name, plugin in (classes or {}).items():
         _register(registry, plugin, f"plugins[{name!r}]", name)
     return registry
 
 
-def _entry(entry_point: EntryPoint) -> object:
+def _load(entry_point: EntryPoint) -> object:
     try:
         return entry_point.load()
     except Exception as error:
@@ -45,9 +47,9 @@ def _entry(entry_point: EntryPoint) -> object:
         raise InputError(f"entry point {entry_point.name} ({entry_point.value})", problem) from error
 
 
-def _import(spelling: str) -> object:
-    module_name, colon, class_name = spelling.partition(":")
-    subject = f"--plugin {spelling}"
+def _import(reference: str) -> object:
+    module_name, colon, class_name = reference.partition(":")
+    subject = f"--plugin {reference}"
     if not (module_name and colon and class_name):
         raise InputError(subject, "expected module:Class")
     try:
@@ -60,21 +62,23 @@ def _import(spelling: str) -> object:
         raise InputError(subject, f"module {module_name} has no {class_name}") from None
 
 
-def _register(registry: dict[str, type[Plugin]], found: object, subject: str, expected: str = "") -> None:
-    if not (inspect.isclass(found) and issubclass(found, Plugin)):
+def _register(registry: dict[str, type[Plugin]], candidate: object, subject: str, expected_name: str = "") -> None:
+    """Adds a plugin class to the registry. Raises InputError unless it is a complete plugin with a new name."""
+    if not (inspect.isclass(candidate) and issubclass(candidate, Plugin)):
         raise InputError(subject, "is not a class derived from kubestow.framework.interface.Plugin")
-    name = getattr(found, "name", None)
+    name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name:
-        raise InputError(subject, f"class {found.__name__} has no name; give it one: name = {found.__name__!r}")
-    if expected and name != expected:
-        raise InputError(subject, f"class {found.__name__} has the name {name!r}; give it under that name")
+        raise InputError(subject, f"class {candidate.__name__} has no name; set name = {candidate.__name__!r}")
+    if expected_name and name != expected_name:
+        raise InputError(subject, f"class {candidate.__name__} has the name {name!r}; give it under that name")
     if name in registry:
+        owner = registry[name]
+        raise InputError(subject, f"the name {name!r} is taken by {owner.__module__}.{owner.__name__}")
+    if not issubclass(candidate, tuple(EXTENSION_POINTS.values())):
         raise InputError(
-            subject, f"the name {name!r} is taken by {registry[name].__module__}.{registry[name].__name__}"
+            subject, f"class {candidate.__name__} implements no extension point; derive from a base such as ScorePlugin"
         )
-    if not issubclass(found, tuple(EXTENSION_POINTS.values())):
-        raise InputError(subject, f"class {found.__name__} extends nothing; derive from a base such as ScorePlugin")
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    missing = sorted(getattr(candidate, "__abstractmethods__", ()))
     if missing:
-        raise InputError(subject, f"class {found.__name__} lacks {', '.join(missing)}")
-    registry[name] = found
+        raise InputError(subject, f"class {candidate.__name__} does not implement {', '.join(missing)}")
+    registry[name] = candidate

@@ -1,4 +1,8 @@
-"""ImageLocality prefers nodes that already hold the pod's images (semantics 8.10)."""
+"""ImageLocality prefers nodes that already have the pod's images (semantics 8.10).
+
+The size of an image counts in proportion to the share of nodes that have it, so that a node with a rare image does not
+attract all pods that use it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.images import normalized as normalized_name
+from kubestow.cluster.nodes.images import normalized as normalized_image_name
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -18,15 +22,17 @@ from kubestow.framework.interface import MAX_SCORE, ScorePlugin
 __all__ = ["ImageLocality"]
 
 _MIB = 2**20
-#: Images smaller than this do not matter; more than the second, per container, matters no more.
-_LOW, _HIGH = 23 * _MIB, 1000 * _MIB
+#: A sum of image sizes up to the minimum scores 0, in bytes.
+_MIN_THRESHOLD = 23 * _MIB
+#: A sum of image sizes from this many bytes per container on scores 100.
+_MAX_CONTAINER_THRESHOLD = 1000 * _MIB
 
 
 class ImageLocality(ScorePlugin):
-    """Sums the sizes of images that are on the node, scaled by how widely each is spread."""
+    """Sums up the sizes of the pod's images that each node has, each scaled by the share of nodes that have it."""
 
     name = "ImageLocality"
-    #: A score depends on how many nodes hold an image and how many there are, so any such change spoils all.
+    #: Every score depends on the number of nodes and on how many of them have an image.
     events_to_register = (
         on(
             EventResource.NODE,
@@ -37,27 +43,28 @@ class ImageLocality(ScorePlugin):
     )
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """The images, and the number of containers that scales the score."""
-        return self._containers(pod), tuple(sorted(self._images(pod)))
+        """The images, and the number of containers, which scales the score."""
+        return _container_count(pod), tuple(sorted(_image_names(pod)))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """0 below 23 MiB of images, 100 above 1000 MiB per container, linear between."""
+        """0 below 23 MiB of images, 100 above 1000 MiB per container, linear in between."""
         total = np.zeros(len(nodes), np.int64)
-        for name in self._images(pod):
+        for name in _image_names(pod):
             image = nodes.image(name)
             if image is not None:
-                size, holders, where = image
-                spread = float(holders) / float(nodes.total)
-                total += where * np.int64(int(float(size) * spread))
-        most = _HIGH * self._containers(pod)
-        return MAX_SCORE * (np.clip(total, _LOW, max(_LOW, most)) - _LOW) // max(1, most - _LOW)
+                size, node_count, present = image
+                spread = float(node_count) / float(nodes.total)
+                total += present * np.int64(int(float(size) * spread))
+        high = _MAX_CONTAINER_THRESHOLD * _container_count(pod)
+        clamped = np.clip(total, _MIN_THRESHOLD, max(_MIN_THRESHOLD, high))
+        return MAX_SCORE * (clamped - _MIN_THRESHOLD) // max(1, high - _MIN_THRESHOLD)
 
-    @staticmethod
-    def _containers(pod: PodInfo) -> int:
-        return len(pod.spec.init_containers) + len(pod.spec.containers)
 
-    @staticmethod
-    def _images(pod: PodInfo) -> list[str]:
-        containers = [container.image for container in (*pod.spec.init_containers, *pod.spec.containers)]
-        volumes = [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
-        return [normalized_name(name) for name in (*containers, *volumes)]
+def _container_count(pod: PodInfo) -> int:
+    return len(pod.spec.init_containers) + len(pod.spec.containers)
+
+
+def _image_names(pod: PodInfo) -> list[str]:
+    containers = [container.image for container in (*pod.spec.init_containers, *pod.spec.containers)]
+    volumes = [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
+    return [normalized_image_name(name) for name in (*containers, *volumes)]

@@ -1,4 +1,8 @@
-"""NodeAffinity matches pods to nodes by the nodes' labels and names (semantics 8.6)."""
+"""NodeAffinity matches pods to nodes by the nodes' labels and names (semantics 8.6).
+
+Node selectors and required node affinity filter; preferred node affinity scores. The profile's ``addedAffinity``
+applies to all of its pods in addition to their own.
+"""
 
 from __future__ import annotations
 
@@ -29,39 +33,15 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeAffinity"]
 
-_REFUSAL = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
-_ENFORCED_REFUSAL = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
-_CONFLICT = Status.unresolvable("pod affinity terms conflict")
-_STATUSES = {1: _ENFORCED_REFUSAL, 2: _REFUSAL}
+_NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
+_ENFORCED_NO_MATCH = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
+_CONFLICTING_TERMS = Status.unresolvable("pod affinity terms conflict")
 
-Terms = Sequence[core.NodeSelectorTerm]
+#: Keys of the verdict.
+_ENFORCED_KEY, _POD_KEY = 1, 2
+_STATUSES = {_ENFORCED_KEY: _ENFORCED_NO_MATCH, _POD_KEY: _NO_MATCH}
 
 _NO_ROWS = np.empty(0, np.intp)
-
-
-def _affinity(pod: PodInfo) -> core.NodeAffinity:
-    affinity = pod.spec.affinity
-    return (affinity.node_affinity if affinity else None) or core.NodeAffinity()
-
-
-def _required(affinity: core.NodeAffinity | None) -> Terms | None:
-    """The required terms; None when there is no requirement (an empty list is one that nothing meets)."""
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return None if selector is None else selector.node_selector_terms
-
-
-def _preferred(affinity: core.NodeAffinity | None) -> Sequence[core.PreferredSchedulingTerm]:
-    return affinity.preferred_during_scheduling_ignored_during_execution if affinity else []
-
-
-def _names_in(term: core.NodeSelectorTerm) -> frozenset[str] | None:
-    """The node names that a term's field requirements admit; None when it does not name any."""
-    names: frozenset[str] | None = None
-    for requirement in term.match_fields:
-        if requirement.key == "metadata.name" and requirement.operator == "In":
-            values = frozenset(requirement.values)
-            names = values if names is None else names & values
-    return names
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -71,14 +51,18 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._added_required = _required(args.added_affinity)
-        self._added_preferred = _preferred(args.added_affinity)
+        self._added_required = _required_terms(args.added_affinity)
+        self._added_preferred = _preferred_terms(args.added_affinity)
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._began_to_match),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_LABEL,
+                hint=self._is_schedulable_after_node_change,
+            ),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods that select nodes in some way, or all of them when the profile does."""
+        """Pods with a node selector or node affinity; every pod if the profile has an ``addedAffinity``."""
         return bool(
             pod.spec.node_selector
             or (pod.spec.affinity and pod.spec.affinity.node_affinity)
@@ -87,11 +71,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Node selector and node affinity, as the shape has them."""
-        return tuple(sorted(pod.spec.node_selector.items())), repr(_affinity(pod))
+        return tuple(sorted(pod.spec.node_selector.items())), repr(_node_affinity(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
-        """Narrows to the nodes that the terms name, when each term names some."""
+        """Restricts the cycle to the nodes that the required terms name, if every term names nodes."""
         terms = required_terms(pod.spec)
         if terms is None and not pod.spec.node_selector and self._added_required is None:
             return Status.skip()
@@ -99,50 +82,82 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             return None
         names: frozenset[str] = frozenset()
         for term in terms:
-            admitted = _names_in(term)
-            if admitted is None:
+            term_names = _node_names(term)
+            if term_names is None:
                 return None
-            names |= admitted
-        return PreFilterResult(names) if names else _CONFLICT
+            names |= term_names
+        return PreFilterResult(names) if names else _CONFLICTING_TERMS
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """The profile's own requirement first, then the pod's."""
-        keys = np.where(selected_by(nodes, pod.spec), 0, 2).astype(np.int32)
+        """Where both reject a node, the reason is that of ``addedAffinity``."""
+        keys = np.where(selected_by(nodes, pod.spec), 0, _POD_KEY).astype(np.int32)
         if self._added_required is not None:
-            keys[~matches_any_term(nodes, self._added_required)] = 1
+            keys[~matches_any_term(nodes, self._added_required)] = _ENFORCED_KEY
         return Verdict.of(keys, _STATUSES) if keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Without preferences there is nothing to score; one that cannot be read fails the cycle."""
-        preferences = self._preferences(pod)
-        if not preferences:
+        """Skips without preferred terms; a term that does not parse is an error."""
+        preferred_terms = self._preferred_terms(pod)
+        if not preferred_terms:
             return Status.skip()
         try:
-            for preferred in preferences:
+            for preferred in preferred_terms:
                 matches_term(nodes.select(_NO_ROWS), preferred.preference)
         except InvalidSelector as error:
             return Status.error(str(error))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The weights of the preferences that a node meets."""
+        """The sum of the weights of the preferred terms that match the node."""
         scores = np.zeros(len(nodes), np.int64)
-        for preferred in self._preferences(pod):
+        for preferred in self._preferred_terms(pod):
             scores += preferred.weight * matches_term(nodes, preferred.preference)
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """The most preferred node gets 100."""
+        """The node with the highest sum gets 100."""
         return normalized(scores)
 
-    def _preferences(self, pod: PodInfo) -> list[core.PreferredSchedulingTerm]:
-        preferences = (*self._added_preferred, *_preferred(_affinity(pod)))
-        return [preferred for preferred in preferences if preferred.weight]
+    def _preferred_terms(self, pod: PodInfo) -> list[core.PreferredSchedulingTerm]:
+        preferred_terms = (*self._added_preferred, *_preferred_terms(_node_affinity(pod)))
+        return [preferred for preferred in preferred_terms if preferred.weight]
 
-    def _matches(self, pod: PodInfo, node: core.Node) -> bool:
-        return bool(selected_by(alone(node), pod.spec)[0])
+    # -- queueing hints ----------------------------------------------------------------------------------------------
 
-    def _began_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
+        """Whether the node matches now, and is new or did not match the pod's own requirements before."""
         if self._added_required is not None and not matches_any_term(alone(new), self._added_required)[0]:
             return False
-        return self._matches(pod, new) and (old is None or not self._matches(pod, old))
+        return _matches(pod, new) and (old is None or not _matches(pod, old))
+
+
+def _matches(pod: PodInfo, node: core.Node) -> bool:
+    return bool(selected_by(alone(node), pod.spec)[0])
+
+
+# -- reading node affinity -------------------------------------------------------------------------------------------
+
+
+def _node_affinity(pod: PodInfo) -> core.NodeAffinity:
+    affinity = pod.spec.affinity
+    return (affinity.node_affinity if affinity else None) or core.NodeAffinity()
+
+
+def _required_terms(affinity: core.NodeAffinity | None) -> Sequence[core.NodeSelectorTerm] | None:
+    """None without a requirement; an empty list is a requirement that no node matches."""
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return None if selector is None else selector.node_selector_terms
+
+
+def _preferred_terms(affinity: core.NodeAffinity | None) -> Sequence[core.PreferredSchedulingTerm]:
+    return affinity.preferred_during_scheduling_ignored_during_execution if affinity else []
+
+
+def _node_names(term: core.NodeSelectorTerm) -> frozenset[str] | None:
+    """The node names in all of a term's ``metadata.name In`` requirements; None when it has no such requirement."""
+    names: frozenset[str] | None = None
+    for requirement in term.match_fields:
+        if requirement.key == "metadata.name" and requirement.operator == "In":
+            values = frozenset(requirement.values)
+            names = values if names is None else names & values
+    return names

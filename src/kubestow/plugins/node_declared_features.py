@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures keeps pods off nodes that lack a feature their spec needs (semantics 8.20)."""
+"""NodeDeclaredFeatures keeps pods off nodes that lack a feature that their spec requires (semantics 8.20)."""
 
 from __future__ import annotations
 
@@ -18,29 +18,14 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeDeclaredFeatures"]
 
-_REFUSAL = Status.unresolvable("node(s) didn't match Pod's required features")
+_MISSING_FEATURES = Status.unresolvable("node(s) didn't match Pod's required features")
 
-_RESTART_ALL = "RestartAllContainersOnContainerExits"
+_RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 _HOST_NETWORK_IN_USER_NAMESPACE = "UserNamespacesHostNetworkSupport"
 
 
-def _required(pod: PodInfo) -> frozenset[str]:
-    """The features that a node must declare to run a pod, as far as its spec tells."""
-    spec = pod.spec
-    required = set()
-    if any(
-        rule.action == "RestartAllContainers"
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    ):
-        required.add(_RESTART_ALL)
-    if spec.host_network and spec.host_users is False:
-        required.add(_HOST_NETWORK_IN_USER_NAMESPACE)
-    return frozenset(required)
-
-
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
-    """Compares what a pod's spec implies with ``status.declaredFeatures`` of the nodes."""
+    """Compares the features that a pod's spec requires with ``status.declaredFeatures`` of the nodes."""
 
     name = "NodeDeclaredFeatures"
     missing_pre_filter_error = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
@@ -49,33 +34,61 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         super().__init__(args, handle)
         self._enabled = handle.feature_enabled("NodeDeclaredFeatures")
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, hint=_declares_enough_now),
-            on(EventResource.POD, Action.UPDATE, invalidates=Invalidation.NOTHING, hint=_requires_something_else),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
+                hint=_is_schedulable_after_node_change,
+            ),
+            on(
+                EventResource.POD,
+                Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=_is_schedulable_after_pod_update,
+            ),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods that require any feature."""
-        return self._enabled and bool(_required(pod))
+        return self._enabled and bool(_required_features(pod))
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """The features."""
-        return _required(pod)
+        return _required_features(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Nothing to prepare."""
+        """Nothing to prepare: the required features follow from the pod's spec."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Decided once per distinct set of declared features."""
-        required = _required(pod)
+        """Evaluated once per distinct set of declared features."""
+        required = _required_features(pod)
         lacking = nodes.by_declared_features(lambda declared: not required <= declared, np.bool_)
-        return Verdict.rejecting(lacking, _REFUSAL) if lacking.any() else None
+        return Verdict.rejecting(lacking, _MISSING_FEATURES) if lacking.any() else None
 
 
-def _declares_enough_now(pod: PodInfo, old: Node | None, new: Node) -> bool:
+# -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     if old is not None and old.status.declared_features == new.status.declared_features:
         return False
-    return _required(pod) <= set(new.status.declared_features)
+    return _required_features(pod) <= set(new.status.declared_features)
 
 
-def _requires_something_else(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
-    return pod.uid == new.uid and _required(old) != _required(new)
+def _is_schedulable_after_pod_update(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
+    return pod.uid == new.uid and _required_features(old) != _required_features(new)
+
+
+# -- required features -----------------------------------------------------------------------------------------------
+
+
+def _required_features(pod: PodInfo) -> frozenset[str]:
+    """The features that a node must declare to run the pod, derived from the pod's spec."""
+    spec = pod.spec
+    required = set()
+    if any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ):
+        required.add(_RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        required.add(_HOST_NETWORK_IN_USER_NAMESPACE)
+    return frozenset(required)

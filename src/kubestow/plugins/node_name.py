@@ -1,4 +1,4 @@
-"""NodeName holds a pod to the node that its spec names (semantics 8.4)."""
+"""NodeName keeps a pod that has ``spec.nodeName`` off all other nodes (semantics 8.4)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeName"]
 
-_REFUSAL = Status.unresolvable("node(s) didn't match the requested node name")
+_OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
 
 
 class NodeName(FilterPlugin):
-    """Rejects every node but the one in ``spec.nodeName``. Pods from the queue have none; simulated ones may."""
+    """Rejects every node but the one in ``spec.nodeName``. Only simulated pods have one; queued pods do not."""
 
     name = "NodeName"
     events_to_register = (on(EventResource.NODE, Action.ADD),)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """The name is no part of a pod's shape, so answers are only remembered for pods without one."""
+        """The node name is not part of a pod's shape, so results are cached only for pods without one."""
         return None if pod.spec.node_name else ()
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Finds the one node."""
         if not pod.spec.node_name:
             return None
-        others = np.ones(len(nodes), np.bool_)
+        rejected = np.ones(len(nodes), np.bool_)
         position = nodes.position(pod.spec.node_name)
         if position is not None:
-            others[position] = False
-        return Verdict.rejecting(others, _REFUSAL)
+            rejected[position] = False
+        return Verdict.rejecting(rejected, _OTHER_NODE)

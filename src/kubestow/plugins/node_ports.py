@@ -1,8 +1,9 @@
-"""NodePorts keeps pods off nodes where a host port they ask for is taken (semantics 8.7)."""
+"""NodePorts keeps pods off nodes where a host port that they request is in use (semantics 8.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +12,12 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import FilterPlugin, PreFilterPlugin
+from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodePorts"]
 
-_REFUSAL = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
-
-
-def _freed_a_wanted_port(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    placed = old.spec.node_name or old.status.nominated_node_name
-    return bool(placed) and any(
-        freed.conflicts_with(wanted) for freed in old.shape.host_ports for wanted in pod.shape.host_ports
-    )
+_PORTS_IN_USE = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):
@@ -31,27 +25,37 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     name = "NodePorts"
     missing_pre_filter_error = 'reading "PreFilterNodePorts" from cycleState: not found'
-    events_to_register = (
-        on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-        on(EventResource.POD, Action.DELETE, hint=_freed_a_wanted_port),
-        on(EventResource.NODE, Action.ADD, invalidates=Invalidation.ROW),
-    )
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.events_to_register = (
+            on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
+            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
+            on(EventResource.NODE, Action.ADD, invalidates=Invalidation.ROW),
+        )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Only pods with host ports."""
         return bool(pod.shape.host_ports)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """The host ports."""
         return pod.shape.host_ports
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Nothing to prepare."""
-        return None
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        """Nothing to prepare: the host ports are part of the pod's shape."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Any conflict rejects."""
-        taken = np.zeros(len(nodes), np.bool_)
+        in_use = np.zeros(len(nodes), np.bool_)
         for port in pod.shape.host_ports:
-            taken |= nodes.port_taken(port)
-        return Verdict.rejecting(taken, _REFUSAL) if taken.any() else None
+            in_use |= nodes.port_taken(port)
+        return Verdict.rejecting(in_use, _PORTS_IN_USE) if in_use.any() else None
+
+
+# -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
+    """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
+    placed = old.spec.node_name or old.status.nominated_node_name
+    return bool(placed) and any(
+        freed.conflicts_with(requested) for freed in old.shape.host_ports for requested in pod.shape.host_ports
+    )

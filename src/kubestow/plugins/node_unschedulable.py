@@ -1,8 +1,9 @@
-"""NodeUnschedulable keeps pods off nodes that are cordoned (semantics 8.3)."""
+"""NodeUnschedulable keeps pods off cordoned nodes (semantics 8.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.events import Action, EventResource
@@ -11,45 +12,59 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import FilterPlugin
+from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeUnschedulable"]
 
 _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-_REFUSAL = Status.unresolvable("node(s) were unschedulable")
-
-
-def _tolerates_cordon(pod: PodInfo) -> bool:
-    return any(tolerates(toleration, _TAINT) for toleration in pod.spec.tolerations)
-
-
-def _became_schedulable(pod: PodInfo, old: Node | None, new: Node) -> bool:
-    return not new.spec.unschedulable and (old is None or old.spec.unschedulable)
-
-
-def _now_tolerates(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
-    return new.uid == pod.uid and _tolerates_cordon(new)
+_UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
 
 
 class NodeUnschedulable(FilterPlugin):
-    """Rejects nodes with ``spec.unschedulable``, unless the pod tolerates the taint that stands for it."""
+    """Rejects nodes with ``spec.unschedulable``, unless the pod tolerates the corresponding taint."""
 
     name = "NodeUnschedulable"
-    events_to_register = (
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=_became_schedulable),
-        on(EventResource.POD, Action.UPDATE_POD_TOLERATION, invalidates=Invalidation.NOTHING, hint=_now_tolerates),
-    )
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.events_to_register = (
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
+                hint=_is_schedulable_after_node_change,
+            ),
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_TOLERATION,
+                invalidates=Invalidation.NOTHING,
+                hint=_is_schedulable_after_pod_toleration_change,
+            ),
+        )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods that tolerate the taint may go anywhere."""
-        return not _tolerates_cordon(pod)
+        """Pods that do not tolerate ``node.kubernetes.io/unschedulable:NoSchedule``."""
+        return not _tolerates_unschedulable(pod)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """All pods it concerns are alike."""
+        """The result is the same for all pods that the plugin applies to."""
         return ()
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """One column."""
         cordoned = nodes.unschedulable
-        return Verdict.rejecting(cordoned, _REFUSAL) if cordoned.any() else None
+        return Verdict.rejecting(cordoned, _UNSCHEDULABLE) if cordoned.any() else None
+
+
+# -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    return not new.spec.unschedulable and (old is None or old.spec.unschedulable)
+
+
+def _is_schedulable_after_pod_toleration_change(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
+    return new.uid == pod.uid and _tolerates_unschedulable(new)
+
+
+def _tolerates_unschedulable(pod: PodInfo) -> bool:
+    return any(tolerates(toleration, _TAINT) for toleration in pod.spec.tolerations)

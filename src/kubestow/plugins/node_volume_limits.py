@@ -1,8 +1,12 @@
-"""NodeVolumeLimits keeps a node from having more volumes attached than its CSI drivers can attach (semantics 8.11)."""
+"""NodeVolumeLimits enforces the limits of CSI drivers on attached volumes (semantics 8.11).
+
+The cluster cache counts the volumes that are attached to each node. The plugin determines which attachable volumes a
+pod adds, and rejects the nodes where a driver would exceed the limit in its CSINode.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -24,151 +28,168 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeVolumeLimits"]
 
-_EXCEEDED = Status.unschedulable("node(s) exceed max volume count")
+_MAX_VOLUME_COUNT_EXCEEDED = Status.unschedulable("node(s) exceed max volume count")
+_DRIVER_NOT_INSTALLED = "{} CSI driver is not installed on the node"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Mask = NDArray[np.bool_]
+#: The attachable volumes that a pod adds, each with the nodes where it counts (bool per node; None: on every node).
+NewVolumes = dict[Attachable, Mask | None]
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
-    """Counts the volumes that the pod would add to those attached, driver by driver."""
+    """Compares, driver by driver, the attached volumes plus those that the pod adds with the node's limit."""
 
     name = "NodeVolumeLimits"
-    events_to_register = (
-        on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
-        on(
-            EventResource.CSI_NODE,
-            Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=lambda _, old, new: _grew(old, new),
-        ),
-        on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
-        on(EventResource.POD, Action.DELETE, hint=lambda _, old, new: _left_with_volumes(old)),
-        on(EventResource.NODE, Action.ADD, requeues=False),
-        on(
-            EventResource.PERSISTENT_VOLUME_CLAIM,
-            Action.ADD,
-            invalidates=Invalidation.ALL,
-            hint=lambda pod, old, new: _is_wanted(pod, new),
-        ),
-        on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
-        on(EventResource.STORAGE_CLASS, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
-        on(EventResource.CSI_DRIVER, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
-        on(
-            EventResource.VOLUME_ATTACHMENT,
-            Action.DELETE,
-            invalidates=Invalidation.ALL,
-            hint=lambda pod, old, new: _may_free_a_place(pod, old),
-        ),
-    )
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._refuses_missing_drivers = handle.feature_enabled("VolumeLimitScaling")
+        self._volume_limit_scaling = handle.feature_enabled("VolumeLimitScaling")
+        self.events_to_register = (
+            on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
+            on(
+                EventResource.CSI_NODE,
+                Action.UPDATE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_csi_node_updated,
+            ),
+            on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
+            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
+            on(EventResource.NODE, Action.ADD, requeues=False),
+            on(
+                EventResource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_pvc_added,
+            ),
+            on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+            on(EventResource.STORAGE_CLASS, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+            on(EventResource.CSI_DRIVER, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+            on(
+                EventResource.VOLUME_ATTACHMENT,
+                Action.DELETE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_volume_attachment_deleted,
+            ),
+        )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods with volumes that may have to be attached."""
+        """Pods with a PVC, ephemeral or migratable in-tree volume."""
         return _has_attachable_volumes(pod.shape)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """The volumes. An ephemeral one's claim is the pod's own, so then nothing is shared."""
+        """The volumes. None with ephemeral volumes: their claims belong to one pod, so no result can be shared."""
         if any(volume.ephemeral is not None for volume in pod.spec.volumes):
             return None
         return pod.namespace, _encode(pod.spec.volumes)
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Nothing to prepare: the attached volumes are counted already."""
-        return None
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        """Nothing to prepare: the cluster cache counts the attached volumes."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """First what is wrong with the pod's own volumes, then with drivers, then with those of others, then limits."""
-        refusals = _Refusals(len(nodes))
-        new = self._new_volumes(pod, nodes, refusals)
-        if not new:
-            return refusals.verdict()
-        if self._refuses_missing_drivers:
-            self._refuse_missing_drivers(new, nodes, refusals)
-        self._refuse_unaccountable(new, nodes, refusals)
-        for driver in sorted({volume.driver for volume in new}):
-            refusals.add(self._exceeds(driver, new, nodes), _EXCEEDED)
-        return refusals.verdict()
+        """The checks in kube-scheduler's order: the pod's volumes, drivers, the volumes of other pods, limits."""
+        rejections = _Rejections(len(nodes))
+        new_volumes = self._new_volumes(pod, nodes, rejections)
+        if not new_volumes:
+            return rejections.verdict()
+        if self._volume_limit_scaling:
+            self._reject_missing_drivers(new_volumes, nodes, rejections)
+        self._reject_undetermined_volumes(new_volumes, nodes, rejections)
+        for driver in sorted({volume.driver for volume in new_volumes}):
+            rejections.add(self._exceeds_limit(driver, new_volumes, nodes), _MAX_VOLUME_COUNT_EXCEEDED)
+        return rejections.verdict()
 
-    def _new_volumes(self, pod: PodInfo, nodes: Nodes, refusals: _Refusals) -> dict[Attachable, Mask | None]:
-        """The pod's volumes, each with where it counts (None: everywhere)."""
-        new: dict[Attachable, Mask | None] = {}
+    def _new_volumes(self, pod: PodInfo, nodes: Nodes, rejections: _Rejections) -> NewVolumes:
+        """The pod's attachable volumes; a volume that cannot be determined rejects the nodes where it counts."""
+        new_volumes: NewVolumes = {}
         for use in self.handle.cluster.volumes.uses.of(pod):
-            where = self.handle.cluster.volumes.csi_nodes.present[nodes.rows] if use.in_tree else None
+            counted_on = self.handle.cluster.volumes.csi_nodes.present[nodes.rows] if use.in_tree else None
             if use.volume is not None:
-                known = new.get(use.volume, where)
-                new[use.volume] = None if where is None or known is None else where | known
+                known = new_volumes.get(use.volume, counted_on)
+                new_volumes[use.volume] = None if counted_on is None or known is None else counted_on | known
             else:
                 status = Status.unresolvable(use.problem) if use.missing else Status.error(use.problem)
-                refusals.add(np.ones(len(nodes), np.bool_) if where is None else where, status)
-        return new
+                rejections.add(np.ones(len(nodes), np.bool_) if counted_on is None else counted_on, status)
+        return new_volumes
 
-    def _refuse_missing_drivers(self, new: dict[Attachable, Mask | None], nodes: Nodes, refusals: _Refusals) -> None:
+    def _reject_missing_drivers(self, new_volumes: NewVolumes, nodes: Nodes, rejections: _Rejections) -> None:
+        """Rejects nodes without a driver whose CSIDriver has ``preventPodSchedulingIfMissing``."""
         drivers = self.handle.cluster.catalog(CSIDriver)
-        for volume in sorted(new):
+        for volume in sorted(new_volumes):
             driver = drivers.get("", volume.driver)
             if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
                 missing: Mask = ~self.handle.cluster.volumes.csi_nodes.installed(volume.driver)[nodes.rows]
-                where = new[volume]
-                status = Status.unschedulable(f"{volume.driver} CSI driver is not installed on the node")
-                refusals.add(missing if where is None else missing & where, status)
+                counted_on = new_volumes[volume]
+                status = Status.unschedulable(_DRIVER_NOT_INSTALLED.format(volume.driver))
+                rejections.add(missing if counted_on is None else missing & counted_on, status)
 
-    def _refuse_unaccountable(self, new: dict[Attachable, Mask | None], nodes: Nodes, refusals: _Refusals) -> None:
-        """On a node with limits, a pod whose volumes cannot be made out is an error for everybody with volumes."""
+    def _reject_undetermined_volumes(self, new_volumes: NewVolumes, nodes: Nodes, rejections: _Rejections) -> None:
+        """On a node with limits, a pod whose volumes cannot be determined is an error for every pod with volumes."""
         problems = list(self.handle.cluster.volumes.attachments.problems(nodes))
         if not problems:
             return
         limited = self.handle.cluster.volumes.csi_nodes.limited[nodes.rows]
         for position, problem in problems:
-            counts = any(where is None or where[position] for where in new.values())
+            counts = any(counted_on is None or counted_on[position] for counted_on in new_volumes.values())
             if limited[position] and counts:
-                here = np.zeros(len(nodes), np.bool_)
-                here[position] = True
-                refusals.add(here, Status.error(problem))
+                rejected = np.zeros(len(nodes), np.bool_)
+                rejected[position] = True
+                rejections.add(rejected, Status.error(problem))
 
-    def _exceeds(self, driver: str, new: dict[Attachable, Mask | None], nodes: Nodes) -> Mask:
-        attachments, limit = (
-            self.handle.cluster.volumes.attachments,
-            self.handle.cluster.volumes.csi_nodes.limit(driver),
-        )
-        limits: NDArray[np.int64] = limit[nodes.rows]
+    def _exceeds_limit(self, driver: str, new_volumes: NewVolumes, nodes: Nodes) -> Mask:
+        """Where the attached and the new volumes of a driver together exceed its limit, bool per node."""
+        attachments = self.handle.cluster.volumes.attachments
+        limits: NDArray[np.int64] = self.handle.cluster.volumes.csi_nodes.limit(driver)[nodes.rows]
         if (limits == UNLIMITED).all():
             return np.zeros(len(nodes), np.bool_)
-        more: int | NDArray[np.int64] = 0
-        for volume, where in new.items():
+        added: int | NDArray[np.int64] = 0
+        for volume, counted_on in new_volumes.items():
             if volume.driver == driver:
-                held = attachments.held(nodes, volume)
-                adds = True if where is None else where
-                more = more + (adds if held is None else adds & ~held)
-        # QUIRK: a pod that adds nothing is welcome on a node that is over its limit already.
-        return (attachments.count(nodes, driver) + more > limits) & np.greater(more, 0)
+                attached = attachments.held(nodes, volume)
+                counts = True if counted_on is None else counted_on
+                added = added + (counts if attached is None else counts & ~attached)
+        # QUIRK: a pod that adds no volume of the driver passes even on a node above the limit.
+        return (attachments.count(nodes, driver) + added > limits) & np.greater(added, 0)
 
 
-class _Refusals:
-    """Collects refusals of rows; the first of a row stays."""
+class _Rejections:
+    """Collects rejections of nodes; the first status of a node stays."""
 
-    def __init__(self, rows: int) -> None:
-        self._keys = np.zeros(rows, np.int32)
+    def __init__(self, size: int) -> None:
+        #: Per node 0, or one more than the position of its status; int32.
+        self._keys = np.zeros(size, np.int32)
         self._statuses: list[Status] = []
 
     def add(self, where: Mask, status: Status) -> None:
-        fresh = where & (self._keys == 0)
-        if fresh.any():
+        new = where & (self._keys == 0)
+        if new.any():
             if status not in self._statuses:
                 self._statuses.append(status)
-            self._keys[fresh] = self._statuses.index(status) + 1
+            self._keys[new] = self._statuses.index(status) + 1
 
     def verdict(self) -> Verdict | None:
-        if not self._statuses:
-            return None
-        return Verdict.of(self._keys, dict(enumerate(self._statuses, 1)))
+        """None when every node passes."""
+        return Verdict.of(self._keys, dict(enumerate(self._statuses, 1))) if self._statuses else None
 
 
-# -- queueing hints ------------------------------------------------------------------------------------------------
+# -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_csi_node_updated(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
+    """Whether the limit of some driver grew; a missing limit counts as 0."""
+    old_limits = _limits(old)
+    return any(limit > old_limits.get(driver, 0) for driver, limit in _limits(new).items())
+
+
+def _limits(csi_node: CSINode) -> dict[str, int]:
+    allocatable = ((driver.name, driver.allocatable) for driver in csi_node.spec.drivers)
+    return {name: found.count or 0 for name, found in allocatable if found is not None}
+
+
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
+    placed = old.spec.node_name or old.status.nominated_node_name
+    return bool(placed) and _has_attachable_volumes(old.shape)
 
 
 def _has_attachable_volumes(shape: Shape) -> bool:
@@ -178,28 +199,14 @@ def _has_attachable_volumes(shape: Shape) -> bool:
     )
 
 
-def _left_with_volumes(old: PodInfo) -> bool:
-    placed = old.spec.node_name or old.status.nominated_node_name
-    return bool(placed) and _has_attachable_volumes(old.shape)
+def _is_schedulable_after_pvc_added(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> bool:
+    """Whether the pod uses the claim, as a claim or ephemeral volume."""
+    return new.metadata.namespace == pod.namespace and new.metadata.name in [claim.name for claim in claims_of(pod)]
 
 
-def _is_wanted(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
-    wanted = [wanted.name for wanted in claims_of(pod)]
-    return claim.metadata.namespace == pod.namespace and claim.metadata.name in wanted
-
-
-def _may_free_a_place(pod: PodInfo, old: VolumeAttachment) -> bool:
-    inline: Sequence[Any] = [in_tree_plugin(volume) for volume in pod.spec.volumes]
-    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes) or any(
-        plugin is not None and plugin.driver == old.spec.attacher for plugin in inline
-    )
-
-
-def _grew(old: CSINode, new: CSINode) -> bool:
-    before = _limits(old)
-    return any(count > before.get(driver, 0) for driver, count in _limits(new).items())
-
-
-def _limits(csi_node: CSINode) -> dict[str, int]:
-    allocatable = ((driver.name, driver.allocatable) for driver in csi_node.spec.drivers)
-    return {name: found.count or 0 for name, found in allocatable if found is not None}
+def _is_schedulable_after_volume_attachment_deleted(pod: PodInfo, old: VolumeAttachment, new: None) -> bool:
+    """Whether the pod has a claim volume, or an inline volume of the driver that detached one."""
+    if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes):
+        return True
+    plugins = (in_tree_plugin(volume) for volume in pod.spec.volumes)
+    return any(plugin is not None and plugin.driver == old.spec.attacher for plugin in plugins)

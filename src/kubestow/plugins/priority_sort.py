@@ -1,4 +1,4 @@
-"""PrioritySort orders the active queue: higher priority first, then who has waited longer (semantics 8.2)."""
+"""PrioritySort orders the active queue by priority, then by the time of queueing (semantics 8.2)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["PrioritySort"]
 
 
 class PrioritySort(QueueSortPlugin):
-    """By priority, then by the time of entering the queue."""
+    """Pods of higher priority first; among equals, the pod that entered the queue earlier."""
 
     name = "PrioritySort"
     events_to_register = ()
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
-        """The smallest key goes first."""
+        """Negative priority, then the time of queueing in seconds."""
         return -queued.info.priority, queued.timestamp

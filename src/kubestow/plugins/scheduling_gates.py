@@ -1,4 +1,4 @@
-"""SchedulingGates keeps pods out of the queue while they have scheduling gates (semantics 8.1)."""
+"""SchedulingGates keeps pods out of the active queue while they have scheduling gates (semantics 8.1)."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from typing import Any
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import PreEnqueuePlugin
+from kubestow.framework.interface import Handle, PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 
 __all__ = ["SchedulingGates"]
 
 
-def _own_gates_are_gone(pod: PodInfo, old: Any, new: PodInfo) -> bool:
-    return new.uid == pod.uid and not new.spec.scheduling_gates
-
-
 class SchedulingGates(PreEnqueuePlugin):
-    """A pod with gates waits until all of them are removed."""
+    """Gates a pod until ``spec.schedulingGates`` is empty."""
 
     name = "SchedulingGates"
-    events_to_register = (
-        on(
-            EventResource.POD,
-            Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-            invalidates=Invalidation.NOTHING,
-            hint=_own_gates_are_gone,
-        ),
-    )
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.events_to_register = (
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                invalidates=Invalidation.NOTHING,
+                hint=_is_schedulable_after_gates_eliminated,
+            ),
+        )
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Names the gates that are left."""
+        """The message lists the remaining gates."""
         gates = [gate.name for gate in pod.spec.scheduling_gates]
         if not gates:
             return SUCCESS
         return Status.unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]")
+
+
+# -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_gates_eliminated(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
+    return new.uid == pod.uid and not new.spec.scheduling_gates

@@ -1,4 +1,7 @@
-"""TaintToleration keeps pods off nodes whose taints they do not tolerate (semantics 8.5)."""
+"""TaintToleration keeps pods off nodes with taints that they do not tolerate (semantics 8.5).
+
+NoSchedule and NoExecute taints filter; PreferNoSchedule taints lower a node's score.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["TaintToleration"]
 
-_REFUSAL = Status.unresolvable("node(s) had untolerated taint(s)")
-_HARD = (NO_SCHEDULE, NO_EXECUTE)
+_UNTOLERATED_TAINTS = Status.unresolvable("node(s) had untolerated taint(s)")
+_FILTERED_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
+    """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule taints."""
 
     name = "TaintToleration"
     missing_pre_score_error = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
@@ -34,42 +37,52 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
         self.events_to_register = (
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._became_tolerable),
-            on(EventResource.POD, Action.UPDATE_POD_TOLERATION, invalidates=Invalidation.NOTHING, hint=_is_itself),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_TAINT,
+                hint=self._is_schedulable_after_node_change,
+            ),
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_TOLERATION,
+                invalidates=Invalidation.NOTHING,
+                hint=_is_schedulable_after_pod_toleration_change,
+            ),
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Tolerations are all it reads."""
         return tuple(pod.spec.tolerations)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Decided once per distinct list of taints."""
-        rejected = nodes.by_taints(lambda taints: not self._admits(pod, taints), np.bool_)
-        return Verdict.rejecting(rejected, _REFUSAL) if rejected.any() else None
+        """Evaluated once per distinct list of taints."""
+        rejected = nodes.by_taints(lambda taints: not self._tolerated(pod, taints), np.bool_)
+        return Verdict.rejecting(rejected, _UNTOLERATED_TAINTS) if rejected.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Nothing to prepare; scoring is never skipped."""
+        """Nothing to prepare. Never skips: without PreferNoSchedule taints all nodes score 100."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """How many PreferNoSchedule taints are not tolerated."""
+        """The number of untolerated PreferNoSchedule taints of each node."""
         tolerations = [t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
 
-        def intolerable(taints: Sequence[Taint]) -> int:
-            kept = untolerated(taints, tolerations, effects=(PREFER_NO_SCHEDULE,), comparisons=self._comparisons)
-            return len(kept)
+        def count(taints: Sequence[Taint]) -> int:
+            return len(untolerated(taints, tolerations, effects=(PREFER_NO_SCHEDULE,), comparisons=self._comparisons))
 
-        return nodes.by_taints(intolerable)
+        return nodes.by_taints(count)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """The node with most intolerable taints gets 0."""
+        """The node with the most untolerated taints gets 0."""
         return normalized(scores, reverse=True)
 
-    def _admits(self, pod: PodInfo, taints: Sequence[Taint]) -> bool:
-        return not untolerated(taints, pod.spec.tolerations, effects=_HARD, comparisons=self._comparisons)
+    def _tolerated(self, pod: PodInfo, taints: Sequence[Taint]) -> bool:
+        """Whether the pod tolerates all NoSchedule and NoExecute taints."""
+        return not untolerated(taints, pod.spec.tolerations, effects=_FILTERED_EFFECTS, comparisons=self._comparisons)
 
-    def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        return self._admits(pod, new.spec.taints) and (old is None or not self._admits(pod, old.spec.taints))
+    # -- queueing hints ----------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        return self._tolerated(pod, new.spec.taints) and (old is None or not self._tolerated(pod, old.spec.taints))
 
 
-def _is_itself(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
+def _is_schedulable_after_pod_toleration_change(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
     return new.uid == pod.uid

@@ -1,4 +1,4 @@
-"""Disruption budgets: whose eviction violates one."""
+"""Disruption budgets: which evictions violate one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APP = {"matchLabels": {"app": "db"}}
 
 
 def db(name: str, **more: Any) -> Pod:
-    """A database."""
+    """A pod that the budget's selector matches."""
     return pod(name, labels={"app": "db"}, **more)
 
 
@@ -28,22 +28,22 @@ def violated(
     world = World()
     status = {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z")}
     metadata = {"name": "budget", "namespace": namespace}
-    shown = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
-    world.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, shown))
+    manifest = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
+    world.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, manifest))
     deltas = Deltas.of([[world.info(each) for each in row] for row in rows], -1)
-    marks = DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)).violated(deltas)
-    return [info.name for info, mark in zip(deltas.infos, marks.tolist(), strict=True) if mark]
+    violating = DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)).violated(deltas)
+    return [info.name for info, violates in zip(deltas.infos, violating.tolist(), strict=True) if violates]
 
 
-def test_a_budget_allows_so_many_evictions_on_each_node_by_itself() -> None:
+def test_a_budget_allows_its_disruptions_on_each_node_separately() -> None:
     assert violated([db("a"), db("b")], [db("c")], allowed=1) == ["b"]
 
 
-def test_an_overdrawn_budget_allows_none() -> None:
+def test_a_negative_budget_allows_no_disruption() -> None:
     assert violated([db("a")], allowed=-1) == ["a"]
 
 
-def test_a_pod_that_is_being_evicted_already_counts_for_nothing() -> None:
+def test_a_disrupted_pod_does_not_use_up_the_budget() -> None:
     assert violated([db("a"), db("b"), db("c")], allowed=1, disrupted=("a",)) == ["c"]
 
 
@@ -61,13 +61,13 @@ def test_pods_without_labels_are_not_covered() -> None:
     assert not violated([pod("a")], selector=absent)
 
 
-def test_a_changed_budget_is_heard_of() -> None:
+def test_a_changed_budget_takes_effect() -> None:
     world = World()
     catalog = world.cluster.catalog(PodDisruptionBudget)
     budgets = DisruptionBudgets(catalog)
     deltas = Deltas.of([[world.info(db("a"))]], -1)
     metadata = {"name": "budget", "namespace": "default"}
     for allowed, expected in ((0, [True]), (1, [False])):
-        shown = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}
-        catalog.put(convert(PodDisruptionBudget, shown))
+        manifest = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}
+        catalog.put(convert(PodDisruptionBudget, manifest))
         assert budgets.violated(deltas).tolist() == expected

@@ -1,4 +1,4 @@
-"""The lock-step dry run finds, on every node at once, what trying one node after the other really finds."""
+"""A dry run of all nodes together selects the same victims as removing and adding pods node by node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ existing: st.SearchStrategy[dict[str, Any]] = st.builds(
     host_ports=st.sampled_from([[], [], [80]]),
     labels=st.sampled_from([{}, {"app": "a"}, {"app": "b"}]),
 )
-promised: st.SearchStrategy[dict[str, Any]] = st.builds(
+nominated: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict, nominated=st.sampled_from(NODES), cpu=st.just("1"), priority=st.sampled_from([5, 50, 100])
 )
 budgets: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
@@ -50,8 +50,8 @@ budgets: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 )
 
 
-def world_of(existing: list[dict[str, Any]], promised: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> World:
-    """Four small nodes with pods, of which no two started at the same time or share a port."""
+def world_of(existing: list[dict[str, Any]], nominated: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> World:
+    """Four small nodes with pods; no two pods have the same start time or, on one node, the same host port."""
     bound = []
     taken: set[tuple[str, int]] = set()
     for number, made in enumerate(existing):
@@ -61,8 +61,8 @@ def world_of(existing: list[dict[str, Any]], promised: list[dict[str, Any]], bud
         bound.append(pod(f"p{number}", status=status, **{**made, "host_ports": ports}))
     gpus = {"example.com/gpu": "2"}
     world = World([node(name, cpu="3", max_pods=5, allocatable=gpus) for name in NODES], bound)
-    for number, made in enumerate(promised):
-        world.cluster.nominate(world.info(pod(f"promised-{number}", **made)), made["nominated"])
+    for number, made in enumerate(nominated):
+        world.cluster.nominate(world.info(pod(f"nominated-{number}", **made)), made["nominated"])
     for number, made in enumerate(budgets):
         world.cluster.catalog(PodDisruptionBudget).put(_budget(f"b{number}", **made))
     return world
@@ -79,15 +79,15 @@ def _budget(name: str, *, app: str, allowed: int) -> PodDisruptionBudget:
     )
 
 
-class Found(NamedTuple):
-    """What one node comes to."""
+class Selected(NamedTuple):
+    """The victims that were selected on one node, and how many of them violate a budget."""
 
     victims: list[str]
     violations: int
 
 
-def lock_step(world: World, urgent: Pod) -> dict[str, Found]:
-    """All potential nodes by the code under test."""
+def dry_run_on_all(world: World, urgent: Pod) -> dict[str, Selected]:
+    """The code under test, on all potential nodes."""
     decision = world.decide(urgent)
     assert decision.feasibility is not None
     table = world.cluster.nodes
@@ -100,17 +100,17 @@ def lock_step(world: World, urgent: Pod) -> dict[str, Found]:
         budgets=DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)),
     )
     return {
-        table.names[row]: Found([info.name for info in run.victims.at(i)], int(run.violations[i]))
+        table.names[row]: Selected([info.name for info in run.victims.at(i)], int(run.violations[i]))
         for i, row in enumerate(rows.tolist())
     }
 
 
-def one_by_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, Any]]) -> Found:
-    """One node, by really taking its pods away and giving them back one after the other."""
+def select_on_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, Any]]) -> Selected:
+    """One node, by removing its pods from the cluster and adding them back one after the other."""
     cluster = world.cluster
-    everybody = list(cluster.nodes.pods[cluster.nodes.rows[name]].values())
+    all_pods = list(cluster.nodes.pods[cluster.nodes.rows[name]].values())
     lower = sorted(
-        (info for info in everybody if info.priority < (urgent.spec.priority or 0)),
+        (info for info in all_pods if info.priority < (urgent.spec.priority or 0)),
         key=lambda info: (-info.priority, info.status.start_time),
     )
     for info in lower:
@@ -126,7 +126,7 @@ def one_by_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, Any
     for info in lower:
         cluster.put_pod(info)
     named = [info.name for info in lower if info in victims]
-    return Found(named, sum(info in violating for info in victims))
+    return Selected(named, sum(info in violating for info in victims))
 
 
 def _violating(pods: list[PodInfo], budgets: list[dict[str, Any]]) -> list[PodInfo]:
@@ -144,40 +144,40 @@ def _violating(pods: list[PodInfo], budgets: list[dict[str, Any]]) -> list[PodIn
 @settings(max_examples=150, deadline=None)
 @given(
     existing=st.lists(existing, max_size=14),
-    promised=st.lists(promised, max_size=2),
+    nominated=st.lists(nominated, max_size=2),
     budgets=budgets,
     urgent=st.sampled_from(PREEMPTORS),
 )
-def test_lock_step_finds_what_one_node_after_the_other_finds(
-    existing: list[dict[str, Any]], promised: list[dict[str, Any]], budgets: list[dict[str, Any]], urgent: Pod
+def test_a_dry_run_of_all_nodes_selects_the_same_victims_as_one_node_at_a_time(
+    existing: list[dict[str, Any]], nominated: list[dict[str, Any]], budgets: list[dict[str, Any]], urgent: Pod
 ) -> None:
-    world = world_of(existing, promised, budgets)
-    found = lock_step(world, urgent) if world.decide(urgent).node_name is None else {}
-    assert found == {name: one_by_one(world, urgent, name, budgets) for name in found}
+    world = world_of(existing, nominated, budgets)
+    found = dry_run_on_all(world, urgent) if world.decide(urgent).node_name is None else {}
+    assert found == {name: select_on_one(world, urgent, name, budgets) for name in found}
 
 
 change = st.one_of(
     st.tuples(st.just("bind"), existing),
     st.tuples(st.just("delete"), st.integers(0, 13)),
-    st.tuples(st.just("promise"), promised),
-    st.tuples(st.just("break promise"), st.integers(0, 1)),
+    st.tuples(st.just("nominate"), nominated),
+    st.tuples(st.just("drop nomination"), st.integers(0, 1)),
     st.tuples(st.just("budget"), st.builds(dict, app=st.sampled_from(["a", "b"]), allowed=st.integers(0, 2))),
     st.tuples(st.just("cordon"), st.sampled_from(NODES)),
 )
 
 
 def apply(world: World, change: tuple[str, Any]) -> None:
-    """Let something happen."""
+    """Apply a change to the cluster."""
     kind, what = change
     cluster = world.cluster
     if kind == "bind":
         cluster.put_pod(world.info(pod("new", status={"startTime": "2026-01-02T00:00:00Z"}, **what)))
     elif kind == "delete":
         cluster.remove_pod(f"uid-default-p{what}")
-    elif kind == "promise":
-        cluster.nominate(world.info(pod("promised-0", **what)), what["nominated"])
-    elif kind == "break promise":
-        cluster.drop_nomination(f"uid-default-promised-{what}")
+    elif kind == "nominate":
+        cluster.nominate(world.info(pod("nominated-0", **what)), what["nominated"])
+    elif kind == "drop nomination":
+        cluster.drop_nomination(f"uid-default-nominated-{what}")
     elif kind == "budget":
         cluster.catalog(PodDisruptionBudget).put(_budget("b0", **what))
     else:
@@ -185,7 +185,7 @@ def apply(world: World, change: tuple[str, Any]) -> None:
 
 
 def preempted(world: World, urgent: Pod) -> tuple[str, str | None, list[str]]:
-    """All that preemption says."""
+    """The message, the nominated node and the victims."""
     decision = world.decide(urgent)
     result = preemption_of(decision)
     if result is None:
@@ -196,21 +196,21 @@ def preempted(world: World, urgent: Pod) -> tuple[str, str | None, list[str]]:
 @settings(max_examples=100, deadline=None)
 @given(
     existing=st.lists(existing, min_size=4, max_size=14),
-    promised=st.lists(promised, max_size=2),
+    nominated=st.lists(nominated, max_size=2),
     budgets=budgets,
     changes=st.lists(change, min_size=1, max_size=5),
     urgent=st.sampled_from(PREEMPTORS),
 )
-def test_what_is_remembered_of_dry_runs_equals_what_is_found_afresh(
+def test_cached_dry_runs_equal_fresh_ones(
     existing: list[dict[str, Any]],
-    promised: list[dict[str, Any]],
+    nominated: list[dict[str, Any]],
     budgets: list[dict[str, Any]],
     changes: list[tuple[str, Any]],
     urgent: Pod,
 ) -> None:
-    old, fresh = world_of(existing, promised, budgets), world_of(existing, promised, budgets)
-    for happening in changes:
+    old, fresh = world_of(existing, nominated, budgets), world_of(existing, nominated, budgets)
+    for each in changes:
         preempted(old, urgent)
-        apply(old, happening)
-        apply(fresh, happening)
+        apply(old, each)
+        apply(fresh, each)
     assert preempted(old, urgent) == preempted(fresh, urgent)

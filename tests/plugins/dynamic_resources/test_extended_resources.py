@@ -278,6 +278,6 @@ def test_a_class_that_newly_stands_for_a_resource_may_help() -> None:
 def test_a_node_without_the_resource_may_help_when_devices_stand_for_it() -> None:
     cluster = world()
     plugin, info = fit(cluster), cluster.info(wanting(1))
-    assert plugin._has_more(info, node("n"), node("n"))
-    assert not plugin._has_more(info, node("n"), node("n", allocatable={GPU: "0"}, max_pods=0))
-    assert not fit(DeviceWorld(node("n")))._has_more(info, None, node("n"))
+    assert plugin._is_schedulable_after_node_change(info, node("n"), node("n"))
+    assert not plugin._is_schedulable_after_node_change(info, node("n"), node("n", allocatable={GPU: "0"}, max_pods=0))
+    assert not fit(DeviceWorld(node("n")))._is_schedulable_after_node_change(info, None, node("n"))

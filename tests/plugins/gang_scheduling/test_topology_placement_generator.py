@@ -1,4 +1,4 @@
-"""TopologyPlacementGenerator and the scores of placements: what they say of groups, without a scheduler."""
+"""TopologyPlacementGenerator and the plugins that score placements, without a scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RACKS = [
 
 
 class Groups(World):
-    """A world with one group, some of whose pods may have nodes."""
+    """Nodes in two racks and one pod group, whose pods may have nodes."""
 
     def __init__(self, *pods: Pod, key: str = "rack") -> None:
         super().__init__(RACKS, gates=GATES | {"TopologyAwareWorkloadScheduling": True})
@@ -62,17 +62,17 @@ def test_every_value_of_the_label_is_a_placement() -> None:
     assert Groups(*members(2, "train")).generated() == {"a": ["a0", "a1"], "b": ["b0"]}
 
 
-def test_a_group_without_a_constraint_may_go_anywhere() -> None:
+def test_a_group_without_a_topology_constraint_has_no_placements() -> None:
     assert Groups(*members(2, "train"), key="").generated() is None
 
 
-def test_without_a_node_that_has_the_label_there_is_no_placement() -> None:
+def test_without_a_node_that_has_the_label_no_placement_is_feasible() -> None:
     found = Groups(*members(2, "train"), key="row").generated()
     assert isinstance(found, Status)
     assert (found.message, found.plugin) == ("no feasible placements found", "TopologyPlacementGenerator")
 
 
-def test_a_group_follows_those_that_have_nodes() -> None:
+def test_the_domain_of_placed_members_is_the_only_placement() -> None:
     world = Groups(member("first", "train", node="b0"), member("second", "train"))
     assert world.generated() == {"b": ["b0"]}
 
@@ -85,13 +85,13 @@ def test_a_group_follows_those_that_have_nodes() -> None:
         (["gone"], 'getting node for pod default/p0: nodeinfo not found for node name "gone"'),
     ],
 )
-def test_a_group_that_is_in_no_one_place_is_an_error(nodes: list[str], problem: str) -> None:
+def test_placed_members_outside_one_domain_are_an_error(nodes: list[str], problem: str) -> None:
     found = Groups(*(member(f"p{n}", "train", node=on) for n, on in enumerate(nodes))).generated()
     assert isinstance(found, Status) and found.code is Code.ERROR
     assert found.message == f"cannot determine domain for already scheduled pods: {problem}"
 
 
-def test_a_placement_that_takes_more_pods_is_better() -> None:
+def test_a_placement_that_takes_more_pods_scores_higher() -> None:
     world = Groups()
     one, two = members(2, "train", cpu="1m")
     assert (
@@ -102,7 +102,7 @@ def test_a_placement_that_takes_more_pods_is_better() -> None:
     )
 
 
-def test_of_placements_that_take_as_many_the_fuller_one_is_better() -> None:
+def test_among_placements_that_take_as_many_pods_the_fullest_scores_highest() -> None:
     world = Groups()
     pair = members(2, "train", cpu="1")
     assert (
@@ -111,18 +111,18 @@ def test_of_placements_that_take_as_many_the_fuller_one_is_better() -> None:
     )
 
 
-def test_equals_are_chosen_among_at_random() -> None:
+def test_one_of_several_equal_placements_is_picked_at_random() -> None:
     world = Groups()
     same = [world.proposal("b", *members(1, "train"))] * 3
     assert {world.runtime.best_placement(world.gang, same, world.random) for _ in range(60)} == {0, 1, 2}
 
 
-def test_a_new_node_and_a_sibling_that_leaves_wake_the_group() -> None:
+def test_node_changes_and_deleted_members_requeue_the_group() -> None:
     plugin = TopologyPlacementGenerator(None, Groups())
     world = Groups()
-    first, second, stranger = (world.info(each) for each in (*members(2, "train"), pod("other")))
-    (_, leaving) = plugin.events_to_register
-    assert leaving.hint is not None
-    assert leaving.hint(first, second, None) and not leaving.hint(first, stranger, None)
+    first, second, other = (world.info(each) for each in (*members(2, "train"), pod("other")))
+    (_, pod_deleted) = plugin.events_to_register
+    assert pod_deleted.hint is not None
+    assert pod_deleted.hint(first, second, None) and not pod_deleted.hint(first, other, None)
     labelled = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_LABEL)
-    assert any(interest.event.matches(labelled) for interest in plugin.events_to_register)
+    assert any(registration.event.matches(labelled) for registration in plugin.events_to_register)

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kubestow.api.core import Pod
-from kubestow.cluster.pods.shapes import Shapes
-from kubestow.framework.interface import Victims
-from kubestow.plugins.default_preemption.extender_candidates import best_offer
 from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.scheduling.ports import ObjectReference
-from kubestow.testing import MemoryCluster, World, node, pod
-from tests.decisions import preemption_of
+from kubestow.testing import MemoryCluster, node, pod
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.running import Living, in_virtual_time
 
@@ -136,35 +129,3 @@ def test_a_candidate_that_goes_meanwhile_is_not_chosen() -> None:
 
     extender = ScriptedExtender("preempt")
     in_virtual_time(story, *FULL, extenders=[extender])
-
-
-starts = st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
-crowds = st.lists(st.tuples(st.integers(-2, 2), starts), min_size=1, max_size=3)
-
-
-@given(st.lists(crowds, min_size=2, max_size=4))
-def test_the_best_offer_is_the_candidate_that_would_have_been_chosen_anyway(
-    nodes: list[list[tuple[int, str | None]]],
-) -> None:
-    bound = [
-        pod(f"{row}-{n}", node=f"n{row}", priority=priority, status={"startTime": since})
-        for row, crowd in enumerate(nodes)
-        for n, (priority, since) in enumerate(crowd)
-    ]
-    world = World([node(f"n{row}", max_pods=len(crowd)) for row, crowd in enumerate(nodes)], bound)
-    nomination = preemption_of(world.decide(pod("p", priority=10)))
-    assert nomination is not None
-    assert nomination.extender_candidates is not None
-    victims_by_node = nomination.extender_candidates.victims_by_node()
-    assert best_offer(victims_by_node) == nomination.nominated_node_name
-    assert nomination.extender_candidates.select(victims_by_node).victims == nomination.victims
-
-
-def victims(*pods: Pod) -> Victims:
-    shapes = Shapes()
-    return Victims(tuple(shapes.info(one) for one in pods))
-
-
-def test_the_victims_that_an_extender_chose_are_judged_as_it_gave_them() -> None:
-    victims_by_node = {"a": victims(pod("x", priority=3), pod("y", priority=1)), "b": victims(pod("z", priority=2))}
-    assert best_offer(victims_by_node) == "b"

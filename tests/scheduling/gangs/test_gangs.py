@@ -138,13 +138,13 @@ def test_who_has_only_just_come_is_not_told_early() -> None:
 
 def test_pods_that_come_one_by_one_are_not_asked_about_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    hint, gang = GangScheduling._completes, members(20, "train", cpu="100m")
+    hint, gang = GangScheduling._is_schedulable_after_pod_added, members(20, "train", cpu="100m")
 
     def completes(self: GangScheduling, pod: PodInfo, old: None, new: PodInfo) -> bool:
         asked.append(pod.name)
         return hint(self, pod, old, new)
 
-    monkeypatch.setattr(GangScheduling, "_completes", completes)
+    monkeypatch.setattr(GangScheduling, "_is_schedulable_after_pod_added", completes)
 
     async def story(world: Living) -> None:
         put(world, gang)

@@ -1,1 +1,1 @@
-"""DefaultPreemption: finds victims whose removal makes a pod or pod group schedulable (semantics 9)."""
+"""DefaultPreemption: finds victims whose eviction makes a pod or a pod group schedulable (semantics 9)."""

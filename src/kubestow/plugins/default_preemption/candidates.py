@@ -1,8 +1,8 @@
-"""Candidates: the nodes on which a preemption would help, and which of them is the best to preempt on.
+"""Preemption candidates for pods of one shape: the results of dry runs, one per row of the node table.
 
-What dry runs found out is kept as columns over the node table, so that the next pod of the same shape asks only about
-nodes that have changed since. A candidate is judged by five criteria in turn (semantics 9.5), each a column in which
-less is better; equals go by name.
+A row is a candidate if evicting the victims that the dry run found makes the pod fit; otherwise it has a status with
+the reason. Results are kept as columns, so that the next pod of the shape needs a dry run only for nodes that have
+changed since.
 """
 
 from __future__ import annotations
@@ -14,133 +14,108 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status
+from kubestow.plugins.default_preemption.candidate_costs import CandidateCosts
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
 __all__ = ["Candidates"]
 
+#: Outcomes of a row: no dry run yet, a candidate, or a number from which its status is found.
 _UNKNOWN, _CANDIDATE, _FIRST_STATUS = 0, 1, 2
-_NOBODY = Status.unresolvable("No preemption victims found for incoming pod")
-#: Makes every int32 priority positive, so that evicting fewer pods of negative priority counts for something.
-_PRIORITY_SHIFT = 2**31
+_NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
 class Candidates:
-    """What is known about each row of the node table."""
+    """Dry-run results by row of the node table."""
 
     def __init__(self, table: NodeTable) -> None:
         size = len(table)
         self._table = table
-        #: Per row: nothing known, a candidate, or the number of a status.
         self._outcome = np.zeros(size, np.int32)
         self._statuses: list[Status] = []
-        self._number: dict[Status, int] = {}
-        self._violations = np.zeros(size, np.int64)
-        self._highest_priority = np.zeros(size, np.int64)
-        self._priorities = np.zeros(size, np.int64)
-        self._victims = np.zeros(size, np.int64)
-        self._ran_since = np.zeros(size, np.int64)
-        #: The dry run that knows the victims of each row, and the row's position in it.
-        self._source: NDArray[Any] = np.full(size, None, np.object_)
+        self._outcome_of_status: dict[Status, int] = {}
+        self._costs = CandidateCosts(size)
+        #: The dry run that covered each row, and the row's position in it.
+        self._run: NDArray[Any] = np.full(size, None, np.object_)
         self._position = np.zeros(size, np.intp)
 
-    # -- learning ------------------------------------------------------------------------------------------------
+    # -- results of dry runs -------------------------------------------------------------------------------------
 
-    def forget(self, rows: list[int]) -> None:
-        """What was known about some rows does not hold any more."""
+    def invalidate(self, rows: list[int]) -> None:
+        """Drop the results of some rows."""
         self._outcome[rows] = _UNKNOWN
-        self._source[rows] = None
+        self._run[rows] = None
 
     def unknown(self, rows: Rows) -> Rows:
         """Those of some rows that need a dry run."""
         return rows[np.equal(self._outcome[rows], _UNKNOWN)]
 
-    def learn(self, run: DryRun) -> None:
-        """Take in what a dry run found."""
+    def add(self, run: DryRun) -> None:
+        """Store the results of a dry run."""
         rows = run.rows
         self._outcome[rows] = _CANDIDATE
-        self._outcome[rows[run.nobody]] = self._number_of(_NOBODY)
+        self._outcome[rows[run.no_potential_victims]] = self._outcome_for(_NO_VICTIMS)
         for refusal in run.refusals:
             for status, where in refusal.verdict.by_status(refusal.where):
-                said = _failure(refusal.plugin, status) if status.code is Code.ERROR else status
-                self._outcome[where] = self._number_of(said)
-        self._judge(run)
+                reported = _filter_error(refusal.plugin, status) if status.code is Code.ERROR else status
+                self._outcome[where] = self._outcome_for(reported)
         for row in rows[(self._outcome[rows] == _CANDIDATE) & np.equal(run.victims.lengths, 0)].tolist():
             status = Status.error(f'expected at least one victim pod on node "{self._table.names[row]}"')
-            self._outcome[row] = self._number_of(status)
-
-    def _judge(self, run: DryRun) -> None:
-        victims, rows = run.victims, run.rows
-        has_some = victims.lengths > 0
-        self._source[rows] = run
+            self._outcome[row] = self._outcome_for(status)
+        self._run[rows] = run
         self._position[rows] = np.arange(len(rows))
-        self._violations[rows] = run.violations
-        self._victims[rows] = victims.lengths
-        self._priorities[rows] = -victims.sums(victims.table.priority) + _PRIORITY_SHIFT * victims.lengths
-        first = victims.slots[victims.offsets[:-1][has_some]]
-        self._highest_priority[rows[has_some]] = victims.table.priority[first]
-        self._ran_since[rows[has_some]] = victims.table.started[first]
+        self._costs.update(rows, CandidateCosts.of(run.victims, run.violations))
 
-    def _number_of(self, status: Status) -> int:
-        number = self._number.get(status)
-        if number is None:
-            number = self._number[status] = _FIRST_STATUS + len(self._statuses)
+    def _outcome_for(self, status: Status) -> int:
+        outcome = self._outcome_of_status.get(status)
+        if outcome is None:
+            outcome = self._outcome_of_status[status] = _FIRST_STATUS + len(self._statuses)
             self._statuses.append(status)
-        return number
+        return outcome
 
-    # -- choosing ------------------------------------------------------------------------------------------------
+    # -- selection -----------------------------------------------------------------------------------------------
 
     def among(self, rows: Rows) -> Mask:
-        """Which of some rows are candidates, bool."""
+        """Which of some rows are candidates, bool per row."""
         candidates: Mask = np.equal(self._outcome[rows], _CANDIDATE)
         return candidates
 
     def violating(self, rows: Rows) -> Mask:
-        """Which of some candidates cost a violated budget, bool."""
-        violating: Mask = np.greater(self._violations[rows], 0)
+        """Which of some candidates have a victim whose eviction violates a disruption budget, bool per row."""
+        violating: Mask = np.greater(self._costs.violations(rows), 0)
         return violating
 
     def best(self, rows: Rows) -> int:
-        """The best of some candidates: the least harm by each criterion in turn, then the first by name."""
-        for harm in (
-            self._violations,
-            self._highest_priority,
-            self._priorities,
-            self._victims,
-            -self._ran_since,
-            self._table.name_rank(),
-        ):
-            if len(rows) > 1:
-                values = harm[rows]
-                rows = rows[values == values.min()]
-        return int(rows[0])
+        """The one of some candidates with the lowest costs, the first by name among equals (semantics 9.5)."""
+        rows = self._costs.lowest(rows)
+        return int(rows[0] if len(rows) == 1 else rows[self._table.name_rank()[rows].argmin()])
 
-    def victims_on(self, row: int) -> tuple[PodInfo, ...]:
-        """Whom to evict from a candidate, the most important first."""
-        return tuple(self._source[row].victims.at(self._position[row]))
+    def victims_on(self, row: int) -> Victims:
+        """The victims on a candidate."""
+        pods = self._run[row].victims.at(self._position[row])
+        return Victims(tuple(pods), int(self._costs.violations(np.array([row], np.intp))[0]))
 
     def victims_by_node(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
-        """What a preemption on some candidates would cost, by node; to be worked out before anything changes."""
+        """The victims on some candidates by node name, read when called; call it before the cluster changes."""
         names = [self._table.names[row] for row in rows.tolist()]
-        sources, positions, violations = self._source[rows], self._position[rows], self._violations[rows]
+        runs, positions, violations = self._run[rows], self._position[rows], self._costs.violations(rows)
 
-        def work_out() -> Mapping[str, Victims]:
-            known = zip(names, sources.tolist(), positions.tolist(), violations.tolist(), strict=True)
-            return {name: Victims(tuple(run.victims.at(at)), violated) for name, run, at, violated in known}
+        def collect() -> Mapping[str, Victims]:
+            results = zip(names, runs.tolist(), positions.tolist(), violations.tolist(), strict=True)
+            return {name: Victims(tuple(run.victims.at(at)), violated) for name, run, at, violated in results}
 
-        return work_out
+        return collect
 
     def tally(self, rows: Rows) -> Iterator[tuple[Status, int]]:
-        """What was said of rows that are no candidates, with the number of rows."""
+        """The statuses of those of some rows that are not candidates, each with its number of rows."""
         counts = np.bincount(self._outcome[rows], minlength=_FIRST_STATUS)[_FIRST_STATUS:]
         return ((self._statuses[number], int(counts[number])) for number in np.flatnonzero(counts).tolist())
 
 
-def _failure(plugin: str, status: Status) -> Status:
-    """A filter's failure in the reference's words."""
+def _filter_error(plugin: str, status: Status) -> Status:
+    """An error of a filter in kube-scheduler's wording."""
     return Status.error(f'running "{plugin}" filter plugin: {status.message}')

@@ -1,10 +1,11 @@
-"""The dry run of a preemption: whom one would have to evict, on many nodes at once (semantics 9.3).
+"""Dry runs of a preemption: which pods to evict so that a pod fits, for many nodes at once (semantics 9.3).
 
-All nodes are tried in lock-step. First every pod of lower priority is imagined gone from its node; where the pod still
-does not fit, nothing helps. Then each node gets its pods back one by one, in step k the k-th of every node: first those
-whose eviction would violate a disruption budget, and always the more important before the less. Where the pod still
-fits beside it, the k-th is spared; where not, it is a victim. So the filters are asked as often as the fullest node has
-pods, whatever the number of nodes.
+This is kube-scheduler's DryRunPreemption with SelectVictimsOnNode for each node, except that the nodes proceed
+together. First, all pods of lower priority are removed from every node in simulation; nodes where the pod still does
+not fit are not candidates. Then pods are reprieved one by one: step k adds the k-th pod of each node back, pods that
+violate a disruption budget first, and the more important before the less important. A pod beside which the preemptor
+does not fit is a victim. The filters run once per step, so the number of calls depends on the fullest node, not on the
+number of nodes.
 """
 
 from __future__ import annotations
@@ -24,94 +25,91 @@ from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBud
 
 __all__ = ["DryRun", "dry_run"]
 
+Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What came out for ``rows`` (intp) of the node table.
+    """The results for ``rows`` (intp) of the node table.
 
-    ``victims`` are a run per row, the most important first; it is empty where the pod fits even without evictions,
-    where evictions do not help (``refusals`` say why), and where there is nobody to evict (``nobody``, bool per row).
-    ``violations`` (int64 per row) counts the victims whose eviction violates a budget.
+    ``victims`` has a run of pods per row, the most important first. A run is empty where the pod fits without
+    evictions, where evictions do not help (see ``refusals``), and where no pod has a lower priority
+    (``no_potential_victims``, bool per row). ``violations`` (int64 per row) counts the victims whose eviction violates
+    a disruption budget.
     """
 
-    rows: NDArray[np.intp]
+    rows: Rows
     victims: Deltas
     violations: NDArray[np.int64]
-    nobody: Mask
+    no_potential_victims: Mask
     refusals: Sequence[Refusal]
 
 
-def dry_run(
-    filters: Filters, table: NodeTable, rows: NDArray[np.intp], *, priority: int, budgets: DisruptionBudgets
-) -> DryRun:
-    """Try to make room on each row by itself for the pod that the filters speak of, by evicting lower priorities."""
-    lower = _of_lower_priority(table.pod_table, rows, priority)
-    nobody: Mask = np.equal(lower.lengths, 0)
-    some = np.flatnonzero(~nobody)
-    refusals = filters.refusals(HypotheticalNodes(table, rows[some], deltas=(lower.select(some),)))
-    helped = ~nobody
+def dry_run(filters: Filters, table: NodeTable, rows: Rows, *, priority: int, budgets: DisruptionBudgets) -> DryRun:
+    """Select victims on each row for the pod that ``filters`` belong to, among pods below its ``priority``."""
+    potential_victims = _potential_victims(table.pod_table, rows, priority)
+    none: Mask = np.equal(potential_victims.lengths, 0)
+    some = np.flatnonzero(~none)
+    refusals = filters.refusals(HypotheticalNodes(table, rows[some], deltas=(potential_victims.select(some),)))
+    fits = ~none
     for refusal in refusals:
-        helped &= ~refusal.where[rows]
-    reprieve = _Reprieve(table, rows, lower.among(helped[lower.row_of]), budgets)
+        fits &= ~refusal.where[rows]
+    reprieve = _Reprieve(table, rows, potential_victims.among(fits[potential_victims.row_of]), budgets)
     reprieve.run(filters)
-    return DryRun(rows, reprieve.victims(), reprieve.violations(), nobody, refusals)
+    return DryRun(rows, reprieve.victims(), reprieve.violations(), none, refusals)
 
 
-def _of_lower_priority(pods: PodTable, rows: NDArray[np.intp], priority: int) -> Deltas:
-    """The pods of each row that may be evicted, imagined gone; the most important first."""
+def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> Deltas:
+    """The pods of each row below a priority, as removed.
+
+    A row's pods are sorted by importance: higher priority, then earlier start, then their order on the node.
+    """
     slots, offsets = pods.on(rows.tolist())
-    everybody = Deltas(pods, slots, offsets, -1)
-    return _most_important_first(everybody.among(pods.priority[slots] < priority))
-
-
-def _most_important_first(deltas: Deltas) -> Deltas:
-    """Sorted row by row: higher priority, then earlier start; equals as the node has them."""
-    pods, slots = deltas.table, deltas.slots
-    order = np.lexsort((pods.started[slots], -pods.priority[slots], deltas.row_of))
-    return Deltas(pods, slots[order], deltas.offsets, deltas.sign)
+    lower = Deltas(pods, slots, offsets, -1).among(pods.priority[slots] < priority)
+    slots = lower.slots
+    order = np.lexsort((pods.started[slots], -pods.priority[slots], lower.row_of))
+    return Deltas(pods, slots[order], lower.offsets, lower.sign)
 
 
 class _Reprieve:
-    """Gives pods back to their rows, one per row and step. ``gone`` (bool per pod) are those not given back (yet)."""
+    """Adds potential victims back to their rows, one per row and step, where the preemptor still fits beside them."""
 
-    def __init__(
-        self, table: NodeTable, rows: NDArray[np.intp], evictable_units: Deltas, budgets: DisruptionBudgets
-    ) -> None:
+    def __init__(self, table: NodeTable, rows: Rows, potential_victims: Deltas, budgets: DisruptionBudgets) -> None:
         self._table = table
         self._rows = rows
-        self._evictable = evictable_units
-        self._violating = budgets.violated(evictable_units)
-        self._gone = np.ones(len(evictable_units.slots), np.bool_)
+        self._potential_victims = potential_victims
+        #: Bool per potential victim.
+        self._violating = budgets.violated(potential_victims)
+        #: Bool per potential victim: not reprieved (yet).
+        self._removed = np.ones(len(potential_victims.slots), np.bool_)
 
     def run(self, filters: Filters) -> None:
-        """Go through all steps."""
-        turn = self._turns()
-        by_turn = np.argsort(turn, kind="stable")
-        steps = offsets_of(np.bincount(turn, minlength=1))
+        step_of = self._steps()
+        by_step = np.argsort(step_of, kind="stable")
+        steps = offsets_of(np.bincount(step_of, minlength=1))
         for k in range(len(steps) - 1):
-            returning = by_turn[steps[k] : steps[k + 1]]
-            self._gone[returning] = False
-            self._gone[returning] = ~self._fits(filters, self._evictable.row_of[returning])
+            reprieved = by_step[steps[k] : steps[k + 1]]
+            self._removed[reprieved] = False
+            self._removed[reprieved] = ~self._fits(filters, self._potential_victims.row_of[reprieved])
 
-    def _turns(self) -> NDArray[np.intp]:
-        """For each pod the number of pods on its row that are given back before it."""
-        row_of = self._evictable.row_of
+    def _steps(self) -> NDArray[np.intp]:
+        """The step in which each pod is reprieved: the number of pods of its row before it, intp per pod."""
+        row_of = self._potential_victims.row_of
         order = np.lexsort((~self._violating, row_of))
-        turn = np.empty(len(order), np.intp)
-        turn[order] = np.arange(len(order)) - self._evictable.offsets[row_of]
-        return turn
+        step_of = np.empty(len(order), np.intp)
+        step_of[order] = np.arange(len(order)) - self._potential_victims.offsets[row_of]
+        return step_of
 
-    def _fits(self, filters: Filters, positions: NDArray[np.intp]) -> Mask:
-        gone = self._evictable.among(self._gone)
-        nodes = HypotheticalNodes(self._table, self._rows, deltas=(gone,))
+    def _fits(self, filters: Filters, positions: Rows) -> Mask:
+        """Whether the preemptor fits the rows at some positions without the pods that are removed now."""
+        nodes = HypotheticalNodes(self._table, self._rows, deltas=(self.victims(),))
         return filters.still_pass(nodes if len(positions) == len(self._rows) else nodes.select(positions))
 
     def victims(self) -> Deltas:
-        """Who has not been given back."""
-        return self._evictable.among(self._gone)
+        """The pods that are not reprieved."""
+        return self._potential_victims.among(self._removed)
 
     def violations(self) -> NDArray[np.int64]:
-        """How many victims of each row are protected by a budget, int64."""
-        return self._evictable.among(self._gone & self._violating).count() * self._evictable.sign
+        """The number of victims of each row that violate a disruption budget, int64."""
+        return self._potential_victims.among(self._removed & self._violating).lengths.astype(np.int64)

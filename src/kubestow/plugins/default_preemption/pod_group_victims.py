@@ -1,8 +1,8 @@
-"""Whom one may evict for a pod group: single pods and whole groups, all over the cluster (semantics 9.7).
+"""What a pod group may evict: single pods and whole pod groups, anywhere in the cluster (semantics 9.7).
 
-A group whose mode of disruption is ``PodGroup`` goes as a whole or not at all; everybody else goes alone. To be spared
-first: those whose eviction would violate a disruption budget; then higher priorities, pods of groups before others,
-larger groups before smaller ones, and who has run for longer.
+A pod group with the disruption mode ``PodGroup`` is one unit and is evicted as a whole; every other pod is a unit of
+its own. Units are in the order in which they are reprieved: first those whose eviction would violate a disruption
+budget; then by higher priority, pod groups before single pods, larger groups, and earlier start.
 """
 
 from __future__ import annotations
@@ -19,72 +19,76 @@ from kubestow.cluster.pods.table import Deltas, PodTable, offsets_of
 from kubestow.framework.gang import Evictable
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 
-__all__ = ["group_victims", "priority_of"]
+__all__ = ["evictable_units", "pod_group_priority"]
 
-Rows = NDArray[np.intp]
+Positions = NDArray[np.intp]
 
 
-def priority_of(group: PodGroup) -> int:
+def pod_group_priority(group: PodGroup) -> int:
     """``spec.priority``, 0 where it is missing."""
     return group.spec.priority or 0
 
 
-def group_victims(
-    cluster: Cluster, priority: int, *, siblings: Collection[str], budgets: DisruptionBudgets
+def evictable_units(
+    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets
 ) -> Evictable:
-    """Everybody below a priority, except for pods of the group itself, by uid."""
-    pods = _Pods(cluster)
-    pods.join_groups(cluster)
-    pods.leave_out(siblings)
+    """The units below a priority, without some pods by uid: those of the preempting group itself."""
+    pods = _PlacedPods(cluster)
+    pods.merge_pod_groups(cluster)
+    pods.exclude(excluded)
     pods.keep_below(priority)
     order = pods.by_importance()
     violating = budgets.violated(Deltas(pods.table, pods.slots[order], np.array([0, len(order)], np.intp), -1))
-    violates = np.zeros(len(pods.slots), np.bool_)
-    violates[pods.unit[order[violating]]] = True  # by the first pod of a unit, as everything that is said of units
-    order = order[np.argsort(~violates[pods.unit[order]], kind="stable")]
+    violating_units = np.zeros(len(pods.slots), np.bool_)
+    violating_units[pods.unit[order[violating]]] = True
+    order = order[np.argsort(~violating_units[pods.unit[order]], kind="stable")]
     starts = np.flatnonzero(np.diff(pods.unit[order], prepend=-1))
     offsets = offsets_of(np.diff(starts, append=len(order)))
     return Evictable(Deltas(pods.table, pods.slots[order], offsets, -1), pods.rows[order])
 
 
-class _Pods:
-    """All pods on nodes, as columns; ``unit`` is the position of the first pod of each pod's unit."""
+class _PlacedPods:
+    """All pods on nodes as columns, one entry per pod.
+
+    ``slots`` and ``rows`` (intp) are their slots in the pod table and rows in the node table; ``unit`` (intp) is the
+    position of the first pod of the pod's unit, which stands for the unit wherever a unit has a property.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.table: PodTable = cluster.nodes.pod_table
         self.slots, offsets = self.table.on(range(len(cluster.nodes)))
-        self.rows: Rows = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
+        self.rows: NDArray[np.intp] = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
         self.unit = np.arange(len(self.slots))
         self._priority = self.table.priority[self.slots]
         self._in_group = np.zeros(len(self.slots), np.bool_)
 
-    def join_groups(self, cluster: Cluster) -> None:
-        """Make units of the groups that are evicted as a whole."""
+    def merge_pod_groups(self, cluster: Cluster) -> None:
+        """Make one unit of each pod group that is evicted as a whole."""
         position_of = np.full(self.slots.max(initial=-1) + 1, -1, np.intp)
         position_of[self.slots] = np.arange(len(self.slots))
-        for group, slots in self._groups(cluster):
+        for group, slots in self._pod_groups(cluster):
             positions = np.sort(position_of[slots])
             self._in_group[positions] = True
             if group is not None and group.spec.disruption_mode == "PodGroup":
                 self.unit[positions] = positions[0]
-                self._priority[positions] = priority_of(group)
+                self._priority[positions] = pod_group_priority(group)
 
-    def _groups(self, cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
-        """Kubernetes' groups with the slots of their pods."""
+    def _pod_groups(self, cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
+        """Kubernetes' own pod groups with the slots of their placed pods; None for a group that does not exist."""
         groups = cluster.catalog(PodGroup)
         for name in cluster.pod_groups:
             if name.api is PodGroupAPI.KUBERNETES:
                 slots = [self.table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
-                if on_nodes := [slot for slot in slots if slot is not None]:
-                    yield groups.get(name.namespace, name.name), on_nodes
+                if placed := [slot for slot in slots if slot is not None]:
+                    yield groups.get(name.namespace, name.name), placed
 
-    def leave_out(self, uids: Collection[str]) -> None:
-        """Forget some pods."""
+    def exclude(self, uids: Collection[str]) -> None:
+        """Drop some pods."""
         slots = [slot for uid in uids if (slot := self.table.slot(uid)) is not None]
         self._keep(~np.isin(self.slots, slots))
 
     def keep_below(self, priority: int) -> None:
-        """Forget whoever is not below a priority."""
+        """Drop pods whose unit is not below a priority."""
         self._keep(self._priority < priority)
 
     def _keep(self, kept: NDArray[np.bool_]) -> None:
@@ -93,10 +97,10 @@ class _Pods:
         _, firsts, units = np.unique(self.unit[kept], return_index=True, return_inverse=True)
         self.unit = firsts[units]
 
-    def by_importance(self) -> Rows:
-        """The positions of the pods, unit after unit, the most important first."""
-        size = np.bincount(self.unit, minlength=len(self.slots))
-        started = np.full(len(self.slots), np.iinfo(np.int64).max)
-        np.minimum.at(started, self.unit, self.table.started[self.slots])
+    def by_importance(self) -> Positions:
+        """The positions of the pods, unit by unit, the most important first, intp."""
         unit = self.unit
+        size = np.bincount(unit, minlength=len(self.slots))
+        started = np.full(len(self.slots), np.iinfo(np.int64).max)
+        np.minimum.at(started, unit, self.table.started[self.slots])
         return np.lexsort((unit, started[unit], -size[unit], ~self._in_group, -self._priority))

@@ -1,7 +1,7 @@
-"""The condition PodGroupScheduled of Kubernetes' pod groups: how scheduling a group went (semantics 4.10).
+"""The condition PodGroupScheduled of Kubernetes' pod groups: the outcome of scheduling a group (semantics 4.10).
 
-It is True or False with a reason and a message; once it is true it stays so. One write of a group is under way at a
-time, and of several outcomes that come meanwhile the newest is written.
+It is True or False with a reason and a message, and never changes from True to False. At most one write per group is in
+flight; of the outcomes that arrive meanwhile, only the latest is written.
 """
 
 from __future__ import annotations
@@ -19,53 +19,50 @@ from kubestow.framework.interface import Handle
 
 __all__ = ["PodGroupConditions"]
 
-_CONDITION = "PodGroupScheduled"
-_CONFLICT = 409
-#: How long the news of a write may take to come back, in seconds.
-_NEWS = 10.0
+_POD_GROUP_SCHEDULED = "PodGroupScheduled"
 _REASONS = {
     GangOutcome.SCHEDULED: "Scheduled",
     GangOutcome.UNSCHEDULABLE: "Unschedulable",
     GangOutcome.WAITING_ON_PREEMPTION: "Unschedulable",
     GangOutcome.ERROR: "SchedulerError",
 }
+_CONFLICT = 409
+#: How long to wait for the watch to deliver a written group, in seconds.
+_WATCH_TIMEOUT = 10.0
 
 
 class PodGroupConditions:
-    """Writes them through a plugin's handle."""
+    """Patches the conditions of pod groups in the background."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._groups = handle.cluster.catalog(PodGroup)
-        #: What is to be written of groups: the newest outcome, and why.
-        self._verdicts: dict[PodGroupName, tuple[GangOutcome, str]] = {}
+        self._pod_groups = handle.cluster.catalog(PodGroup)
+        #: The latest outcome and its message of each group with a write in flight.
+        self._latest: dict[PodGroupName, tuple[GangOutcome, str]] = {}
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """An attempt to schedule a gang has ended. Groups of other APIs have no such condition."""
+        """Write the outcome of an attempt to schedule a gang; groups of other APIs do not have the condition."""
         name = native_name(gang.name)
         if name is None:
             return
-        is_being_written = name in self._verdicts
-        self._verdicts[name] = outcome, message
-        if not is_being_written:
-            self._handle.spawn(self._write_down(name))
+        in_flight = name in self._latest
+        self._latest[name] = outcome, message
+        if not in_flight:
+            self._handle.spawn(self._write_latest(name))
 
-    def _group(self, name: PodGroupName) -> PodGroup | None:
-        return self._groups.get(name.namespace, name.name)
-
-    async def _write_down(self, name: PodGroupName) -> None:
-        """Write the newest verdict on a group, one write at a time, until there is no newer one."""
-        verdict = None
+    async def _write_latest(self, name: PodGroupName) -> None:
+        """Write the latest outcome of a group until no newer one has arrived."""
+        written = None
         try:
-            while (newest := self._verdicts[name]) != verdict:
-                if await self._write(name, *newest):
-                    verdict = newest
+            while (latest := self._latest[name]) != written:
+                if await self._write(name, *latest):
+                    written = latest
         finally:
-            del self._verdicts[name]
+            del self._latest[name]
 
     async def _write(self, name: PodGroupName, outcome: GangOutcome, message: str) -> bool:
-        """One try; False when the group was not what it was believed to be."""
-        group = self._group(name)
+        """Patch the condition once; False after a conflict."""
+        group = self._pod_groups.get(name.namespace, name.name)
         changes = self._changes(group, outcome, message) if group is not None else None
         if group is None or changes is None:
             return True
@@ -76,32 +73,35 @@ class PodGroupConditions:
             if error.code != _CONFLICT:
                 raise
             written = False
-        await self._handle.wait_for(lambda: True if self._group(name) is not group else None, _NEWS)
+        await self._handle.wait_for(
+            lambda: True if self._pod_groups.get(name.namespace, name.name) is not group else None, _WATCH_TIMEOUT
+        )
         return written
 
     def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
-        """What to change about a group, None for nothing."""
-        current = next((c for c in group.status.conditions if c.type == _CONDITION), None)
+        """The merge patch that sets the condition; None if there is nothing to change."""
+        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED), None)
         status = "True" if outcome is GangOutcome.SCHEDULED else "False"
         if current is not None and current.status == "True" and status == "False":
             return None
-        is_new = current is None or current.status != status
-        now = timestamp(self._handle.now())
-        wanted = Condition(
-            type=_CONDITION,
+        transition_time: str | None = timestamp(self._handle.now())
+        if current is not None and current.status == status:
+            transition_time = current.last_transition_time
+        condition = Condition(
+            type=_POD_GROUP_SCHEDULED,
             status=status,
             reason=_REASONS[outcome],
             message=message,
             observed_generation=group.metadata.generation,
-            last_transition_time=now if current is None or is_new else current.last_transition_time,
+            last_transition_time=transition_time,
         )
-        if wanted == current:
+        if condition == current:
             return None
-        others = [condition for condition in group.status.conditions if condition.type != _CONDITION]
-        return {"status": {"conditions": [_in_full(condition) for condition in (*others, wanted)]}}
+        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED]
+        return {"status": {"conditions": [_with_required_fields(each) for each in (*others, condition)]}}
 
 
-def _in_full(condition: Condition) -> dict[str, Any]:
-    """A condition with the fields that it must have even if they are empty."""
+def _with_required_fields(condition: Condition) -> dict[str, Any]:
+    """The JSON of a condition, with the fields that the API requires even if they are empty."""
     required = {"message": "", "reason": "", "lastTransitionTime": condition.last_transition_time}
     return required | dict(msgspec.to_builtins(condition))

@@ -1,4 +1,4 @@
-"""PodGroupPodsCount prefers the placement that takes the most pods of a group (semantics 8.19)."""
+"""PodGroupPodsCount prefers the placement that takes most pods of a group (semantics 8.19)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ __all__ = ["PodGroupPodsCount"]
 
 
 class PodGroupPodsCount(PlacementScorePlugin):
-    """By the number of pods that would have nodes then, those included that have them already."""
+    """Counts the group's pods that would have nodes, including those that have them already."""
 
     name = "PodGroupPodsCount"
     events_to_register = ()
 
     def score_placement(self, gang: Gang, proposal: Proposal) -> int:
-        """The pods that have nodes, and those that would."""
         return len(gang.members.placed) + len(proposal.assignments)
 
     def normalize_placements(self, gang: Gang, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-        """In percent of the highest number."""
+        """The placement with most pods gets 100."""
         return normalized(scores)

@@ -1,1 +1,1 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation (semantics 8.8, 8.9)."""
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: requested and allocatable amounts (semantics 8.8, 8.9)."""

@@ -1,4 +1,8 @@
-"""NodeResourcesBalancedAllocation prefers nodes whose resources would be used evenly (semantics 8.9)."""
+"""NodeResourcesBalancedAllocation prefers nodes whose resources stay evenly used (semantics 8.9).
+
+The balance of a node is 100 × (1 − standard deviation of the used fractions of its resources). A pod scores by the
+difference between the balance with it and without it. The order of the floating-point operations is kube-scheduler's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubestow.framework.cycle_state import CycleState
@@ -20,25 +23,27 @@ from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, Scor
 from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
 from kubestow.plugins.dynamic_resources.extended_resources import is_backed_by_name
+from kubestow.plugins.node_resources.scoring import is_unrequested_scalar
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
+Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-#: What a pod scores that changes nothing.
-_KEPT = MAX_SCORE // 2 + MAX_SCORE // 4
-_NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+#: The score of a pod that leaves the balance as it is.
+_SAME_BALANCE = MAX_SCORE // 2 + MAX_SCORE // 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """The resources that count for a pod, and its requests of them."""
+class _BalancedAllocationPreScoreState:
+    """The resources to score: name and the pod's request (millicores, bytes or count)."""
 
     requests: Sequence[tuple[str, int]]
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Scores how much placing the pod evens out, or unbalances, the use of a node."""
+    """Scores how much the pod improves or worsens the balance of a node."""
 
     name = "NodeResourcesBalancedAllocation"
     events_to_register = (
@@ -52,75 +57,39 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._devices = DeviceCounts(handle)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """What the pod requests of the resources that count; how many devices are taken changes with every claim."""
+        """The requests of the configured resources. None if devices may be scored: any claim changes their usage."""
         if any(pod.shape.requests.get(name, 0) and is_backed_by_name(name) for name in self._resources):
             return None
         return tuple(pod.shape.requests.get(name, 0) for name in self._resources)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """A pod that requests nothing cannot unbalance anything."""
-        if not any(self._requests(pod)):
+        """Skips a pod that requests none of the configured resources."""
+        if not any(pod.shape.requests.get(name, 0) for name in self._resources):
             return Status.skip()
-        state.put(self._counted(pod))
+        state.put(self._pre_score_state(pod))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """50 and half of what the balance gains over 50, so that keeping it scores 75."""
-        counted = state.get(_Counted) or self._counted(pod)
-        if not counted.requests:
-            return np.full(len(nodes), _KEPT, np.int64)
-        usages = [(*self._devices.usage(name, nodes), request) for name, request in counted.requests]
+        """50 + (50 + balance with the pod − balance without it) / 2, so that an unchanged balance scores 75."""
+        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
+        if not pre_score.requests:
+            return np.full(len(nodes), _SAME_BALANCE, np.int64)
+        usages = [(*self._devices.usage(name, nodes), request) for name, request in pre_score.requests]
         if len(nodes) == 1:
-            of_one = [(capacity.item(), used.item(), request) for capacity, used, request in usages]
-            return np.array([_score_of_one(of_one)], np.int64)
+            of_node = [(capacity.item(), used.item(), request) for capacity, used, request in usages]
+            return np.array([_node_score(of_node)], np.int64)
         return _scores(usages)
 
-    def _counted(self, pod: PodInfo) -> _Counted:
-        requests = zip(self._resources, self._requests(pod), strict=True)
-        counted = [(name, request) for name, request in requests if request or name in _NATIVE]
-        return _Counted(counted)
-
-    def _requests(self, pod: PodInfo) -> list[int]:
-        return [pod.shape.requests.get(name, 0) for name in self._resources]
+    def _pre_score_state(self, pod: PodInfo) -> _BalancedAllocationPreScoreState:
+        names = [name for name in self._resources if not is_unrequested_scalar(pod, name)]
+        return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
 
-# -- one node, where numbers are quicker than arrays of one --------------------------------------------------------
+# -- scores of many nodes --------------------------------------------------------------------------------------------
 
 
-def _score_of_one(usages: Sequence[tuple[int, int, int]]) -> int:
-    """The score of a node by what it has of each resource, what is used of it and what the pod requests."""
-    there = [(float(capacity), used, request) for capacity, used, request in usages if capacity > 0]
-    before = _balance_of_one([min(used / capacity, 1.0) for capacity, used, _ in there])
-    after = _balance_of_one([min((used + request) / capacity, 1.0) for capacity, used, request in there])
-    return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
-
-
-def _balance_of_one(fractions: Sequence[float]) -> int:
-    if len(fractions) == 2:
-        deviation = abs(fractions[0] - fractions[1]) / 2
-    else:
-        deviation = _spread(fractions)
-    return int((1.0 - deviation) * MAX_SCORE)
-
-
-def _spread(fractions: Sequence[float]) -> float:
-    """Population standard deviation, summed up from left to right like the reference does; 0 of fewer than three."""
-    if len(fractions) < 3:
-        return 0.0
-    total = squares = 0.0
-    for fraction in fractions:
-        total += fraction
-    mean = total / len(fractions)
-    for fraction in fractions:
-        squares += (fraction - mean) * (fraction - mean)
-    return sqrt(squares / len(fractions))
-
-
-# -- many nodes ----------------------------------------------------------------------------------------------------
-
-
-def _scores(usages: Sequence[tuple[NDArray[np.int64], NDArray[np.int64], int]]) -> NDArray[np.int64]:
-    """The scores of many nodes by what they have of each resource, what is used of it and what the pod requests."""
+def _scores(usages: Sequence[tuple[Int64s, Int64s, int]]) -> Int64s:
+    """The scores of nodes (int64) by capacity, used amount (int64 per node) and the pod's request of each resource."""
     present, before, after = [], [], []
     for capacity, used, request in usages:
         present.append(capacity > 0)
@@ -135,14 +104,14 @@ def _scores(usages: Sequence[tuple[NDArray[np.int64], NDArray[np.int64], int]]) 
     return score
 
 
-def _fractions(used: NDArray[np.int64], capacity: Floats) -> Floats:
-    """How much of the capacity is used, 1 at most."""
+def _fractions(used: Int64s, capacity: Floats) -> Floats:
+    """Used amount / capacity, at most 1."""
     fractions: Floats = used / capacity
     return np.minimum(fractions, 1.0, out=fractions)
 
 
-def _balance(fractions: Sequence[Floats], present: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
-    """(1 - standard deviation) x 100, truncated, over the resources that each node has."""
+def _balance(fractions: Sequence[Floats], present: Sequence[Mask]) -> Int64s:
+    """int((1 − deviation) × 100) over the resources that each node has (``present``)."""
     if len(present) == 2 and present[0].all() and present[1].all():
         deviation: Floats = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
@@ -154,24 +123,56 @@ def _balance(fractions: Sequence[Floats], present: Sequence[NDArray[np.bool_]]) 
     return deviation.astype(np.int64)
 
 
-def _deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Population standard deviation down the columns, in the reference's order of operations."""
+def _deviation(fractions: Floats, present: Mask) -> Floats:
+    """The standard deviation of each node's fractions; both arrays have shape (resources, nodes)."""
     nodes = fractions.shape[1]
     count = present.sum(axis=0)
     total = np.zeros(nodes)
-    for fraction, there in zip(fractions, present, strict=True):
-        total += np.where(there, fraction, 0.0)
+    for fraction, where in zip(fractions, present, strict=True):
+        total += np.where(where, fraction, 0.0)
     mean = total / np.maximum(count, 1)
     squares = np.zeros(nodes)
-    for fraction, there in zip(fractions, present, strict=True):
-        squares += np.where(there, (fraction - mean) * (fraction - mean), 0.0)
-    several = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
-    return np.where(count == 2, _pair_deviation(fractions, present), several)
+    for fraction, where in zip(fractions, present, strict=True):
+        squares += np.where(where, (fraction - mean) * (fraction - mean), 0.0)
+    deviation = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+    return np.where(count == 2, _pair_deviation(fractions, present), deviation)
 
 
-def _pair_deviation(fractions: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Half the distance of the first and the last fraction that are there."""
+def _pair_deviation(fractions: Floats, present: Mask) -> Floats:
+    """Half the distance between the first and the last present fraction of each node."""
     columns = np.arange(fractions.shape[1])
     first: Floats = fractions[present.argmax(axis=0), columns]
     last: Floats = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
     return np.abs(first - last) / 2
+
+
+# -- the score of a single node, without arrays of length one --------------------------------------------------------
+
+
+def _node_score(usages: Sequence[tuple[int, int, int]]) -> int:
+    """The score of a node by capacity, used amount and the pod's request of each resource."""
+    present = [(float(capacity), used, request) for capacity, used, request in usages if capacity > 0]
+    before = _node_balance([min(used / capacity, 1.0) for capacity, used, _ in present])
+    after = _node_balance([min((used + request) / capacity, 1.0) for capacity, used, request in present])
+    return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
+
+
+def _node_balance(fractions: Sequence[float]) -> int:
+    if len(fractions) == 2:
+        deviation = abs(fractions[0] - fractions[1]) / 2
+    else:
+        deviation = _node_deviation(fractions)
+    return int((1.0 - deviation) * MAX_SCORE)
+
+
+def _node_deviation(fractions: Sequence[float]) -> float:
+    """The population standard deviation, summed up from left to right; 0 of fewer than three fractions."""
+    if len(fractions) < 3:
+        return 0.0
+    total = squares = 0.0
+    for fraction in fractions:
+        total += fraction
+    mean = total / len(fractions)
+    for fraction in fractions:
+        squares += (fraction - mean) * (fraction - mean)
+    return sqrt(squares / len(fractions))

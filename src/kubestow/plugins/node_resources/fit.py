@@ -1,6 +1,7 @@
-"""NodeResourcesFit rejects nodes without room for what a pod requests, and scores the room left (semantics 8.8).
+"""NodeResourcesFit rejects nodes without enough free resources for a pod and scores by utilization (semantics 8.8).
 
-Of the placements of a gang it prefers those that are used up most, so that small gaps are filled first.
+Resources that DeviceClasses back are left to DynamicResources on nodes that do not offer them themselves. Among the
+placements of a gang the most allocated one scores highest, so that small gaps are filled first.
 """
 
 from __future__ import annotations
@@ -16,13 +17,7 @@ from kubestow.api.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    allocatable_amounts,
-)
+from kubestow.cluster.pods.requests import CPU, MEMORY, PODS, allocatable_amounts
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from kubestow.framework.cycle_state import CycleState
@@ -33,211 +28,212 @@ from kubestow.framework.placement import PlacementScorePlugin, Proposal
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
 from kubestow.plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX, is_backed_by_name
-from kubestow.plugins.node_resources.scoring import strategy
+from kubestow.plugins.node_resources.scoring import NATIVE_RESOURCES, is_unrequested_scalar, resource_scorer
 
 __all__ = ["NodeResourcesFit"]
 
-_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
-#: Bits of a verdict's key: beyond what the node will ever have, too many pods, then one per requested resource.
-_NEVER, _TOO_MANY_PODS, _FIRST_RESOURCE = 1, 2, 4
-#: A verdict's key is an int32, so this many resources can be told apart; further ones share the last bit.
-_MOST_RESOURCES = 28
-#: How placements are scored, whatever the args say of nodes (semantics 8.8).
-_BY_USE = strategy(ScoringStrategy(type="MostAllocated"))
+_TOO_MANY_PODS = "Too many pods"
+_INSUFFICIENT = "Insufficient {}"
+
+#: Bits of a verdict's key: a request exceeds the node's allocatable amount; the node has as many pods as it allows;
+#: from the third bit on, one per requested resource. The 27th and all further resources share the last bit.
+_UNRESOLVABLE_BIT, _PODS_BIT, _FIRST_RESOURCE_BIT = 1, 2, 4
+_LAST_RESOURCE = 26
+
+#: Placements are scored by this strategy, whatever the arguments configure for nodes.
+_PLACEMENT_SCORER = resource_scorer(ScoringStrategy(type="MostAllocated"))
+
+
+@dataclass(frozen=True, slots=True)
+class _FitPreFilterState:
+    """The requests to compare, in the order of the reasons: resource, amount, bit of the verdict's key."""
+
+    requests: Sequence[tuple[str, int, int]]
+
+    @classmethod
+    def of(cls, amounts: Sequence[tuple[str, int]]) -> _FitPreFilterState:
+        numbered = enumerate(amounts)
+        return cls([(name, amount, _FIRST_RESOURCE_BIT << min(n, _LAST_RESOURCE)) for n, (name, amount) in numbered])
+
+    def status(self, key: int) -> Status:
+        """The status of a verdict's key, with all its reasons."""
+        reasons = [_TOO_MANY_PODS] if key & _PODS_BIT else []
+        reasons += [_INSUFFICIENT.format(name) for name, _, bit in self.requests if key & bit]
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _UNRESOLVABLE_BIT else Code.UNSCHEDULABLE
+        return Status(code, tuple(reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class _FitPreScoreState:
+    """The resources to score: name, the pod's request (millicores, bytes or count), weight."""
+
+    resources: Sequence[tuple[str, int, int]]
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
-    """Filter and score by requested and allocatable amounts."""
+    """Compares requests with allocatable amounts, and scores by the configured strategy."""
 
     name = "NodeResourcesFit"
     missing_pre_filter_error = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_resources = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._strategy = strategy(args.scoring_strategy)
-        self._scored = args.scoring_strategy.resources
+        self._scorer = resource_scorer(args.scoring_strategy)
+        self._scored_resources = args.scoring_strategy.resources
         self._devices = DeviceCounts(handle)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
-            on(EventResource.POD, Action.DELETE, hint=_left_a_node),
-            on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=self._shrank),
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, hint=self._has_more),
+            on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_SCALE_DOWN,
+                hint=_is_schedulable_after_pod_scale_down,
+            ),
+            on(
+                EventResource.NODE,
+                Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
+                hint=self._is_schedulable_after_node_change,
+            ),
             on(
                 EventResource.DEVICE_CLASS,
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
-                hint=_class_stands_for,
+                hint=_is_schedulable_after_device_class_change,
             ),
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """What the pod requests, and what it is scored by; what devices score changes with every claim."""
+        """The requests, for filtering and for scoring. None if devices may be scored: any claim changes their usage."""
         requests = pod.shape.requests
-        if any(requests.get(spec.name, 0) and is_backed_by_name(spec.name) for spec in self._scored):
+        if any(requests.get(spec.name, 0) and is_backed_by_name(spec.name) for spec in self._scored_resources):
             return None
-        return tuple(sorted(pod.shape.requests.items())), pod.shape.scored_requests
-
-    # -- filter --------------------------------------------------------------------------------------------------
+        return tuple(sorted(requests.items())), pod.shape.scored_requests
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Settles what to compare."""
-        wanted = self._wanted(pod.shape.requests)
-        state.put(_Wanted(wanted, _Legend([name for name, _ in wanted])))
+        """Never skips: the number of pods is checked for every pod."""
+        state.put(_FitPreFilterState.of(self._checked_requests(pod.shape.requests)))
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        """Every insufficient resource is a bit of the key, so all reasons of a node are kept."""
-        wanted = state[_Wanted]
+        """All insufficient resources of a node are among its reasons."""
+        fit = state[_FitPreFilterState]
         if len(nodes) == 1:
-            return Verdict(np.array([self._key(nodes, wanted.amounts)], np.int32), wanted.legend)
-        keys = (nodes.pod_count >= nodes.allowed_pods) * np.int32(_TOO_MANY_PODS)
-        bit = _FIRST_RESOURCE
-        for name, amount in wanted.amounts:
+            return Verdict(np.array([self._node_key(nodes, fit.requests)], np.int32), fit.status)
+        keys = (nodes.pod_count >= nodes.allowed_pods) * np.int32(_PODS_BIT)
+        for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
-            short = allocatable - nodes.requested(name) < amount
+            insufficient = allocatable - nodes.requested(name) < amount
             if self._devices.is_backed(name):
-                short &= allocatable > 0  # elsewhere devices stand for it, which DynamicResources looks for
-            if short.any():
-                keys |= short * np.int32(bit)
-                keys |= (short & (allocatable < amount)) * np.int32(_NEVER)
-            bit <<= bit < 1 << _MOST_RESOURCES
-        return Verdict(keys, wanted.legend)
-
-    def _key(self, nodes: Nodes, amounts: Sequence[tuple[str, int]]) -> int:
-        """The key of a single node; numbers are quicker there than arrays of one."""
-        key = _TOO_MANY_PODS if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
-        bit = _FIRST_RESOURCE
-        for name, amount in amounts:
-            allocatable: int = nodes.allocatable(name).item()
-            short = allocatable - nodes.requested(name).item() < amount
-            if short and (allocatable > 0 or not self._devices.is_backed(name)):
-                key |= bit | _NEVER if allocatable < amount else bit
-            bit <<= bit < 1 << _MOST_RESOURCES
-        return key
-
-    def _wanted(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
-        """The amounts to compare, in the order in which reasons are given."""
-        first = [(name, requests[name]) for name in _FIRST if requests.get(name, 0) > 0]
-        scalars = sorted(name for name, amount in requests.items() if name not in _FIRST and amount)
-        return first + [(name, requests[name]) for name in scalars if not self._leaves_to_others(name)]
-
-    def _leaves_to_others(self, name: str) -> bool:
-        return is_extended_resource(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
-
-    # -- score ---------------------------------------------------------------------------------------------------
+                insufficient &= allocatable > 0  # on other nodes DynamicResources allocates devices
+            if insufficient.any():
+                keys |= insufficient * np.int32(bit)
+                keys |= (insufficient & (allocatable < amount)) * np.int32(_UNRESOLVABLE_BIT)
+        return Verdict(keys, fit.status)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Settles which resources count."""
-        state.put(self._counted(pod))
+        """Never skips."""
+        state.put(self._pre_score_state(pod))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """By the configured strategy, over the configured resources."""
-        counted = state.get(_Counted) or self._counted(pod)
-        if not counted.resources:
+        """By the configured strategy, over the configured resources; 0 if none of them counts for the pod."""
+        pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
+        if not pre_score.resources:
             return np.zeros(len(nodes), np.int64)
-        usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in counted.resources]
+        usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
         if len(nodes) == 1:
-            of_one = [(capacity.item(), used.item() + request, weight) for capacity, used, request, weight in usages]
-            return np.array([self._strategy.score(of_one)], np.int64)
-        return self._strategy.scores([(capacity, used + request, weight) for capacity, used, request, weight in usages])
+            of_node = [(capacity.item(), used.item() + request, weight) for capacity, used, request, weight in usages]
+            return np.array([self._scorer.score_node(of_node)], np.int64)
+        return self._scorer.score_nodes(
+            [(capacity, used + request, weight) for capacity, used, request, weight in usages]
+        )
+
+    def score_placement(self, gang: Gang, proposal: Proposal) -> int:
+        """The utilization of all nodes of the placement together, with the gang's pods on them."""
+        pods = [pod for pod, _ in proposal.assignments]
+        usages = []
+        for spec in self._scored_resources:
+            if all(is_unrequested_scalar(pod, spec.name) for pod in pods):
+                continue
+            capacity, used = self._usage(proposal.placement.nodes, spec.name)
+            requested = sum(_scored_requests(pod).get(spec.name, 0) for pod in pods)
+            usages.append((int(capacity.sum()), int(used.sum()) + requested, spec.weight or 1))
+        return _PLACEMENT_SCORER.score_node(usages)
+
+    def _node_key(self, nodes: Nodes, requests: Sequence[tuple[str, int, int]]) -> int:
+        """The key of a single node, without arrays of length one."""
+        key = _PODS_BIT if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
+        for name, amount, bit in requests:
+            allocatable: int = nodes.allocatable(name).item()
+            insufficient = allocatable - nodes.requested(name).item() < amount
+            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
+                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
+        return key
+
+    def _checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
+        """The requests to compare, in the order of the reasons: scalar resources follow, sorted by name."""
+        native = [(name, requests[name]) for name in NATIVE_RESOURCES if requests.get(name, 0) > 0]
+        scalars = sorted(name for name, amount in requests.items() if name not in NATIVE_RESOURCES and amount)
+        return native + [(name, requests[name]) for name in scalars if not self._is_ignored(name)]
+
+    def _is_ignored(self, name: str) -> bool:
+        if not is_extended_resource(name):
+            return False
+        return name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
+
+    def _pre_score_state(self, pod: PodInfo) -> _FitPreScoreState:
+        specs = [spec for spec in self._scored_resources if not is_unrequested_scalar(pod, spec.name)]
+        requests = _scored_requests(pod)
+        return _FitPreScoreState([(spec.name, requests.get(spec.name, 0), spec.weight or 1) for spec in specs])
 
     def _usage(self, nodes: Nodes, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What there is and what is in use already: with defaults for CPU and memory, as requested for the others."""
+        """Capacity and used amount of a resource, int64 per node; CPU and memory with defaults for missing requests."""
         if name == CPU:
             return nodes.allocatable(name), nodes.nonzero_cpu
         if name == MEMORY:
             return nodes.allocatable(name), nodes.nonzero_memory
         return self._devices.usage(name, nodes)
 
-    def _counted(self, pod: PodInfo) -> _Counted:
-        specs = [spec for spec in self._scored if not _is_unrequested_scalar(pod, spec.name)]
-        requests = _scored_requests(pod)
-        return _Counted([(spec.name, requests.get(spec.name, 0), spec.weight or 1) for spec in specs])
-
-    def score_placement(self, gang: Gang, proposal: Proposal) -> int:
-        """How much of all its nodes would be in use, by the weights of the configured resources."""
-        pods = [pod for pod, _ in proposal.assignments]
-        names = {spec.name for spec in self._scored if any(not _is_unrequested_scalar(p, spec.name) for p in pods)}
-        amounts = []
-        for spec in (spec for spec in self._scored if spec.name in names):
-            there, used = self._usage(proposal.placement.nodes, spec.name)
-            requested = sum(_scored_requests(pod).get(spec.name, 0) for pod in pods)
-            amounts.append((int(there.sum()), int(used.sum()) + requested, spec.weight or 1))
-        return _BY_USE.score(amounts)
-
     # -- queueing hints ------------------------------------------------------------------------------------------
 
-    def _shrank(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
-        if new.uid == pod.uid:
-            return True
-        return bool(new.spec.node_name) and any(
-            new.requests.get(name, 0) < old.requests.get(name, 0)
-            for name, amount in pod.shape.requests.items()
-            if amount
-        )
-
-    def _has_more(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        has = allocatable_amounts(new.status.allocatable)
-        wanted = self._wanted(pod.shape.requests)
-        delegated = {name for name, _ in wanted if not has.get(name, 0) and self._devices.is_backed(name)}
-        if has.get(PODS, 0) < 1 or any(has.get(name, 0) < amount for name, amount in wanted if name not in delegated):
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        """Whether the pod fits the empty node, and the node is new or has more of a resource that the pod requests."""
+        allocatable = allocatable_amounts(new.status.allocatable)
+        requests = self._checked_requests(pod.shape.requests)
+        delegated = {name for name, _ in requests if not allocatable.get(name, 0) and self._devices.is_backed(name)}
+        fits = all(allocatable.get(name, 0) >= amount for name, amount in requests if name not in delegated)
+        if allocatable.get(PODS, 0) < 1 or not fits:
             return False
         if old is None or delegated:
             return True
-        had = allocatable_amounts(old.status.allocatable)
-        grown = [name for name, amount in has.items() if amount > had.get(name, 0)]
+        old_allocatable = allocatable_amounts(old.status.allocatable)
+        grown = [name for name, amount in allocatable.items() if amount > old_allocatable.get(name, 0)]
         return PODS in grown or any(pod.shape.requests.get(name, 0) for name in grown)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What filtering compares, in the order in which reasons are given, and how to read the keys that come of it."""
-
-    amounts: Sequence[tuple[str, int]]
-    legend: _Legend
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What scoring counts: resources, each with the pod's request of it and its weight."""
-
-    resources: Sequence[tuple[str, int, int]]
-
-
-class _Legend:
-    """Reads the bits of a key back as a status."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-
-    def __call__(self, key: int) -> Status:
-        reasons = ["Too many pods"] if key & _TOO_MANY_PODS else []
-        for position, name in enumerate(self._names):
-            if key & (_FIRST_RESOURCE << min(position, _MOST_RESOURCES - 2)):
-                reasons.append(f"Insufficient {name}")
-        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _NEVER else Code.UNSCHEDULABLE
-        return Status(code, tuple(reasons))
-
-
-def _scored_requests(pod: PodInfo) -> Mapping[str, int]:
-    """What a pod is scored by, per resource."""
-    cpu, memory = pod.shape.scored_requests
-    return {**pod.shape.requests, CPU: cpu, MEMORY: memory}
-
-
-def _is_unrequested_scalar(pod: PodInfo, name: str) -> bool:
-    return name not in _FIRST and not pod.shape.requests.get(name, 0)
-
-
-def _left_a_node(pod: PodInfo, old: PodInfo, new: None) -> bool:
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
     return bool(old.spec.node_name or old.status.nominated_node_name)
 
 
-def _class_stands_for(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
-    """Whether a class newly stands for something that the pod requests."""
+def _is_schedulable_after_pod_scale_down(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
+    """Whether it is the pod itself, or a pod on a node that requests less now of a resource that the pod requests."""
+    if new.uid == pod.uid:
+        return True
+    return bool(new.spec.node_name) and any(
+        new.requests.get(name, 0) < old.requests.get(name, 0) for name, amount in pod.shape.requests.items() if amount
+    )
+
+
+def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """Whether the class backs a resource that the pod requests and that it did not back before."""
     name = new.spec.extended_resource_name
     if old is not None:
         return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
-    names = (IMPLICIT_PREFIX + new.metadata.name, name or "")
-    return any(pod.shape.requests.get(stood_for, 0) for stood_for in names)
+    backed = (IMPLICIT_PREFIX + new.metadata.name, name or "")
+    return any(pod.shape.requests.get(resource, 0) for resource in backed)
+
+
+def _scored_requests(pod: PodInfo) -> Mapping[str, int]:
+    """The pod's requests by resource, CPU and memory with defaults."""
+    cpu, memory = pod.shape.scored_requests
+    return {**pod.shape.requests, CPU: cpu, MEMORY: memory}

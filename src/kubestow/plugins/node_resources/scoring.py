@@ -1,8 +1,8 @@
-"""How full nodes are scored: least allocated, most allocated, or any shape in between (semantics 8.8).
+"""Scores a node by the utilization of its resources: LeastAllocated, MostAllocated and RequestedToCapacityRatio.
 
-All arithmetic is the reference's: 64-bit integers, division truncating towards zero. Every pod that is placed has one
-node scored again, and on one number at a time Python is several times quicker than NumPy is on arrays of one; so a
-strategy knows both ways, and a property test holds them to each other.
+The arithmetic is kube-scheduler's (semantics 8.8): 64-bit integers, division truncating toward zero. Each scorer has a
+form for arrays of nodes and one for a single node: after a pod is placed only one node is scored again, and Python
+integers are several times faster there than arrays of length one. A property test checks that both forms agree.
 """
 
 from __future__ import annotations
@@ -14,117 +14,126 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.interface import MAX_SCORE
 
-__all__ = ["Strategy", "UtilizationShape", "strategy"]
+__all__ = ["NATIVE_RESOURCES", "ResourceScorer", "UtilizationShape", "is_unrequested_scalar", "resource_scorer"]
 
 Int64s = NDArray[np.int64]
 
-_TOO_LARGE = 2**63
-#: Shape points score 0 to 10.
+#: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
+NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
+#: count), and its weight.
+ResourceUsage = tuple[Int64s, Int64s, int]
+#: The same of a single node.
+NodeResourceUsage = tuple[int, int, int]
+
+_INT64_OVERFLOW = 2**63
+#: Shape points have scores from 0 to 10.
 _SHAPE_SCALE = MAX_SCORE // 10
 
 
-#: What there is of a resource, what would be used of it, and its weight: on each of many nodes, or on one.
-Usages = Sequence[tuple[Int64s, Int64s, int]]
-UsagesOfOne = Sequence[tuple[int, int, int]]
+def is_unrequested_scalar(pod: PodInfo, resource: str) -> bool:
+    """Whether a resource is left out of the scores of a pod: a scalar resource that the pod does not request."""
+    return resource not in NATIVE_RESOURCES and not pod.shape.requests.get(resource, 0)
 
 
-class Strategy(ABC):
-    """Scores nodes, 0 to 100, by the usage of several resources, at least one."""
-
-    @abstractmethod
-    def scores(self, usages: Usages) -> Int64s:
-        """The scores of many nodes, int64."""
-
-    @abstractmethod
-    def score(self, usages: UsagesOfOne) -> int:
-        """The score of one node."""
-
-
-def strategy(configured: ScoringStrategy) -> Strategy:
-    """The strategy that the plugin's args ask for."""
-    match configured.type:
+def resource_scorer(strategy: ScoringStrategy) -> ResourceScorer:
+    """The scorer of a ``scoringStrategy``."""
+    match strategy.type:
         case "MostAllocated":
             return _MostAllocated()
         case "RequestedToCapacityRatio":
-            ratio = configured.requested_to_capacity_ratio
+            ratio = strategy.requested_to_capacity_ratio
             return _RequestedToCapacityRatio(ratio.shape if ratio else ())
         case _:
             return _LeastAllocated()
 
 
-class _Allocated(Strategy):
-    """The weighted mean of some share of each resource that a node has at all; 0 where it has none of them."""
+class ResourceScorer(ABC):
+    """Scores nodes from 0 to MAX_SCORE by the usage of one or more resources."""
 
     @abstractmethod
-    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
-        """The amounts of a resource that speak for each node, as an array of their own."""
+    def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
+        """The scores of many nodes, int64 per node."""
 
     @abstractmethod
-    def _valued_of_one(self, capacity: int, used: int) -> int:
-        """The same on one node."""
+    def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
+        """The score of a single node."""
 
-    def scores(self, usages: Usages) -> Int64s:
+
+class _AllocationScorer(ResourceScorer):
+    """The weighted mean of one fraction per resource, in percent, over the resources with capacity; 0 without any."""
+
+    @abstractmethod
+    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
+        """The amount of a resource whose fraction of the capacity is the score, as a new array."""
+
+    @abstractmethod
+    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
+        """The same for a single node."""
+
+    def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
         total: Any = 0
         weights: Any = 0
         for capacity, used, weight in usages:
-            percent = self._valued(capacity, used)
+            percent = self._scored_amount(capacity, used)
             percent *= MAX_SCORE
             percent //= np.maximum(capacity, 1)
-            there = capacity > 0
+            present = capacity > 0
             total += percent * weight
-            weights += weight if there.all() else there * weight
+            weights += weight if present.all() else present * weight
         mean: Int64s = total // np.maximum(weights, 1)
         return mean
 
-    def score(self, usages: UsagesOfOne) -> int:
+    def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
         total = weights = 0
         for capacity, used, weight in usages:
             if capacity > 0:
-                total += _in_64_bits(self._valued_of_one(capacity, used) * MAX_SCORE) // capacity * weight
+                total += _wrapped(self._scored_amount_of_node(capacity, used) * MAX_SCORE) // capacity * weight
                 weights += weight
         return total // max(weights, 1)
 
 
-class _LeastAllocated(_Allocated):
-    """What is free speaks for a node."""
+class _LeastAllocated(_AllocationScorer):
+    """Scores free capacity."""
 
-    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
+    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
         free: Int64s = capacity - used
         return np.maximum(free, 0, out=free)
 
-    def _valued_of_one(self, capacity: int, used: int) -> int:
+    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         return max(capacity - used, 0)
 
 
-class _MostAllocated(_Allocated):
-    """What is used speaks for a node."""
+class _MostAllocated(_AllocationScorer):
+    """Scores used capacity."""
 
-    def _valued(self, capacity: Int64s, used: Int64s) -> Int64s:
+    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
         return np.minimum(used, capacity)
 
-    def _valued_of_one(self, capacity: int, used: int) -> int:
+    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         return min(used, capacity)
 
 
-def _in_64_bits(number: int) -> int:
-    """A product as 64 bits hold it: beyond 2**63 (100 times 80 PiB) it wraps around."""
-    return number if number < _TOO_LARGE else (number + _TOO_LARGE) % (2 * _TOO_LARGE) - _TOO_LARGE
+def _wrapped(product: int) -> int:
+    """A product in 64 bits: it wraps around beyond 2**63, which is 100 times 80 PiB."""
+    if product < _INT64_OVERFLOW:
+        return product
+    return (product + _INT64_OVERFLOW) % (2 * _INT64_OVERFLOW) - _INT64_OVERFLOW
 
 
-class _RequestedToCapacityRatio(Strategy):
-    """The shape's score of how much is used, averaged over resources."""
+class _RequestedToCapacityRatio(ResourceScorer):
+    """The shape's score of each resource's utilization, averaged over the resources with a score above 0."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._shape = UtilizationShape(shape)
 
-    def score(self, usages: UsagesOfOne) -> int:
-        alone = [(np.array([capacity]), np.array([used]), weight) for capacity, used, weight in usages]
-        return int(self.scores(alone)[0])
-
-    def scores(self, usages: Usages) -> Int64s:
+    def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
         total: Any = 0
         weights: Any = 0
         for capacity, used, weight in usages:
@@ -132,25 +141,29 @@ class _RequestedToCapacityRatio(Strategy):
             total += scores * weight
             weights += (scores > 0) * weight
         mean = total / np.maximum(weights, 1)
-        rounded: Int64s = np.floor(mean + 0.5).astype(np.int64)  # half away from zero: scores are not negative
+        rounded: Int64s = np.floor(mean + 0.5).astype(np.int64)  # half away from zero, as no score is negative
         return rounded
+
+    def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
+        arrays = [(np.array([capacity]), np.array([used]), weight) for capacity, used, weight in usages]
+        return int(self.score_nodes(arrays)[0])
 
 
 class UtilizationShape:
-    """A piecewise linear function from utilisation to a score of 0 to 100, flat beyond its ends."""
+    """A piecewise linear function from utilization (0 to 100) to a score (0 to MAX_SCORE), constant beyond its ends."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._points = [(point.utilization, point.score * _SHAPE_SCALE) for point in shape]
 
     def scores(self, used: Int64s, capacity: Int64s) -> Int64s:
-        """The score of each pair of amounts, int64; without any capacity all of it is taken to be used."""
+        """The score of each pair of amounts, int64; utilization is 100 without capacity and above it."""
         share = used * MAX_SCORE // np.maximum(capacity, 1)
         utilization = np.where((used > capacity) | (capacity == 0), MAX_SCORE, share)
         points = self._points
         scores = np.full(utilization.shape, points[-1][1], np.int64)
         for (low, low_score), (high, high_score) in zip(points[-2::-1], points[:0:-1], strict=True):
             rise = (high_score - low_score) * (utilization - low)
-            slope = np.sign(rise) * (np.abs(rise) // (high - low))  # truncates towards zero
+            slope = np.sign(rise) * (np.abs(rise) // (high - low))  # truncates toward zero
             np.copyto(scores, low_score + slope, where=utilization <= high)
         np.copyto(scores, points[0][1], where=utilization <= points[0][0])
         return scores

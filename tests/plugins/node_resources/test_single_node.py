@@ -1,4 +1,4 @@
-"""A node asked about by itself gets the verdict and the scores that it gets among others, whatever is on it."""
+"""A single node gets the same verdict and the same scores as among other nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import World, node, pod
 
 GPU = "example.com/gpu"
-#: Little, much, and so much that a hundred times as many bytes do not fit into 64 bits.
+#: Small and large amounts of memory; 100 times the last ones overflow 64 bits.
 BYTES = st.sampled_from((0, 1, 3 * 2**20, 2**34 + 7, 2**57 + 12345, 2**62))
 RESOURCES = st.lists(st.sampled_from(("cpu", "memory", "ephemeral-storage", GPU)), min_size=1, max_size=4, unique=True)
 STRATEGIES = st.sampled_from(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
@@ -57,7 +57,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
     ]
 
 
-def wanting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
+def requesting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
     return pod(
         name,
         cpu=f"{draw(st.integers(0, 3000))}m",
@@ -69,9 +69,9 @@ def wanting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[World, PodInfo]:
-    placed = [wanting(draw, f"p{number}", node=f"n{draw(st.integers(0, 3))}") for number in range(4)]
+    placed = [requesting(draw, f"p{number}", node=f"n{draw(st.integers(0, 3))}") for number in range(4)]
     world = World(draw(nodes()), placed, profile=draw(profiles()))
-    return world, world.info(wanting(draw, "asked"))
+    return world, world.info(requesting(draw, "p"))
 
 
 def rows(world: World) -> list[Nodes]:
@@ -80,21 +80,21 @@ def rows(world: World) -> list[Nodes]:
 
 @given(worlds())
 @settings(max_examples=60, deadline=None)
-def test_what_fits_a_node_does_not_depend_on_the_nodes_beside_it(world_and_pod: tuple[World, PodInfo]) -> None:
+def test_the_verdict_on_a_node_does_not_depend_on_other_nodes(world_and_pod: tuple[World, PodInfo]) -> None:
     world, info = world_and_pod
-    asked = next(p for p in world.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
+    plugin = next(p for p in world.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
     state = CycleState()
-    asked.pre_filter(state, info, world.cluster.all_nodes())
-    whole = asked.filter(state, info, world.cluster.all_nodes())
-    assert whole.keys.tolist() == [int(asked.filter(state, info, row).keys[0]) for row in rows(world)]
+    plugin.pre_filter(state, info, world.cluster.all_nodes())
+    of_all = plugin.filter(state, info, world.cluster.all_nodes())
+    assert of_all.keys.tolist() == [int(plugin.filter(state, info, row).keys[0]) for row in rows(world)]
 
 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
-def test_what_a_node_scores_does_not_depend_on_the_nodes_beside_it(world_and_pod: tuple[World, PodInfo]) -> None:
+def test_the_score_of_a_node_does_not_depend_on_other_nodes(world_and_pod: tuple[World, PodInfo]) -> None:
     world, info = world_and_pod
-    for asked in world.profiles["default-scheduler"].plugins:
-        if isinstance(asked, NodeResourcesFit | NodeResourcesBalancedAllocation):
+    for plugin in world.profiles["default-scheduler"].plugins:
+        if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
             with np.errstate(over="ignore"):
-                whole = asked.score(CycleState(), info, world.cluster.all_nodes())
-            assert whole.tolist() == [int(asked.score(CycleState(), info, row)[0]) for row in rows(world)]
+                of_all = plugin.score(CycleState(), info, world.cluster.all_nodes())
+            assert of_all.tolist() == [int(plugin.score(CycleState(), info, row)[0]) for row in rows(world)]
