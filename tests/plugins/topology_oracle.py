@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from kubestow.plugins.pod_topology_spread.constraints import SYSTEM_DEFAULTS
+from kubestow.plugins.pod_topology_spread.default_constraints import SYSTEM_DEFAULT_CONSTRAINTS
 
 Placed = Sequence[tuple[Node, Pod]]
 Pair = tuple[str, str]
@@ -89,7 +89,7 @@ def spread_scores(
     constraints = _constraints(pod, "ScheduleAnyway")
     keys = {constraint.topology_key for constraint, _ in constraints}
     if served is not None and not pod.spec.topology_spread_constraints:
-        constraints = [(constraint, served) for constraint in SYSTEM_DEFAULTS]
+        constraints = [(constraint, served) for constraint in SYSTEM_DEFAULT_CONSTRAINTS]
     scored = [node for node in feasible if keys <= node.metadata.labels.keys()]
     raw: dict[str, int] = {}
     for node in scored:
