@@ -11,7 +11,7 @@ import pytest
 from kubestow.api.storage import BIND_COMPLETED, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow.plugins.volume_binding.assumed_volumes import Promises
+from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes
 from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, storage_class, volume
@@ -95,7 +95,7 @@ def test_an_object_that_changed_or_went_cannot_be_assumed() -> None:
 
 def test_when_one_promise_fails_none_is_kept() -> None:
     cluster = world(*STATIC).cluster
-    promises = Promises([(volume("pv"), claim())], [claim("gone")])
+    promises = AssumedVolumes([(volume("pv"), claim())], [claim("gone")])
     with pytest.raises(KubestowError):
         promises.assume(cluster)
     assert cluster.catalog(PersistentVolume).assumed() == []

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.api.meta import LabelSelector, convert
 from kubestow.cluster.events import EventResource
-from kubestow.plugins.volume_binding.finder import PodClaims, find
+from kubestow.plugins.volume_binding.finder import PodVolumeClaims, find_pod_volumes
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
     DRIVER,
@@ -315,6 +315,6 @@ def test_capacity_for_no_node_or_a_selector_that_cannot_be_read_helps_nobody() -
 
 def test_a_class_that_is_gone_by_the_time_it_is_needed_is_an_error() -> None:
     there = zones()
-    claims = PodClaims(unbound=[claim()])
-    found = find(there.cluster, claims, there.cluster.all_nodes())
+    claims = PodVolumeClaims(unbound=[claim()])
+    found = find_pod_volumes(there.cluster, claims, there.cluster.all_nodes())
     assert claims.status(int(found.keys[0])).reasons == ('failed to find storage class "slow"',)
