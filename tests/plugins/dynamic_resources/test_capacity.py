@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.api.meta import convert
 from kubestow.api.resource import CapacityRequirements
-from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumption, fits
+from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 from tests.plugins.dynamic_resources.devices import device, slice_of
 
@@ -42,12 +42,12 @@ STEPS = {"validRange": {"min": "8Gi", "max": "32Gi", "step": "8Gi"}}
     ],
 )
 def test_a_request_is_rounded_up_to_what_may_be_had(policy: Any, asked: str, taken: str) -> None:
-    assert consumption(gpu(**policy), asks(asked)) == {"memory": taken}
+    assert consumed_capacity(gpu(**policy), asks(asked)) == {"memory": taken}
 
 
 @pytest.mark.parametrize(("policy", "taken"), [({}, "40Gi"), (STEPS, "40Gi"), ({"default": "10Gi"}, "10Gi")])
 def test_without_a_request_the_default_is_taken_or_everything(policy: Any, taken: str) -> None:
-    assert consumption(gpu(**policy), None) == {"memory": taken}
+    assert consumed_capacity(gpu(**policy), None) == {"memory": taken}
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_without_a_request_the_default_is_taken_or_everything(policy: Any, taken
 )
 def test_only_permitted_amounts_are_had(policy: Any, asked: str, permitted: bool) -> None:
     if permitted and policy.get("default") == asked:
-        assert fits(gpu(**policy), None)
+        assert has_capacity(gpu(**policy), None)
     else:
-        assert fits(gpu(**policy), asks(asked)) is permitted
+        assert has_capacity(gpu(**policy), asks(asked)) is permitted
 
 
 def test_a_device_is_full_when_all_shares_together_are() -> None:
     gibi = 2**30 * 10**9
-    assert fits(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 10 * gibi})
-    assert not fits(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 11 * gibi}, None)
+    assert has_capacity(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 10 * gibi})
+    assert not has_capacity(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 11 * gibi}, None)
 
 
 def test_a_capacity_that_is_not_there_cannot_be_asked_for() -> None:
-    assert not fits(gpu(), convert(CapacityRequirements, {"requests": {"cores": "1"}}))
+    assert not has_capacity(gpu(), convert(CapacityRequirements, {"requests": {"cores": "1"}}))

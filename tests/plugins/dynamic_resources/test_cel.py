@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from kubestow.api.quantity import nanos
-from kubestow.plugins.dynamic_resources.inventory.cel import DeviceFacts, SelectorError, Selectors
+from kubestow.plugins.dynamic_resources.inventory.cel import CELDevice, SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 
-SELECTORS = Selectors()
-GPU = DeviceFacts(
+SELECTORS = SelectorCache()
+GPU = CELDevice(
     driver="gpu.example.com",
     attributes={
         "gpu.example.com": {"model": "a100", "index": 3, "fast": True, "driverVersion": Version.parse("1.10.0-rc.1")}
@@ -153,7 +153,7 @@ def test_an_expression_longer_than_kubernetes_allows_does_not_compile() -> None:
 
 
 def test_failures_are_remembered_like_successes() -> None:
-    selectors = Selectors()
+    selectors = SelectorCache()
     with pytest.raises(SelectorError) as first:
         selectors.compile("1 +")
     with pytest.raises(SelectorError) as second:
@@ -163,7 +163,7 @@ def test_failures_are_remembered_like_successes() -> None:
 
 
 def test_only_the_latest_expressions_are_remembered() -> None:
-    selectors = Selectors()
+    selectors = SelectorCache()
     first = selectors.compile("0 == 0")
     for number in range(1024):
         selectors.compile(f"{number} == 1")
@@ -173,4 +173,4 @@ def test_only_the_latest_expressions_are_remembered() -> None:
 def test_a_platform_without_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     with pytest.raises(SelectorError, match="no CEL library on this platform"):
-        Selectors().compile("true")
+        SelectorCache().compile("true")

@@ -183,7 +183,7 @@ def test_any_claim_that_loses_its_devices_may_help() -> None:
     cluster = world(claim())
     info = cluster.info(pod_with("c"))
     held = claim("other", status={"allocation": allocation("d0")})
-    assert cluster.plugin._claim_may_help(info, held, claim("other"))
+    assert cluster.plugin._is_schedulable_after_claim_change(info, held, claim("other"))
 
 
 @pytest.mark.parametrize(
@@ -197,18 +197,18 @@ def test_any_claim_that_loses_its_devices_may_help() -> None:
 )
 def test_a_claim_of_the_pod_may_help_when_its_status_changes(old: Any, new: Any, helps: bool) -> None:
     cluster = world(claim())
-    assert cluster.plugin._claim_may_help(cluster.info(pod_with("c")), old, new) is helps
+    assert cluster.plugin._is_schedulable_after_claim_change(cluster.info(pod_with("c")), old, new) is helps
 
 
 def test_nothing_helps_while_claims_are_missing() -> None:
     cluster = world()
-    assert not cluster.plugin._claim_may_help(cluster.info(pod_with("c")), None, claim("c"))
+    assert not cluster.plugin._is_schedulable_after_claim_change(cluster.info(pod_with("c")), None, claim("c"))
 
 
 def test_a_pod_is_worth_a_try_when_all_its_claims_are_there() -> None:
     cluster = world()
     info, other = cluster.info(pod_with("c")), cluster.info(pod_with("c", name="other"))
-    assert not cluster.plugin._has_its_claims(info, info, info)
+    assert not cluster.plugin._is_schedulable_after_pod_change(info, info, info)
     cluster.put(claim())
-    assert cluster.plugin._has_its_claims(info, info, info)
-    assert not cluster.plugin._has_its_claims(info, other, other)
+    assert cluster.plugin._is_schedulable_after_pod_change(info, info, info)
+    assert not cluster.plugin._is_schedulable_after_pod_change(info, other, other)

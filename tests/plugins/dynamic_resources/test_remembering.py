@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.plugins.dynamic_resources.pod_claims import PodClaims
+from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.testing import nodes
 from tests.plugins.dynamic_resources.devices import (
@@ -67,7 +67,7 @@ def test_a_world_that_remembers_decides_like_one_that_does_not(story: list[tuple
         if decision.node_name is not None:
             placed.append(decision)
             if not stays:
-                cluster.spawn(cluster.plugin._changes.deallocate(cluster.claim(f"c{number}")))
+                cluster.spawn(cluster.plugin._updates.deallocate(cluster.claim(f"c{number}")))
 
 
 @settings(max_examples=30, deadline=None)
@@ -79,7 +79,7 @@ def test_one_node_asked_alone_answers_as_among_all(taken: list[int], row: int) -
         cluster.run(pod_with(f"c{number}", name=f"p{number}"))
     cluster.put(claim("last", exactly(2)))
     info = cluster.info(pod_with("last"))
-    kept = PodClaims([cluster.claim("last")])
-    together = cluster.plugin._nodes.verdict(kept, info, cluster.cluster.all_nodes())
-    alone = cluster.plugin._nodes.verdict(kept, info, Nodes(cluster.cluster.nodes, np.array([row], np.intp)))
+    kept = DynamicResourcesState([cluster.claim("last")])
+    together = cluster.plugin._filter.verdict(kept, info, cluster.cluster.all_nodes())
+    alone = cluster.plugin._filter.verdict(kept, info, Nodes(cluster.cluster.nodes, np.array([row], np.intp)))
     assert alone.status(0) == together.status(row)

@@ -18,8 +18,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
-from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
-from kubestow.plugins.dynamic_resources.extended_resources import is_backed_by_name
+from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
+from kubestow.plugins.dynamic_resources.extended_resources import is_dra_extended_resource_name
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
@@ -53,7 +53,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """What the pod requests of the resources that count; how many devices are taken changes with every claim."""
-        if any(pod.shape.requests.get(name, 0) and is_backed_by_name(name) for name in self._resources):
+        if any(pod.shape.requests.get(name, 0) and is_dra_extended_resource_name(name) for name in self._resources):
             return None
         return tuple(pod.shape.requests.get(name, 0) for name in self._resources)
 

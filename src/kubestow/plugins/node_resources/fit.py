@@ -31,8 +31,8 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.placement import PlacementScorePlugin, Proposal
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
-from kubestow.plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX, is_backed_by_name
+from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
+from kubestow.plugins.dynamic_resources.extended_resources import DEVICE_CLASS_PREFIX, is_dra_extended_resource_name
 from kubestow.plugins.node_resources.scoring import strategy
 
 __all__ = ["NodeResourcesFit"]
@@ -75,7 +75,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def signature(self, pod: PodInfo) -> Hashable | None:
         """What the pod requests, and what it is scored by; what devices score changes with every claim."""
         requests = pod.shape.requests
-        if any(requests.get(spec.name, 0) and is_backed_by_name(spec.name) for spec in self._scored):
+        if any(requests.get(spec.name, 0) and is_dra_extended_resource_name(spec.name) for spec in self._scored):
             return None
         return tuple(sorted(pod.shape.requests.items())), pod.shape.scored_requests
 
@@ -239,5 +239,5 @@ def _class_stands_for(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -
     name = new.spec.extended_resource_name
     if old is not None:
         return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
-    names = (IMPLICIT_PREFIX + new.metadata.name, name or "")
+    names = (DEVICE_CLASS_PREFIX + new.metadata.name, name or "")
     return any(pod.shape.requests.get(stood_for, 0) for stood_for in names)
