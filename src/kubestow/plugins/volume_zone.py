@@ -23,12 +23,10 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = ["VolumeZone"]
 
-_REASON_CONFLICT = "node(s) had no available volume zone"
-_REASON_UNNAMED_CLAIM = "PersistentVolumeClaim had no name"
-_REASON_NO_VOLUME_NOR_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
-_REASON_NO_VOLUME_NAME = "PersistentVolume had no name"
-
-_CONFLICT = Status.unresolvable(_REASON_CONFLICT)
+_CONFLICT = Status.unresolvable("node(s) had no available volume zone")
+_UNNAMED_CLAIM = Status.unresolvable("PersistentVolumeClaim had no name")
+_NO_VOLUME_NOR_CLASS = Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+_UNBOUND_IMMEDIATE = Status.unresolvable("PersistentVolume had no name")
 
 _TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _GA_LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION}
@@ -119,7 +117,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def _bound_volume(self, namespace: str, claim_name: str) -> PersistentVolume | Status | None:
         """The volume of a claim; None for an unbound claim of a WaitForFirstConsumer class."""
         if not claim_name:
-            return Status.unresolvable(_REASON_UNNAMED_CLAIM)
+            return _UNNAMED_CLAIM
         claim = self.handle.cluster.catalog(PersistentVolumeClaim).get(namespace, claim_name)
         if claim is None:
             return Status.unresolvable(f'persistentvolumeclaim "{claim_name}" not found')
@@ -133,7 +131,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def _status_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
         name = claim.storage_class
         if not name:
-            return Status.unresolvable(_REASON_NO_VOLUME_NOR_CLASS)
+            return _NO_VOLUME_NOR_CLASS
         storage_class = self.handle.cluster.catalog(StorageClass).get("", name)
         if storage_class is None:
             return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
@@ -141,7 +139,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
         if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
             return None
-        return Status.unresolvable(_REASON_NO_VOLUME_NAME)
+        return _UNBOUND_IMMEDIATE
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------

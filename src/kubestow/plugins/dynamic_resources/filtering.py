@@ -33,17 +33,11 @@ from kubestow.plugins.dynamic_resources.state import DynamicResourcesState, Node
 
 __all__ = ["ClaimFilter"]
 
-_REASON_CANNOT_ALLOCATE = "cannot allocate all claims"
-_REASON_INVALID_POOLS = "invalid resource pools were encountered"
-_REASON_NOT_AVAILABLE = "resourceclaim not available on the node"
-_REASON_STALE_EXTENDED_CLAIM = "cannot schedule extended resource claim"
-_REASON_CANNOT_FIT = "cannot fit resource"
-
-_CANNOT_ALLOCATE = Status.unresolvable(_REASON_CANNOT_ALLOCATE)
-_INVALID_POOLS = Status.unresolvable(_REASON_INVALID_POOLS)
-_NOT_AVAILABLE = Status.unresolvable(_REASON_NOT_AVAILABLE)
-_STALE_EXTENDED_CLAIM = Status.unresolvable(_REASON_STALE_EXTENDED_CLAIM)
-_CANNOT_FIT = Status.unresolvable(_REASON_CANNOT_FIT)
+_CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
+_INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
+_NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
+_STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
+_CANNOT_FIT = Status.unresolvable("cannot fit resource")
 
 
 class ClaimFilter:

@@ -57,11 +57,11 @@ from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 __all__ = ["DynamicResources"]
 
 _STATE_NOT_FOUND = "not found"
-_NO_NODE_ALLOCATION = "claim allocation not found for node"
-_REASON_NO_CLAIMS = "no new claims to deallocate"
-_REASON_DEALLOCATED = "deallocation of ResourceClaim completed"
-_REASON_DELETED = "deletion of ResourceClaim completed"
-_REASON_STILL_UNSCHEDULABLE = "still not schedulable"
+_NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
+_NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
+_DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
+_DELETED = Status.unschedulable("deletion of ResourceClaim completed")
+_STILL_UNSCHEDULABLE = Status.unschedulable("still not schedulable")
 
 #: Bounds a search by steps instead of time, so that the result does not depend on the machine. A step takes about
 #: 10 microseconds, so one second of filterTimeout blocks the event loop for about 0.2 seconds.
@@ -215,18 +215,18 @@ class DynamicResources(
         if found is None:
             return PostFilterResult(Status.error(_STATE_NOT_FOUND))
         if not found.claims:
-            return PostFilterResult(Status.unschedulable(_REASON_NO_CLAIMS))
+            return PostFilterResult(_NO_CLAIMS)
         for index in sorted(found.unavailable_claims):
             claim = found.claims[index]
             if index != found.extended_index and all(user.uid == pod.uid for user in claim.status.reserved_for):
                 deallocate = partial(self._updates.deallocate, claim)
-                return PostFilterResult(Status.unschedulable(_REASON_DEALLOCATED), action=deallocate)
+                return PostFilterResult(_DEALLOCATED, action=deallocate)
         if found.extended_index is not None:
             claim = found.claims[found.extended_index]
             if claim.metadata.name != IN_MEMORY_CLAIM_NAME:
                 delete = partial(self._updates.delete, claim)
-                return PostFilterResult(Status.unschedulable(_REASON_DELETED), action=delete)
-        return PostFilterResult(Status.unschedulable(_REASON_STILL_UNSCHEDULABLE))
+                return PostFilterResult(_DELETED, action=delete)
+        return PostFilterResult(_STILL_UNSCHEDULABLE)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The ranks of the allocated subrequests, summed over all claims."""
@@ -258,7 +258,7 @@ class DynamicResources(
         on_node = found.node_allocations.get(node_name)
         if on_node is None:
             is_missing = any(index != found.extended_index for index in found.unallocated)
-            return Status.error(_NO_NODE_ALLOCATION) if is_missing else None
+            return _NO_NODE_ALLOCATION if is_missing else None
         try:
             allocations = on_node.solution.allocation_results(on_node.claims, node_name, self._features)
         except AllocationError as error:

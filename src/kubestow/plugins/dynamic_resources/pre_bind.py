@@ -23,7 +23,7 @@ from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
 __all__ = ["ClaimBinder"]
 
-_DEVICE_BINDING_TIMEOUT = "device binding timeout"
+_DEVICE_BINDING_TIMEOUT = Status.error("device binding timeout")
 
 
 class ClaimBinder:
@@ -114,7 +114,7 @@ class ClaimBinder:
             seconds = max(0.0, (self._handle.now() - start).total_seconds())
             for driver in drivers:
                 self._handle.device_wait_ended(pod, driver, outcome, seconds)
-        return Status.error(_DEVICE_BINDING_TIMEOUT) if status is None else status
+        return _DEVICE_BINDING_TIMEOUT if status is None else status
 
     def _check_devices(self, state: DynamicResourcesState) -> Status | None:
         """SUCCESS if all claims are ready for binding, an error if one has failed, else None."""

@@ -11,7 +11,7 @@ from kubestow.plugins.volume_binding.finder import PodVolumeClaims
 
 __all__ = ["pod_volume_claims"]
 
-_REASON_UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+_UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 
 def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Status:
@@ -30,7 +30,7 @@ def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Statu
             return is_delayed
         has_immediate |= not is_delayed
         unbound.append(claim)
-    return Status.unresolvable(_REASON_UNBOUND_IMMEDIATE) if has_immediate else PodVolumeClaims(bound, unbound)
+    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound)
 
 
 def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
