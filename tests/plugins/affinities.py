@@ -15,22 +15,22 @@ def term(app: str | Object | None, key: str = ZONE, **more: Any) -> Object:
     return {"labelSelector": selector, "topologyKey": key, **more}
 
 
-def near(*terms: Object) -> Object:
+def required_affinity(*terms: Object) -> Object:
     """Required affinity."""
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def apart(*terms: Object) -> Object:
+def required_anti_affinity(*terms: Object) -> Object:
     """Required anti-affinity."""
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def rather_near(*terms: Object, weight: int = 10) -> Object:
+def preferred_affinity(*terms: Object, weight: int = 10) -> Object:
     """Preferred affinity."""
     return {"podAffinity": _preferred(terms, weight)}
 
 
-def rather_apart(*terms: Object, weight: int = 10) -> Object:
+def preferred_anti_affinity(*terms: Object, weight: int = 10) -> Object:
     """Preferred anti-affinity."""
     return {"podAntiAffinity": _preferred(terms, weight)}
 

@@ -9,7 +9,7 @@ import pytest
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.events import Action, EventResource
 from kubestow.testing import node, pod
-from tests.plugins.affinities import ZONE, apart, near, term
+from tests.plugins.affinities import ZONE, required_affinity, required_anti_affinity, term
 from tests.plugins.hints import says_queue
 
 NODE, POD = EventResource.NODE, EventResource.POD
@@ -99,8 +99,8 @@ def test_a_pod_whose_constraints_cannot_be_read_hears_of_no_pod() -> None:
 
 # -- InterPodAffinity ----------------------------------------------------------------------------------------------
 
-WANTS = pod("waiting", labels={"app": "web"}, affinity=near(term("db")))
-SHUNS = pod("waiting", labels={"app": "web"}, affinity=apart(term("noisy")))
+WANTS = pod("waiting", labels={"app": "web"}, affinity=required_affinity(term("db")))
+SHUNS = pod("waiting", labels={"app": "web"}, affinity=required_anti_affinity(term("noisy")))
 
 
 def test_the_company_that_a_pod_wants_is_worth_a_try() -> None:
@@ -116,8 +116,8 @@ def test_the_company_that_a_pod_shuns_may_leave() -> None:
 
 
 def test_a_pod_that_shunned_this_one_may_leave() -> None:
-    assert affinity_hears(WANTS, old=web("x", affinity=apart(term("web"))))
-    assert not affinity_hears(WANTS, old=web("x", affinity=apart(term("cache"))))
+    assert affinity_hears(WANTS, old=web("x", affinity=required_anti_affinity(term("web"))))
+    assert not affinity_hears(WANTS, old=web("x", affinity=required_anti_affinity(term("cache"))))
 
 
 @pytest.mark.parametrize(

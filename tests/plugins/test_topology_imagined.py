@@ -7,7 +7,7 @@ import numpy as np
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import Change, HypotheticalNodes
 from kubestow.testing import World, node, nodes, pod
-from tests.plugins.affinities import HOST, ZONE, Object, apart, near, term
+from tests.plugins.affinities import HOST, ZONE, Object, required_affinity, required_anti_affinity, term
 from tests.plugins.test_topology_properties import plugin, refusals
 
 
@@ -65,15 +65,15 @@ def test_where_domains_are_too_few_the_smallest_count_stays_zero() -> None:
 def test_pods_that_are_shunned_may_leave() -> None:
     noisy = app("noisy", on="node-0")
     world = World(nodes(3, zones=2), [noisy])
-    asked = app("web", affinity=apart(term("noisy", HOST)))
+    asked = app("web", affinity=required_anti_affinity(term("noisy", HOST)))
     assert imagined(world, "InterPodAffinity", asked) == ["anti-affinity", "", ""]
     assert imagined(world, "InterPodAffinity", asked, gone=(noisy,))[0] == ""
 
 
 def test_pods_that_shun_may_leave_or_come() -> None:
-    shy = app("shy", on="node-0", affinity=apart(term("web", HOST)))
+    shy = app("shy", on="node-0", affinity=required_anti_affinity(term("web", HOST)))
     world = World([node("node-0", zone="z"), node("node-1")], [shy])
-    newcomer = app("shyer", affinity=apart(term("web", ZONE)))
+    newcomer = app("shyer", affinity=required_anti_affinity(term("web", ZONE)))
     assert imagined(world, "InterPodAffinity", app("web"), gone=(shy,))[0] == ""
     assert imagined(world, "InterPodAffinity", app("web"), gone=(shy,), come=(newcomer,)) == ["existing", ""]
 
@@ -81,7 +81,7 @@ def test_pods_that_shun_may_leave_or_come() -> None:
 def test_the_last_company_may_leave() -> None:
     db = app("db", on="node-0")
     world = World(nodes(3, zones=2), [db])
-    asked = app("web", affinity=near(term("db")))
+    asked = app("web", affinity=required_affinity(term("db")))
     assert imagined(world, "InterPodAffinity", asked) == ["", "affinity", ""]
     assert imagined(world, "InterPodAffinity", asked, gone=(db,))[0] == "affinity"
 
@@ -89,12 +89,12 @@ def test_the_last_company_may_leave() -> None:
 def test_when_the_last_of_its_group_leaves_a_pod_is_the_first_again() -> None:
     web = app("web", "old", on="node-0")
     world = World(nodes(2, zones=2), [web])
-    asked = app("web", affinity=near(term("web")))
+    asked = app("web", affinity=required_affinity(term("web")))
     assert imagined(world, "InterPodAffinity", asked) == ["", "affinity"]
     assert imagined(world, "InterPodAffinity", asked, gone=(web,))[0] == ""
 
 
 def test_a_pod_is_not_the_first_where_another_has_been_promised_the_node() -> None:
     world = World([node("node-0", zone="z"), node("node-1", zone="y", labels={"rack": "r"})])
-    asked = app("web", affinity=near(term("web"), term("web", "rack")))
+    asked = app("web", affinity=required_affinity(term("web"), term("web", "rack")))
     assert imagined(world, "InterPodAffinity", asked, come=(app("web", "promised"),)) == ["affinity", ""]

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
-from tests.plugins.affinities import HOST, ZONE, apart, near, rather_apart, rather_near, term
+from tests.plugins.affinities import (
+    HOST,
+    ZONE,
+    preferred_affinity,
+    preferred_anti_affinity,
+    required_affinity,
+    required_anti_affinity,
+    term,
+)
 
 NODE_NAMES = ("n0", "n1", "n2", "n3")
 POD_NAMES = ("p0", "p1", "p2", "p3", "p4", "p5")
@@ -57,8 +65,13 @@ def terms(draw: st.DrawFn) -> dict[str, Any]:
 def affinities(draw: st.DrawFn) -> dict[str, Any]:
     some = st.lists(terms(), max_size=2)
     weight = draw(st.integers(1, 5))
-    near_by = near(*draw(some))["podAffinity"] | rather_near(*draw(some), weight=weight)["podAffinity"]
-    far_off = apart(*draw(some))["podAntiAffinity"] | rather_apart(*draw(some), weight=weight)["podAntiAffinity"]
+    near_by = (
+        required_affinity(*draw(some))["podAffinity"] | preferred_affinity(*draw(some), weight=weight)["podAffinity"]
+    )
+    far_off = (
+        required_anti_affinity(*draw(some))["podAntiAffinity"]
+        | preferred_anti_affinity(*draw(some), weight=weight)["podAntiAffinity"]
+    )
     return {"podAffinity": near_by, "podAntiAffinity": far_off}
 
 
