@@ -1,4 +1,4 @@
-"""Pod affinity and anti-affinity in a line each."""
+"""Builders of pod affinity and anti-affinity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def term(app: str | Object | None, key: str = ZONE, **more: Any) -> Object:
-    """Pods with a value of the label ``app``, or with whatever selector is given."""
+    """A term for pods with a value of the label ``app``, or with a label selector."""
     selector = {"matchLabels": {"app": app}} if isinstance(app, str) else app
     return {"labelSelector": selector, "topologyKey": key, **more}
 

@@ -1,4 +1,4 @@
-"""What is remembered of the feasible nodes changes no score: it is what a walk over nodes and pods gives."""
+"""Scores from cached node data and counters equal scores computed from all nodes and pods (semantics 8.14)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("n0", "n1", "n2", "n3")
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str | None = None) -> Node:
-    """A node that may lack its zone and its host name, and may have no room."""
+    """A node that may lack its zone or hostname label, or capacity for pods."""
     name = name or draw(st.sampled_from(NAMES))
     labels = {ZONE: draw(st.sampled_from((None, "", "a", "b"))), HOST: draw(st.sampled_from((name, name, None)))}
     labelled = {key: value for key, value in labels.items() if value is not None}
@@ -38,40 +38,42 @@ def soft(key: str, skew: int) -> dict[str, Any]:
 
 
 constraints = st.builds(soft, st.sampled_from((ZONE, HOST)), st.integers(1, 3))
-asked_pods = st.lists(constraints, max_size=2).map(lambda spread: a_pod("asked", labels=WEB, spread=spread))
-#: A node changes, just these nodes become feasible, or so many pods come to a node.
+incoming_pods = st.lists(constraints, max_size=2).map(lambda spread: a_pod("incoming", labels=WEB, spread=spread))
+#: A node changes, only these nodes become feasible, or a node gets more pods.
 steps = st.one_of(nodes(), st.frozensets(st.sampled_from(NAMES)), st.tuples(st.sampled_from(NAMES), st.integers(1, 9)))
 
 
-def with_room(node: Node, room: bool) -> Node:
-    allocatable = node.status.allocatable | {"pods": "110" if room else "0"}
+def with_capacity(node: Node, has_capacity: bool) -> Node:
+    allocatable = node.status.allocatable | {"pods": "110" if has_capacity else "0"}
     return replace(node, status=replace(node.status, allocatable=allocatable))
 
 
-def said_by_walking(asked: Pod, shown: Mapping[str, Node], placed: list[Pod]) -> dict[str, int]:
-    """The scores of the feasible nodes, with the weight of the default profile."""
-    feasible = [node for node in shown.values() if node.status.allocatable["pods"] != "0"]
-    where = [(shown[pod.spec.node_name], pod) for pod in placed]
-    served = compile_selector(LabelSelector(match_labels=WEB))
-    scores = topology_oracle.spread_scores(asked, feasible, list(shown.values()), where, served=served)
+def expected_scores(incoming: Pod, nodes_by_name: Mapping[str, Node], placed: list[Pod]) -> dict[str, int]:
+    """The scores of the feasible nodes, with the weight 2 of the default profile."""
+    feasible = [node for node in nodes_by_name.values() if node.status.allocatable["pods"] != "0"]
+    placed_on = [(nodes_by_name[pod.spec.node_name], pod) for pod in placed]
+    default_selector = compile_selector(LabelSelector(match_labels=WEB))
+    scores = topology_oracle.spread_scores(
+        incoming, feasible, list(nodes_by_name.values()), placed_on, default_selector=default_selector
+    )
     return {node.metadata.name: 2 * score for node, score in zip(feasible, scores, strict=True)}
 
 
-@given(st.tuples(*map(nodes, NAMES)), asked_pods, st.lists(steps, min_size=1, max_size=12))
+@given(st.tuples(*map(nodes, NAMES)), incoming_pods, st.lists(steps, min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_scores_follow_pods_and_nodes_step_by_step(first: tuple[Node, ...], asked: Pod, steps: list[Any]) -> None:
-    world, shown, placed = World(first), {node.metadata.name: node for node in first}, list[Pod]()
+def test_scores_follow_changes_of_pods_and_nodes(first: tuple[Node, ...], incoming: Pod, steps: list[Any]) -> None:
+    world, nodes_by_name, placed = World(first), {node.metadata.name: node for node in first}, list[Pod]()
     world.cluster.catalog(Service).put(service(WEB))
     for number, step in enumerate(steps):
         match step:
             case Node():
-                shown[step.metadata.name] = step
+                nodes_by_name[step.metadata.name] = step
             case frozenset():
-                shown = {name: with_room(node, name in step) for name, node in shown.items()}
+                nodes_by_name = {name: with_capacity(node, name in step) for name, node in nodes_by_name.items()}
             case name, count:
                 placed += [a_pod(f"p{number}-{n}", labels=WEB, node=name) for n in range(count)]
-        for node in shown.values():
+        for node in nodes_by_name.values():
             world.cluster.update_node(node)
         for pod in placed:
             world.cluster.put_pod(world.info(pod))
-        assert world.scores(asked, "PodTopologySpread") == said_by_walking(asked, shown, placed)
+        assert world.scores(incoming, "PodTopologySpread") == expected_scores(incoming, nodes_by_name, placed)

@@ -1,4 +1,4 @@
-"""PodTopologySpread as a score, and the default constraints (semantics 8.14)."""
+"""Scoring by soft topology spread constraints, and default constraints (semantics 8.14)."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ def web(name: str = "new", *constraints: Any, node: str = "", **more: Any) -> Po
     return pod(name, labels={"app": "web"}, spread=constraints, node=node, **more)
 
 
-def spread_scores(world: World, asked: Pod) -> dict[str, int]:
-    """The scores without the weight of 2 that the default profile gives them."""
-    return {name: score // 2 for name, score in world.scores(asked, "PodTopologySpread").items()}
+def spread_scores(world: World, incoming: Pod) -> dict[str, int]:
+    """The scores without the weight 2 of the default profile."""
+    return {name: score // 2 for name, score in world.scores(incoming, "PodTopologySpread").items()}
 
 
 def filled(*counts: int, zones: int = 0) -> World:
-    """Nodes with so many matching pods each."""
+    """Nodes with the given numbers of matching pods."""
     placed = [web(f"p{n}-{i}", node=f"node-{n}") for n, count in enumerate(counts) for i in range(count)]
     return World(nodes(len(counts), zones=zones), placed)
 
 
-def test_the_reference_example_of_hosts_with_none_one_and_two_pods() -> None:
+def test_hosts_with_no_one_and_two_pods_score_as_in_kube_scheduler() -> None:
     assert spread_scores(filled(0, 1, 2), web("new", soft(HOST))) == {"node-0": 100, "node-1": 33, "node-2": 0}
 
 
-def test_no_matching_pod_anywhere_is_best_everywhere() -> None:
+def test_all_nodes_score_100_without_matching_pods() -> None:
     assert spread_scores(filled(0, 0), web("new", soft(HOST))) == {"node-0": 100, "node-1": 100}
 
 
-def test_pods_count_for_all_nodes_of_their_zone() -> None:
+def test_pods_count_on_all_nodes_of_their_zone() -> None:
     world = filled(3, 0, 0, 1, zones=2)
     assert spread_scores(world, web("new", soft(ZONE))) == {"node-0": 25, "node-1": 100, "node-2": 25, "node-3": 100}
 
 
-def test_nodes_that_lack_a_label_take_no_part() -> None:
+def test_nodes_without_the_topology_key_are_ignored() -> None:
     world = World([node("in", zone="z"), node("out")], [web("old", node="in")])
     assert spread_scores(world, web("new", soft(ZONE))) == {"in": 100, "out": 0}
 
 
-def test_constraints_add_up() -> None:
+def test_the_scores_of_several_constraints_are_added() -> None:
     world = filled(1, 0, 0, 0, zones=2)
     scores = spread_scores(world, web("new", soft(ZONE), soft(HOST)))
     assert scores["node-0"] < scores["node-2"] < scores["node-1"] == scores["node-3"] == 100
 
 
-def test_pods_on_nodes_that_the_policies_leave_out_do_not_count() -> None:
+def test_pods_on_nodes_that_the_policies_exclude_do_not_count() -> None:
     world = World(
         [node("a", zone="a"), node("b", zone="b"), node("a2", zone="a", taints=["team=x:NoSchedule"])],
         [web("old", node="a2")],
@@ -68,11 +68,11 @@ def test_pods_on_nodes_that_the_policies_leave_out_do_not_count() -> None:
     assert spread_scores(world, web("new", soft(ZONE, nodeTaintsPolicy="Honor"))) == {"a": 100, "b": 100}
 
 
-def test_pods_without_constraints_or_company_are_not_scored() -> None:
+def test_scoring_is_skipped_without_constraints_service_and_controller() -> None:
     assert World(nodes(2)).scores(pod("alone"), "PodTopologySpread") == {}
 
 
-def test_pods_of_a_service_are_spread_by_default() -> None:
+def test_default_constraints_apply_to_pods_of_a_service() -> None:
     world = filled(3, 0)
     assert world.scores(web(), "PodTopologySpread") == {}
     world.cluster.catalog(Service).put(service({"app": "web"}))
@@ -88,7 +88,7 @@ def test_pods_of_a_service_are_spread_by_default() -> None:
         (stateful_set({"matchLabels": {"app": "web"}}), owned_by("StatefulSet", "apps/v1")),
     ],
 )
-def test_pods_of_a_controller_are_spread_by_default(owner: Any, metadata: dict[str, Any]) -> None:
+def test_default_constraints_apply_to_pods_of_a_controller(owner: Any, metadata: dict[str, Any]) -> None:
     world = filled(3, 0)
     owned = web(metadata=metadata)
     assert world.scores(owned, "PodTopologySpread") == {}
@@ -99,23 +99,23 @@ def test_pods_of_a_controller_are_spread_by_default(owner: Any, metadata: dict[s
 @pytest.mark.parametrize(
     "metadata", [owned_by("ReplicaSet", "apps/v1beta1"), owned_by("Job", "batch/v1"), owned_by("ReplicaSet", "v1")]
 )
-def test_other_owners_do_not_spread_pods(metadata: dict[str, Any]) -> None:
+def test_default_constraints_do_not_apply_to_pods_of_other_owners(metadata: dict[str, Any]) -> None:
     world = filled(3, 0)
     world.cluster.catalog(ReplicaSet).put(replica_set({"matchLabels": {"app": "web"}}))
     assert world.scores(web(metadata=metadata), "PodTopologySpread") == {}
 
 
-def test_a_controller_whose_selector_cannot_be_read_adds_nothing_to_a_service() -> None:
+def test_the_invalid_selector_of_a_controller_is_ignored() -> None:
     world = filled(3, 0)
-    bad = replica_set({"matchExpressions": [{"key": "app", "operator": "Near"}]})
-    world.cluster.catalog(ReplicaSet).put(bad)
+    invalid = replica_set({"matchExpressions": [{"key": "app", "operator": "Near"}]})
+    world.cluster.catalog(ReplicaSet).put(invalid)
     owned = web(metadata=owned_by("ReplicaSet", "apps/v1"))
     assert world.scores(owned, "PodTopologySpread") == {}
     world.cluster.catalog(Service).put(service({"app": "web"}))
     assert spread_scores(world, owned) == {"node-0": 33, "node-1": 100}
 
 
-def test_nodes_without_a_zone_are_one_more_zone_to_the_system_defaults() -> None:
+def test_nodes_without_a_zone_form_a_domain_of_the_system_default_constraints() -> None:
     placed = [web(f"p{i}", node="n0") for i in range(9)]
     world = World([node("n0", zone="a"), node("n1", zone="b"), node("n2")], placed)
     world.cluster.catalog(Service).put(service({"app": "web"}))
@@ -123,7 +123,7 @@ def test_nodes_without_a_zone_are_one_more_zone_to_the_system_defaults() -> None
     assert spread_scores(world, web()) == {"n0": 100 * 2 // 35, "n1": 100 * (37 - 6) // 35, "n2": 100}
 
 
-def test_an_empty_zone_is_the_zone_of_the_nodes_that_have_none() -> None:
+def test_an_empty_zone_and_a_missing_zone_are_the_same_domain() -> None:
     world = World(
         [node("empty", zone=""), node("none"), node("other", zone="a")], [web(f"p{i}", node="none") for i in range(9)]
     )
@@ -132,9 +132,9 @@ def test_an_empty_zone_is_the_zone_of_the_nodes_that_have_none() -> None:
     assert scores["empty"] < scores["other"]
 
 
-def test_a_selector_that_cannot_be_read_fails_scoring() -> None:
-    bad = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
-    decision = filled(1, 0).decide(web("new", soft(HOST, labelSelector=bad)))
+def test_an_invalid_selector_is_an_error() -> None:
+    invalid = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
+    decision = filled(1, 0).decide(web("new", soft(HOST, labelSelector=invalid)))
     assert "obtaining pod's soft topology spread constraints" in decision.message
 
 
