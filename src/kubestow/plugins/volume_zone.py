@@ -101,7 +101,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         permitted = selections.get(("VolumeZone", topologies), lambda nodes: _permitted(nodes, topologies))
         return None if permitted.everywhere else Verdict.rejecting(~permitted.where[nodes.rows], _CONFLICT)
 
-    # -- volumes -------------------------------------------------------------------------------------------------
+    # -- volumes ---------------------------------------------------------------------------------------------------
 
     def _volume_topologies(self, pod: PodInfo) -> _VolumeTopologies | Status:
         topologies: list[Topology] = []

@@ -1,4 +1,4 @@
-"""DynamicResources: what it refuses, gives back, scores, and waits for."""
+"""The extension points and queueing hints of DynamicResources (semantics 8.16)."""
 
 from __future__ import annotations
 
@@ -14,180 +14,180 @@ from kubestow.framework.status import Code, Status
 from kubestow.testing import nodes, pod
 from tests.plugins.dynamic_resources.devices import (
     GPU,
-    DeviceWorld,
+    DeviceHarness,
     allocation,
-    alternatives,
     claim,
     exactly,
     pod_with,
     reserved_for,
+    single_node,
     slice_of,
-    world,
+    subrequests,
 )
 
-# -- PreFilter -------------------------------------------------------------------------------------------------------
+# -- PreFilter -----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_whose_claim_went_after_the_gate_is_refused() -> None:
-    cluster = world(GPU)
-    assert 'could not find ResourceClaim "default/c"' in cluster.reason(pod_with("c"))
+def test_a_pod_whose_claim_was_deleted_after_pre_enqueue_is_rejected() -> None:
+    harness = single_node(GPU)
+    assert 'could not find ResourceClaim "default/c"' in harness.reason(pod_with("c"))
 
 
-def test_a_class_that_does_not_exist_refuses_the_pod() -> None:
-    cluster = world(GPU, claim("c", exactly(of="tpu")), claim("d", alternatives(1, of="tpu")))
-    assert "request r: device class tpu does not exist" in cluster.reason(pod_with("c"))
-    assert "request r/a0: device class tpu does not exist" in cluster.reason(pod_with("d"))
+def test_a_missing_device_class_rejects_the_pod() -> None:
+    harness = single_node(GPU, claim("c", exactly(of="tpu")), claim("d", subrequests(1, of="tpu")))
+    assert "request r: device class tpu does not exist" in harness.reason(pod_with("c"))
+    assert "request r/a0: device class tpu does not exist" in harness.reason(pod_with("d"))
 
 
 def test_a_request_without_a_class_is_an_error() -> None:
-    assert "request r: unsupported request type" in world(GPU, claim("c", exactly(of=""))).reason(pod_with("c"))
+    assert "request r: unsupported request type" in single_node(GPU, claim("c", exactly(of=""))).reason(pod_with("c"))
 
 
-def test_a_request_of_an_unknown_kind_refuses_the_pod() -> None:
+def test_a_request_of_unknown_type_rejects_the_pod() -> None:
     unknown = "resource claim default/c, request r: unknown request type"
-    assert unknown in world(GPU, claim("c", {"name": "r"})).reason(pod_with("c"))
+    assert unknown in single_node(GPU, claim("c", {"name": "r"})).reason(pod_with("c"))
 
 
-def test_a_claim_that_is_being_allocated_is_waited_for() -> None:
-    cluster = world(GPU, claim())
-    cluster.place(pod_with("c", name="first"))
-    assert "resource claim default/c is in the process of being allocated" in cluster.reason(pod_with("c"))
+def test_a_claim_with_a_pending_allocation_rejects_the_pod() -> None:
+    harness = single_node(GPU, claim())
+    harness.place(pod_with("c", name="first"))
+    assert "resource claim default/c is in the process of being allocated" in harness.reason(pod_with("c"))
 
 
-def test_an_allocation_for_nodes_that_cannot_be_told_is_an_error() -> None:
-    unreadable = allocation("d0")
-    unreadable["nodeSelector"] = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "Like"}]}]}
-    cluster = world(GPU, claim("c", status={"allocation": unreadable}))
-    assert 'running PreFilter plugin "DynamicResources"' in cluster.reason(pod_with("c"))
+def test_an_invalid_node_selector_of_an_allocation_is_an_error() -> None:
+    invalid = allocation("d0")
+    invalid["nodeSelector"] = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "Like"}]}]}
+    harness = single_node(GPU, claim("c", status={"allocation": invalid}))
+    assert 'running PreFilter plugin "DynamicResources"' in harness.reason(pod_with("c"))
 
 
-# -- allocated claims ------------------------------------------------------------------------------------------------
+# -- allocated claims ----------------------------------------------------------------------------------------------
 
 
-def test_a_claim_with_devices_pins_its_pod_to_them() -> None:
-    cluster = DeviceWorld(*nodes(3), claim("c", status={"allocation": allocation("d0", at="node-1")}))
-    assert cluster.feasible(pod_with("c")) == {"node-1"}
+def test_an_allocated_claim_restricts_its_pod_to_the_node_selector() -> None:
+    harness = DeviceHarness(*nodes(3), claim("c", status={"allocation": allocation("d0", at="node-1")}))
+    assert harness.feasible(pod_with("c")) == {"node-1"}
 
 
-def test_a_claim_may_serve_several_pods() -> None:
-    cluster = world(GPU, claim())
-    assert cluster.run(pod_with("c", name="p1")).node_name == "n"
-    assert cluster.run(pod_with("c", name="p2")).node_name == "n"
-    assert [user.name for user in cluster.claim().status.reserved_for] == ["p1", "p2"]
+def test_a_claim_can_be_reserved_for_several_pods() -> None:
+    harness = single_node(GPU, claim())
+    assert harness.run(pod_with("c", name="p1")).node_name == "n"
+    assert harness.run(pod_with("c", name="p2")).node_name == "n"
+    assert [user.name for user in harness.claim().status.reserved_for] == ["p1", "p2"]
 
 
-ELSEWHERE = {"allocation": allocation("d0", at="gone")}
+UNAVAILABLE = {"allocation": allocation("d0", at="gone")}
 
 
-@pytest.mark.parametrize("users", [(), ("uid-default-p",)])
-def test_devices_in_the_wrong_place_are_taken_back(users: tuple[str, ...]) -> None:
-    cluster = world(claim("c", status={**ELSEWHERE, "reservedFor": reserved_for(*users)}))
-    decision = cluster.decide(pod_with("c"))
+@pytest.mark.parametrize("reserved_for_uids", [(), ("uid-default-p",)])
+def test_an_unavailable_claim_is_deallocated(reserved_for_uids: tuple[str, ...]) -> None:
+    harness = single_node(claim("c", status={**UNAVAILABLE, "reservedFor": reserved_for(*reserved_for_uids)}))
+    decision = harness.decide(pod_with("c"))
     assert "1 resourceclaim not available on the node. deallocation of ResourceClaim completed" in decision.message
     (action,) = decision.actions
-    cluster.spawn(action())
-    assert cluster.claim().status.allocation is None
-    assert cluster.claim().status.reserved_for == []
+    harness.spawn(action())
+    assert harness.claim().status.allocation is None
+    assert harness.claim().status.reserved_for == []
 
 
-def test_devices_that_others_use_stay_theirs() -> None:
-    cluster = world(claim("c", status={**ELSEWHERE, "reservedFor": reserved_for("uid-default-p", "other")}))
-    decision = cluster.decide(pod_with("c"))
+def test_a_claim_reserved_for_other_pods_is_not_deallocated() -> None:
+    harness = single_node(claim("c", status={**UNAVAILABLE, "reservedFor": reserved_for("uid-default-p", "other")}))
+    decision = harness.decide(pod_with("c"))
     assert "still not schedulable" in decision.message
     assert not decision.actions
 
 
-def test_only_asking_takes_nothing_back() -> None:
-    cluster = world(claim("c", status=ELSEWHERE))
-    cluster.decide(pod_with("c"))
-    assert cluster.claim().status.allocation is not None
+def test_a_decision_alone_does_not_deallocate() -> None:
+    harness = single_node(claim("c", status=UNAVAILABLE))
+    harness.decide(pod_with("c"))
+    assert harness.claim().status.allocation is not None
 
 
-# -- PostFilter without claims ---------------------------------------------------------------------------------------
+# -- PostFilter ----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_without_claims_has_none_to_give_back() -> None:
-    message = world().decide(pod("p", cpu="99")).message
+def test_post_filter_has_nothing_to_deallocate_for_a_pod_without_claims() -> None:
+    message = single_node().decide(pod("p", cpu="99")).message
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate")
 
 
-class _Refuses(PreFilterPlugin):
-    """Refuses some pods before DynamicResources sees them."""
+class _RejectingPlugin(PreFilterPlugin):
+    """Rejects a pod in PreFilter, before DynamicResources runs."""
 
-    name = "Refuses"
+    name = "Rejecting"
 
     def pre_filter(self, state: CycleState, info: PodInfo, nodes: Nodes) -> Status | None:
         return Status.unresolvable("not this one") if info.name == "bad" else None
 
 
-def test_a_pod_refused_before_its_claims_were_looked_at_is_not_helped_at_all() -> None:
-    order = ("Refuses", "PrioritySort", "NodeResourcesFit", "DynamicResources", "DefaultPreemption", "DefaultBinder")
+def test_post_filter_fails_if_an_earlier_plugin_rejected_the_pod_in_pre_filter() -> None:
+    order = ("Rejecting", "PrioritySort", "NodeResourcesFit", "DynamicResources", "DefaultPreemption", "DefaultBinder")
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in order]}}}
-    cluster = world(plugins=[_Refuses], profile=profile)
-    assert cluster.decide(pod("good")).node_name == "n"
-    assert cluster.decide(pod("bad")).message == "0/1 nodes are available: not this one. not found"
+    harness = single_node(plugins=[_RejectingPlugin], profile=profile)
+    assert harness.decide(pod("good")).node_name == "n"
+    assert harness.decide(pod("bad")).message == "0/1 nodes are available: not this one. not found"
 
 
 @pytest.mark.parametrize(
     ("point", "problem"),
     [("preFilter", "not found"), ("postFilter", "")],
 )
-def test_without_its_prefilter_the_plugin_misses_its_state(point: str, problem: str) -> None:
+def test_disabled_extension_points(point: str, problem: str) -> None:
     profile = {"plugins": {point: {"disabled": [{"name": "DynamicResources"}]}}}
-    decision = world(profile=profile).decide(pod("p", cpu="99" if point == "postFilter" else "1"))
+    decision = single_node(profile=profile).decide(pod("p", cpu="99" if point == "postFilter" else "1"))
     assert problem in decision.message
     assert "no new claims" not in decision.message
 
 
-def test_every_point_but_prefilter_says_so_when_there_is_no_state() -> None:
-    plugin, state, info = world().plugin, CycleState(), world().info(pod("p"))
-    lost = Status.error("not found")
-    assert plugin.reserve(state, info, "n") == lost
-    assert plugin.pre_bind_pre_flight(state, info, "n") == lost
+def test_without_state_the_extension_points_fail() -> None:
+    plugin, state, info = single_node().plugin, CycleState(), single_node().info(pod("p"))
+    state_not_found = Status.error("not found")
+    assert plugin.reserve(state, info, "n") == state_not_found
+    assert plugin.pre_bind_pre_flight(state, info, "n") == state_not_found
     plugin.unreserve(state, info, "n")
-    cluster = world(profile={"plugins": {"preFilter": {"disabled": [{"name": "DynamicResources"}]}}})
-    assert cluster.decide(pod("p")).status.code is Code.ERROR
+    harness = single_node(profile={"plugins": {"preFilter": {"disabled": [{"name": "DynamicResources"}]}}})
+    assert harness.decide(pod("p")).status.code is Code.ERROR
 
 
-# -- score -----------------------------------------------------------------------------------------------------------
+# -- Score ---------------------------------------------------------------------------------------------------------
 
 
-def test_pods_without_claims_score_nothing() -> None:
-    assert DeviceWorld(*nodes(2)).scores(pod(), "DynamicResources") == {"node-0": 0, "node-1": 0}
+def test_all_nodes_score_0_for_a_pod_without_claims() -> None:
+    assert DeviceHarness(*nodes(2)).scores(pod(), "DynamicResources") == {"node-0": 0, "node-1": 0}
 
 
-def test_nodes_with_better_alternatives_score_higher() -> None:
+def test_nodes_with_preferred_subrequests_score_higher() -> None:
     slices = slice_of("d0", "d1", node="node-0"), slice_of("d0", node="node-1")
-    cluster = DeviceWorld(*nodes(2), *slices, claim("c", alternatives(2, 1)))
-    assert cluster.scores(pod_with("c"), "DynamicResources") == {"node-0": 200, "node-1": 2 * (100 * 7 // 8)}
+    harness = DeviceHarness(*nodes(2), *slices, claim("c", subrequests(2, 1)))
+    assert harness.scores(pod_with("c"), "DynamicResources") == {"node-0": 200, "node-1": 2 * (100 * 7 // 8)}
 
 
-def test_what_was_allocated_before_scores_the_same_everywhere() -> None:
-    old = claim("old", alternatives(2, 1), status={"allocation": allocation("x", request="r/a1")})
+def test_allocated_claims_score_the_same_on_all_nodes() -> None:
+    old = claim("old", subrequests(2, 1), status={"allocation": allocation("x", request="r/a1")})
     slices = slice_of("d0", "d1", node="node-0"), slice_of("d0", node="node-1")
-    cluster = DeviceWorld(*nodes(2), *slices, old, claim("c", alternatives(2, 1)))
-    scores = cluster.scores(pod_with("old", "c"), "DynamicResources")
+    harness = DeviceHarness(*nodes(2), *slices, old, claim("c", subrequests(2, 1)))
+    scores = harness.scores(pod_with("old", "c"), "DynamicResources")
     assert scores == {"node-0": 200, "node-1": 2 * (100 * 14 // 15)}
 
 
-def test_without_alternatives_all_nodes_score_alike() -> None:
+def test_all_nodes_score_0_without_subrequests() -> None:
     slices = slice_of("d0", node="node-0"), slice_of("d0", node="node-1")
-    cluster = DeviceWorld(*nodes(2), *slices, claim())
-    assert cluster.scores(pod_with("c"), "DynamicResources") == {"node-0": 0, "node-1": 0}
+    harness = DeviceHarness(*nodes(2), *slices, claim())
+    assert harness.scores(pod_with("c"), "DynamicResources") == {"node-0": 0, "node-1": 0}
 
 
-# -- queueing hints --------------------------------------------------------------------------------------------------
+# -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def test_any_claim_that_loses_its_devices_may_help() -> None:
-    cluster = world(claim())
-    info = cluster.info(pod_with("c"))
-    held = claim("other", status={"allocation": allocation("d0")})
-    assert cluster.plugin._is_schedulable_after_claim_change(info, held, claim("other"))
+def test_the_deallocation_of_any_claim_requeues() -> None:
+    harness = single_node(claim())
+    info = harness.info(pod_with("c"))
+    allocated_claim = claim("other", status={"allocation": allocation("d0")})
+    assert harness.plugin._is_schedulable_after_claim_change(info, allocated_claim, claim("other"))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "helps"),
+    ("old", "new", "requeues"),
     [
         (None, claim("c"), True),
         (None, claim("other"), False),
@@ -195,20 +195,20 @@ def test_any_claim_that_loses_its_devices_may_help() -> None:
         (claim("c"), claim("c", status={"allocation": allocation("d0")}), True),
     ],
 )
-def test_a_claim_of_the_pod_may_help_when_its_status_changes(old: Any, new: Any, helps: bool) -> None:
-    cluster = world(claim())
-    assert cluster.plugin._is_schedulable_after_claim_change(cluster.info(pod_with("c")), old, new) is helps
+def test_a_status_change_of_the_pods_claim_requeues(old: Any, new: Any, requeues: bool) -> None:
+    harness = single_node(claim())
+    assert harness.plugin._is_schedulable_after_claim_change(harness.info(pod_with("c")), old, new) is requeues
 
 
-def test_nothing_helps_while_claims_are_missing() -> None:
-    cluster = world()
-    assert not cluster.plugin._is_schedulable_after_claim_change(cluster.info(pod_with("c")), None, claim("c"))
+def test_no_claim_event_requeues_while_a_claim_is_missing() -> None:
+    harness = single_node()
+    assert not harness.plugin._is_schedulable_after_claim_change(harness.info(pod_with("c")), None, claim("c"))
 
 
-def test_a_pod_is_worth_a_try_when_all_its_claims_are_there() -> None:
-    cluster = world()
-    info, other = cluster.info(pod_with("c")), cluster.info(pod_with("c", name="other"))
-    assert not cluster.plugin._is_schedulable_after_pod_change(info, info, info)
-    cluster.put(claim())
-    assert cluster.plugin._is_schedulable_after_pod_change(info, info, info)
-    assert not cluster.plugin._is_schedulable_after_pod_change(info, other, other)
+def test_a_pod_update_requeues_when_all_claims_of_the_pod_exist() -> None:
+    harness = single_node()
+    info, other = harness.info(pod_with("c")), harness.info(pod_with("c", name="other"))
+    assert not harness.plugin._is_schedulable_after_pod_change(info, info, info)
+    harness.put(claim())
+    assert harness.plugin._is_schedulable_after_pod_change(info, info, info)
+    assert not harness.plugin._is_schedulable_after_pod_change(info, other, other)

@@ -118,7 +118,7 @@ def test_reserve_does_nothing_for_a_pod_without_claims() -> None:
     plugin_of(harness).unreserve(decision.state, decision.pod, "a")
 
 
-# -- PreBind, with a running scheduler -------------------------------------------------------------------------------
+# -- PreBind, with a running scheduler -----------------------------------------------------------------------------
 
 
 def observed(living: Living, kind: type[Any], name: str, namespace: str = "") -> Any:

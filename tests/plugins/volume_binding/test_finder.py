@@ -101,7 +101,7 @@ def test_a_migrated_volume_that_cannot_be_translated_is_an_error() -> None:
     assert harness.decide(PROBE).message.startswith('running "VolumeBinding" filter plugin: could not translate pv')
 
 
-# -- static bindings --------------------------------------------------------------------------------------------------
+# -- static bindings -----------------------------------------------------------------------------------------------
 
 
 def test_an_unbound_claim_needs_an_available_volume_that_matches_the_node() -> None:
@@ -178,7 +178,7 @@ def test_a_volume_is_available_again_after_its_claim_ref_is_removed() -> None:
     assert harness.feasible(PROBE) == {"a"}
 
 
-# -- dynamic provisioning ----------------------------------------------------------------------------------------
+# -- dynamic provisioning ------------------------------------------------------------------------------------------
 
 
 def test_volumes_are_provisioned_in_the_allowed_topologies_of_the_class() -> None:
@@ -218,7 +218,7 @@ def test_bound_and_unbound_claims_both_report_their_reasons() -> None:
     assert found == {"a": rejected(BIND_CONFLICT), "b": rejected(NODE_CONFLICT, BIND_CONFLICT)}
 
 
-# -- PreFilter ----------------------------------------------------------------------------------
+# -- PreFilter -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_pod_without_claims_passes_all_nodes() -> None:
     assert zones().feasible(pod("p")) == {"a", "b"}
 
 
-# -- queueing hints ---------------------------------------------------------------------------------------------------------
+# -- queueing hints ------------------------------------------------------------------------------------------------
 
 
 def test_hints_requeue_after_relevant_changes() -> None:

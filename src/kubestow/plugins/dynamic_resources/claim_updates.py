@@ -50,7 +50,7 @@ class ClaimUpdates:
     def _ledger(self) -> ClaimLedger:
         return self._handle.cluster.claims
 
-    # -- binding -------------------------------------------------------------------------------------------------
+    # -- binding ---------------------------------------------------------------------------------------------------
 
     async def bind(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> ResourceClaim:
         """Reserve a claim for a pod and, unless it is None, write its allocation. Raises ClaimUpdateFailed."""
@@ -107,7 +107,7 @@ class ClaimUpdates:
         )
         return await _with_context(f"get updated claim {claim.key} after conflict", reading)
 
-    # -- releasing -----------------------------------------------------------------------------------------------
+    # -- releasing -------------------------------------------------------------------------------------------------
 
     async def latest(self, claim: ResourceClaim) -> ResourceClaim:
         """The latest known state of a claim. Raises ClaimUpdateFailed while the claim is being released."""
@@ -164,7 +164,7 @@ class ClaimUpdates:
 
         return release()
 
-    # -- extended resource claims --------------------------------------------------------------------------------
+    # -- extended resource claims ----------------------------------------------------------------------------------
 
     async def create_extended(self, pod: PodInfo, extended: ExtendedResourceClaim) -> ResourceClaim:
         """Create the extended resource claim of a pod. Raises ClaimUpdateFailed."""

@@ -128,7 +128,7 @@ def _by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
     return by_resource
 
 
-# -- requests of containers --------------------------------------------------------------------------------------------
+# -- requests of containers ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

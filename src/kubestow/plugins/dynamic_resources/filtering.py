@@ -79,7 +79,7 @@ class ClaimFilter:
                 break
         return Verdict.of(keys, {key: status for status, key in statuses.items()})
 
-    # -- allocated claims ----------------------------------------------------------------------------------------
+    # -- allocated claims ------------------------------------------------------------------------------------------
 
     def _availability(self, state: DynamicResourcesState, nodes: Nodes) -> dict[int, NDArray[np.bool_]]:
         """The nodes on which each allocated claim is available, bool; without claims that are available everywhere."""
@@ -104,7 +104,7 @@ class ClaimFilter:
         except DeviceBindingFailed:
             return True
 
-    # -- unallocated claims --------------------------------------------------------------------------------------
+    # -- unallocated claims ----------------------------------------------------------------------------------------
 
     def _allocate_on(
         self, state: DynamicResourcesState, pod: PodInfo, node: Node, devices: AccessibleDevices | None

@@ -144,7 +144,7 @@ class DynamicResources(
             return Status.unresolvable(str(error))
         return SUCCESS
 
-    # -- PreFilter and Filter ------------------------------------------------------------------------------------
+    # -- PreFilter and Filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Collects the claims and rejects the pod if one cannot be allocated on any node; skips without claims."""
@@ -204,7 +204,7 @@ class DynamicResources(
         found = state.get(DynamicResourcesState)
         return None if found is None or not found.claims else self._filter.verdict(found, pod, nodes)
 
-    # -- PostFilter and Score ------------------------------------------------------------------------------------
+    # -- PostFilter and Score --------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         """Deallocates an unavailable claim that no other pod uses, or deletes a stale extended resource claim.
@@ -248,7 +248,7 @@ class DynamicResources(
         """Scales linearly: the highest score becomes 100."""
         return normalized(scores)
 
-    # -- Reserve -------------------------------------------------------------------------------------------------
+    # -- Reserve ---------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Records the allocations found on the node as pending, so that no other pod gets the devices."""
@@ -289,7 +289,7 @@ class DynamicResources(
         for index, claim in enumerate(found.claims):
             self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
 
-    # -- PreBind -------------------------------------------------------------------------------------------------
+    # -- PreBind ---------------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Skips pods without claims."""
@@ -309,7 +309,7 @@ class DynamicResources(
         """Requeue pods with claims: no cluster event reports that a pending allocation has been dropped."""
         self.handle.activate([pod for pod in self.handle.pending_pods() if self._may_have_claims(pod)])
 
-    # -- queueing hints ------------------------------------------------------------------------------------------
+    # -- queueing hints --------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         try:
@@ -326,7 +326,7 @@ class DynamicResources(
         return new.uid == pod.uid and self.pre_enqueue(new).ok
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------------
 
 
 def _class_names(request: DeviceRequest) -> list[tuple[str, str]]:

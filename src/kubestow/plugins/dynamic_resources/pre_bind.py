@@ -67,7 +67,7 @@ class ClaimBinder:
             return await self._wait_for_devices(state, pod)
         return None
 
-    # -- claims --------------------------------------------------------------------------------------------------
+    # -- claims ----------------------------------------------------------------------------------------------------
 
     async def _write(self, state: DynamicResourcesState, index: int, pod: PodInfo) -> None:
         """Write one claim and drop its pending allocation. Raises ClaimUpdateFailed.
@@ -102,7 +102,7 @@ class ClaimBinder:
         if extended is not None and state.release_after_write is None:
             await self._updates.report_extended(pod, state.claims[index], extended)
 
-    # -- binding conditions --------------------------------------------------------------------------------------
+    # -- binding conditions ----------------------------------------------------------------------------------------
 
     async def _wait_for_devices(self, state: DynamicResourcesState, pod: PodInfo) -> Status:
         """Wait until all claims are ready for binding; reports the duration and the result for each driver."""

@@ -116,7 +116,7 @@ class InterPodAffinityState:
         )
         return domain_sums(self._cluster.nodes, counter, carried.term.topology_key)
 
-    # -- Filter --------------------------------------------------------------------------------------------------
+    # -- Filter ----------------------------------------------------------------------------------------------------
 
     @property
     def skips_filter(self) -> bool:
@@ -142,7 +142,7 @@ class InterPodAffinityState:
                 np.maximum(keys, by_domain.take(nodes.label(topology_key)), out=keys)
         return keys.astype(np.int32)
 
-    # -- Score ---------------------------------------------------------------------------------------------------
+    # -- Score -----------------------------------------------------------------------------------------------------
 
     @property
     def skips_score(self) -> bool:

@@ -140,7 +140,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             normalized[ignored] = 0
         return normalized
 
-    # -- constraints ---------------------------------------------------------------------------------------------
+    # -- constraints -----------------------------------------------------------------------------------------------
 
     def _constraints_of(self, shape: Shape) -> _ShapeConstraints:
         has_own = shape.spec.topology_spread_constraints
@@ -192,7 +192,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             selector=selector,
         )
 
-    # -- queueing hints ------------------------------------------------------------------------------------------
+    # -- queueing hints --------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         if not all(_is_involved(pod, changed) for changed in (old, new) if changed is not None):

@@ -155,7 +155,7 @@ class _Finder:
             self._failed |= failed
             self._passing &= ~failed
 
-    # -- bound claims --------------------------------------------------------------------------------------------
+    # -- bound claims ----------------------------------------------------------------------------------------------
 
     def _check_bound_claim(self, claim: PersistentVolumeClaim) -> bool:
         """Reject the nodes that the volume's affinity does not match; False if the volume does not exist."""
@@ -190,7 +190,7 @@ class _Finder:
             return
         self._reject(~matching.where[self._nodes.rows] & migrated, _NODE_CONFLICT)
 
-    # -- unbound claims ------------------------------------------------------------------------------------------
+    # -- unbound claims --------------------------------------------------------------------------------------------
 
     def _bind_or_provision(self) -> None:
         requirements = self._requirements()

@@ -1,4 +1,4 @@
-"""What is remembered of searches is what searching again would find."""
+"""Solutions that the allocator has cached equal those of a new search."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kubestow.scheduling.decision.pipeline import Decision
 from kubestow.testing import nodes
 from tests.plugins.dynamic_resources.devices import (
     DRIVER,
-    DeviceWorld,
-    alternatives,
+    DeviceHarness,
     claim,
     device,
     exactly,
     pod_with,
     slice_of,
+    subrequests,
 )
 
 EVEN = f'device.attributes["{DRIVER}"].index % 2 == 0'
@@ -27,7 +27,7 @@ REQUESTS = (
     [exactly(1)],
     [exactly(2)],
     [exactly(1, EVEN)],
-    [alternatives(3, 1)],
+    [subrequests(3, 1)],
     [exactly(1, name="x"), exactly(1, EVEN, name="y")],
 )
 SLICES = (
@@ -37,14 +37,14 @@ SLICES = (
 )
 
 
-def world() -> DeviceWorld:
-    return DeviceWorld(*nodes(3), *SLICES)
+def new_harness() -> DeviceHarness:
+    return DeviceHarness(*nodes(3), *SLICES)
 
 
-def afresh(cluster: DeviceWorld, placed: list[Decision]) -> DeviceWorld:
-    """A world that has never been asked, with the same claims and pods."""
-    fresh = world()
-    fresh.put(*cluster.cluster.catalog(ResourceClaim))
+def without_cache(harness: DeviceHarness, placed: list[Decision]) -> DeviceHarness:
+    """A harness without cached solutions, with the same claims and placed pods."""
+    fresh = new_harness()
+    fresh.put(*harness.cluster.catalog(ResourceClaim))
     for decision in placed:
         assert decision.node_name is not None
         fresh.cluster.assume(decision.pod, decision.node_name)
@@ -53,33 +53,33 @@ def afresh(cluster: DeviceWorld, placed: list[Decision]) -> DeviceWorld:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(range(len(REQUESTS))), st.booleans()), min_size=1, max_size=8))
-def test_a_world_that_remembers_decides_like_one_that_does_not(story: list[tuple[int, bool]]) -> None:
-    cluster = world()
+def test_cached_solutions_equal_those_of_a_new_search(claims: list[tuple[int, bool]]) -> None:
+    harness = new_harness()
     placed: list[Decision] = []
-    for number, (kind, stays) in enumerate(story):
-        cluster.put(claim(f"c{number}", *REQUESTS[kind]))
-        wanted = pod_with(f"c{number}", name=f"p{number}")
-        fresh = afresh(cluster, placed)
-        assert cluster.feasible(wanted) == fresh.feasible(wanted)
-        decision = cluster.run(wanted)
-        assert fresh.run(wanted).node_name == decision.node_name
-        assert fresh.devices(f"c{number}") == cluster.devices(f"c{number}")
+    for number, (kind, keeps_claim) in enumerate(claims):
+        harness.put(claim(f"c{number}", *REQUESTS[kind]))
+        incoming = pod_with(f"c{number}", name=f"p{number}")
+        fresh = without_cache(harness, placed)
+        assert harness.feasible(incoming) == fresh.feasible(incoming)
+        decision = harness.run(incoming)
+        assert fresh.run(incoming).node_name == decision.node_name
+        assert fresh.devices(f"c{number}") == harness.devices(f"c{number}")
         if decision.node_name is not None:
             placed.append(decision)
-            if not stays:
-                cluster.spawn(cluster.plugin._updates.deallocate(cluster.claim(f"c{number}")))
+            if not keeps_claim:
+                harness.spawn(harness.plugin._updates.deallocate(harness.claim(f"c{number}")))
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(range(len(REQUESTS))), max_size=5), st.integers(0, 2))
-def test_one_node_asked_alone_answers_as_among_all(taken: list[int], row: int) -> None:
-    cluster = world()
-    for number, kind in enumerate(taken):
-        cluster.put(claim(f"c{number}", *REQUESTS[kind]))
-        cluster.run(pod_with(f"c{number}", name=f"p{number}"))
-    cluster.put(claim("last", exactly(2)))
-    info = cluster.info(pod_with("last"))
-    kept = DynamicResourcesState([cluster.claim("last")])
-    together = cluster.plugin._filter.verdict(kept, info, cluster.cluster.all_nodes())
-    alone = cluster.plugin._filter.verdict(kept, info, Nodes(cluster.cluster.nodes, np.array([row], np.intp)))
-    assert alone.status(0) == together.status(row)
+def test_a_view_of_one_node_gets_the_verdict_of_this_node_in_the_whole_view(allocated: list[int], row: int) -> None:
+    harness = new_harness()
+    for number, kind in enumerate(allocated):
+        harness.put(claim(f"c{number}", *REQUESTS[kind]))
+        harness.run(pod_with(f"c{number}", name=f"p{number}"))
+    harness.put(claim("last", exactly(2)))
+    info = harness.info(pod_with("last"))
+    state = DynamicResourcesState([harness.claim("last")])
+    of_all_nodes = harness.plugin._filter.verdict(state, info, harness.cluster.all_nodes())
+    of_one_node = harness.plugin._filter.verdict(state, info, Nodes(harness.cluster.nodes, np.array([row], np.intp)))
+    assert of_one_node.status(0) == of_all_nodes.status(row)

@@ -1,4 +1,4 @@
-"""How much of a device's capacity is taken: policies and rounding."""
+"""Consumable capacity: request policies and rounding (semantics 8.16)."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ def gpu(value: str = "40Gi", **policy: Any) -> PooledDevice:
     return PooledDevice(source, source.spec.devices[0])
 
 
-def asks(amount: str) -> CapacityRequirements:
+def requirements(amount: str) -> CapacityRequirements:
     return convert(CapacityRequirements, {"requests": {"memory": amount}})
 
 
-STEPS = {"validRange": {"min": "8Gi", "max": "32Gi", "step": "8Gi"}}
+WITH_STEP = {"validRange": {"min": "8Gi", "max": "32Gi", "step": "8Gi"}}
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked", "taken"),
+    ("policy", "requested", "consumed"),
     [
         ({}, "5Gi", "5Gi"),
         ({"default": "10Gi"}, "5Gi", "5Gi"),
         ({"validValues": ["4Gi", "8Gi"]}, "5Gi", "8Gi"),
         ({"validValues": ["4Gi", "8Gi"]}, "9Gi", "9Gi"),
-        (STEPS, "1Gi", "8Gi"),
-        (STEPS, "8Gi", "8Gi"),
-        (STEPS, "17Gi", "24Gi"),
+        (WITH_STEP, "1Gi", "8Gi"),
+        (WITH_STEP, "8Gi", "8Gi"),
+        (WITH_STEP, "17Gi", "24Gi"),
         ({"validRange": {"min": "8Gi"}}, "9Gi", "9Gi"),
         ({"validRange": {"min": "1", "step": "3"}}, "3", "4"),
         ({"validRange": {"min": "0", "step": "1000"}}, "1", "1000"),
     ],
 )
-def test_a_request_is_rounded_up_to_what_may_be_had(policy: Any, asked: str, taken: str) -> None:
-    assert consumed_capacity(gpu(**policy), asks(asked)) == {"memory": taken}
+def test_a_request_is_rounded_up_by_the_policy(policy: Any, requested: str, consumed: str) -> None:
+    assert consumed_capacity(gpu(**policy), requirements(requested)) == {"memory": consumed}
 
 
-@pytest.mark.parametrize(("policy", "taken"), [({}, "40Gi"), (STEPS, "40Gi"), ({"default": "10Gi"}, "10Gi")])
-def test_without_a_request_the_default_is_taken_or_everything(policy: Any, taken: str) -> None:
-    assert consumed_capacity(gpu(**policy), None) == {"memory": taken}
+@pytest.mark.parametrize(("policy", "consumed"), [({}, "40Gi"), (WITH_STEP, "40Gi"), ({"default": "10Gi"}, "10Gi")])
+def test_without_a_request_the_default_or_the_whole_capacity_is_consumed(policy: Any, consumed: str) -> None:
+    assert consumed_capacity(gpu(**policy), None) == {"memory": consumed}
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked", "permitted"),
+    ("policy", "requested", "permitted"),
     [
-        (STEPS, "32Gi", True),
-        (STEPS, "33Gi", False),
+        (WITH_STEP, "32Gi", True),
+        (WITH_STEP, "33Gi", False),
         ({"validValues": ["4Gi", "8Gi"]}, "8Gi", True),
         ({"validValues": ["4Gi", "8Gi"]}, "9Gi", False),
         ({"validRange": {"max": "8Gi"}}, "9Gi", False),
@@ -63,18 +63,18 @@ def test_without_a_request_the_default_is_taken_or_everything(policy: Any, taken
         ({"default": "3Gi"}, "5Gi", True),
     ],
 )
-def test_only_permitted_amounts_are_had(policy: Any, asked: str, permitted: bool) -> None:
-    if permitted and policy.get("default") == asked:
+def test_only_permitted_amounts_can_be_consumed(policy: Any, requested: str, permitted: bool) -> None:
+    if permitted and policy.get("default") == requested:
         assert has_capacity(gpu(**policy), None)
     else:
-        assert has_capacity(gpu(**policy), asks(asked)) is permitted
+        assert has_capacity(gpu(**policy), requirements(requested)) is permitted
 
 
-def test_a_device_is_full_when_all_shares_together_are() -> None:
+def test_all_allocations_together_must_fit_into_the_capacity() -> None:
     gibi = 2**30 * 10**9
-    assert has_capacity(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 10 * gibi})
-    assert not has_capacity(gpu(), asks("10Gi"), {"memory": 20 * gibi}, {"memory": 11 * gibi}, None)
+    assert has_capacity(gpu(), requirements("10Gi"), {"memory": 20 * gibi}, {"memory": 10 * gibi})
+    assert not has_capacity(gpu(), requirements("10Gi"), {"memory": 20 * gibi}, {"memory": 11 * gibi}, None)
 
 
-def test_a_capacity_that_is_not_there_cannot_be_asked_for() -> None:
+def test_a_request_for_a_missing_capacity_fails() -> None:
     assert not has_capacity(gpu(), convert(CapacityRequirements, {"requests": {"cores": "1"}}))

@@ -1,4 +1,4 @@
-"""Which devices a claim gets."""
+"""Which devices are allocated to a claim (semantics 8.16)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from tests.plugins.dynamic_resources.devices import (
     DRIVER,
-    alternatives,
     claim,
     device,
     device_class,
     exactly,
     pod_with,
+    single_node,
     slice_of,
-    world,
+    subrequests,
 )
 
 CANNOT = "cannot allocate all claims"
@@ -26,99 +26,101 @@ def numbered(count: int, **attributes: Any) -> list[Mapping[str, Any]]:
     return [device(f"d{number}", attributes={"index": number, **attributes}) for number in range(count)]
 
 
-def test_the_first_devices_that_match_are_taken() -> None:
-    odd = f'device.attributes["{DRIVER}"].index % 2 == 1'
-    cluster = world(slice_of(*numbered(6), node="n"), claim("c", exactly(2, odd)))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r=d1", "r=d3"]
+def test_the_first_matching_devices_are_allocated() -> None:
+    odd_index = f'device.attributes["{DRIVER}"].index % 2 == 1'
+    harness = single_node(slice_of(*numbered(6), node="n"), claim("c", exactly(2, odd_index)))
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r=d1", "r=d3"]
 
 
-def test_the_class_chooses_too() -> None:
+def test_the_selectors_of_the_class_apply() -> None:
     late = device_class("gpu", f'device.attributes["{DRIVER}"].index > 3')
-    cluster = world(slice_of(*numbered(6), node="n"), late, claim())
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r=d4"]
+    harness = single_node(slice_of(*numbered(6), node="n"), late, claim())
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r=d4"]
 
 
-def test_a_device_is_taken_once() -> None:
-    cluster = world(slice_of("d0", "d1", node="n"), claim("a"), claim("b"), claim("c"))
-    assert cluster.run(pod_with("a", name="pa")).node_name == "n"
-    assert cluster.run(pod_with("b", name="pb")).node_name == "n"
-    assert CANNOT in cluster.reason(pod_with("c", name="pc"))
+def test_a_device_is_allocated_once() -> None:
+    harness = single_node(slice_of("d0", "d1", node="n"), claim("a"), claim("b"), claim("c"))
+    assert harness.run(pod_with("a", name="pa")).node_name == "n"
+    assert harness.run(pod_with("b", name="pb")).node_name == "n"
+    assert CANNOT in harness.reason(pod_with("c", name="pc"))
 
 
-def test_a_pod_gets_all_its_claims_or_none() -> None:
-    cluster = world(slice_of("d0", "d1", node="n"), claim("a", exactly(1)), claim("b", exactly(2)))
-    assert CANNOT in cluster.reason(pod_with("a", "b"))
+def test_all_claims_of_a_pod_are_allocated_or_none() -> None:
+    harness = single_node(slice_of("d0", "d1", node="n"), claim("a", exactly(1)), claim("b", exactly(2)))
+    assert CANNOT in harness.reason(pod_with("a", "b"))
 
 
-def test_earlier_choices_are_taken_back_when_they_lead_nowhere() -> None:
+def test_the_search_backtracks() -> None:
     zero = f'device.attributes["{DRIVER}"].index == 0'
-    cluster = world(slice_of(*numbered(2), node="n"), claim("c", exactly(name="any"), exactly(1, zero, name="zero")))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["any=d1", "zero=d0"]
+    harness = single_node(
+        slice_of(*numbered(2), node="n"), claim("c", exactly(name="any"), exactly(1, zero, name="zero"))
+    )
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["any=d1", "zero=d0"]
 
 
-def test_all_devices_means_every_one_that_matches() -> None:
-    cluster = world(slice_of(*numbered(3), node="n"), claim("c", exactly(0)))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r=d0", "r=d1", "r=d2"]
+def test_allocation_mode_all_allocates_all_matching_devices() -> None:
+    harness = single_node(slice_of(*numbered(3), node="n"), claim("c", exactly(0)))
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r=d0", "r=d1", "r=d2"]
 
 
-def test_all_devices_are_at_least_one() -> None:
-    cluster = world(slice_of("d0", node="n"), claim("c", exactly(0, "false")))
-    assert CANNOT in cluster.reason(pod_with("c"))
+def test_allocation_mode_all_needs_at_least_one_device() -> None:
+    harness = single_node(slice_of("d0", node="n"), claim("c", exactly(0, "false")))
+    assert CANNOT in harness.reason(pod_with("c"))
 
 
-def test_all_devices_must_be_free() -> None:
-    cluster = world(slice_of("d0", "d1", node="n"), claim("one"), claim("all", exactly(0)))
-    cluster.run(pod_with("one", name="p1"))
-    assert CANNOT in cluster.reason(pod_with("all", name="p2"))
+def test_allocation_mode_all_fails_if_a_device_is_in_use() -> None:
+    harness = single_node(slice_of("d0", "d1", node="n"), claim("one"), claim("all", exactly(0)))
+    harness.run(pod_with("one", name="p1"))
+    assert CANNOT in harness.reason(pod_with("all", name="p2"))
 
 
-def test_the_best_alternative_that_can_be_had_is_taken() -> None:
-    cluster = world(slice_of("d0", "d1", node="n"), claim("c", alternatives(4, 2, 1)))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r/a1=d0", "r/a1=d1"]
+def test_the_first_available_subrequest_is_allocated() -> None:
+    harness = single_node(slice_of("d0", "d1", node="n"), claim("c", subrequests(4, 2, 1)))
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r/a1=d0", "r/a1=d1"]
 
 
-def test_an_alternative_gives_way_to_what_comes_after_it() -> None:
-    cluster = world(slice_of("d0", "d1", node="n"), claim("c", alternatives(2, 1), exactly(name="more")))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r/a1=d0", "more=d1"]
+def test_a_later_subrequest_is_tried_if_a_later_request_fails() -> None:
+    harness = single_node(slice_of("d0", "d1", node="n"), claim("c", subrequests(2, 1), exactly(name="more")))
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r/a1=d0", "more=d1"]
 
 
 def test_a_claim_for_too_many_devices_is_an_error() -> None:
-    cluster = world(slice_of("d0", node="n"), claim("c", exactly(33)))
-    assert cluster.reason(pod_with("c")).endswith(
+    harness = single_node(slice_of("d0", node="n"), claim("c", exactly(33)))
+    assert harness.reason(pod_with("c")).endswith(
         "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
     )
 
 
-def test_alternatives_that_are_too_many_together_are_passed_over() -> None:
+def test_subrequests_that_exceed_the_claim_limit_are_skipped() -> None:
     many = slice_of(*(f"d{number}" for number in range(40)), node="n")
-    cluster = world(many, claim("c", alternatives(20, 16, name="x"), alternatives(20, 16, name="y")))
-    cluster.run(pod_with("c"))
-    names = {name.partition("=")[0] for name in cluster.devices()}
+    harness = single_node(many, claim("c", subrequests(20, 16, name="x"), subrequests(20, 16, name="y")))
+    harness.run(pod_with("c"))
+    names = {name.partition("=")[0] for name in harness.devices()}
     assert names == {"x/a1", "y/a1"}
 
 
-def test_alternatives_that_are_too_many_however_chosen_are_not_searched_through() -> None:
-    first = alternatives(20, 2, name="x")
+def test_a_request_whose_subrequests_all_exceed_the_claim_limit_fails_early() -> None:
+    first = subrequests(20, 2, name="x")
     first["firstAvailable"][1]["selectors"] = [{"cel": {"expression": "false"}}]
-    cluster = world(slice_of(*numbered(40), node="n"), claim("c", first, alternatives(20, 15, name="y")))
-    assert CANNOT in cluster.reason(pod_with("c"))
+    harness = single_node(slice_of(*numbered(40), node="n"), claim("c", first, subrequests(20, 15, name="y")))
+    assert CANNOT in harness.reason(pod_with("c"))
 
 
-# -- admin access and taints -----------------------------------------------------------------------------------------
+# -- admin access and taints ---------------------------------------------------------------------------------------
 
 
-SICK = {"key": "sick", "value": "very", "effect": "NoSchedule"}
+TAINT = {"key": "sick", "value": "very", "effect": "NoSchedule"}
 
 
-def test_a_tainted_device_is_not_taken() -> None:
-    cluster = world(slice_of(device("d0", taints=[SICK]), node="n"), claim())
-    assert CANNOT in cluster.reason(pod_with("c"))
+def test_a_tainted_device_is_not_allocated() -> None:
+    harness = single_node(slice_of(device("d0", taints=[TAINT]), node="n"), claim())
+    assert CANNOT in harness.reason(pod_with("c"))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +132,11 @@ def test_a_tainted_device_is_not_taken() -> None:
         {"key": "sick", "value": "very"},
     ],
 )
-def test_a_tolerated_taint_keeps_nobody_away(toleration: Mapping[str, str]) -> None:
-    cluster = world(slice_of(device("d0", taints=[SICK]), node="n"), claim("c", exactly(tolerations=[toleration])))
-    assert cluster.run(pod_with("c")).node_name == "n"
+def test_a_device_with_a_tolerated_taint_is_allocated(toleration: Mapping[str, str]) -> None:
+    harness = single_node(
+        slice_of(device("d0", taints=[TAINT]), node="n"), claim("c", exactly(tolerations=[toleration]))
+    )
+    assert harness.run(pod_with("c")).node_name == "n"
 
 
 @pytest.mark.parametrize(
@@ -144,79 +148,83 @@ def test_a_tolerated_taint_keeps_nobody_away(toleration: Mapping[str, str]) -> N
         {"key": "sick", "operator": "In"},
     ],
 )
-def test_another_toleration_does_not_help(toleration: Mapping[str, str]) -> None:
-    cluster = world(slice_of(device("d0", taints=[SICK]), node="n"), claim("c", exactly(tolerations=[toleration])))
-    assert CANNOT in cluster.reason(pod_with("c"))
+def test_a_toleration_that_does_not_match_the_taint_is_not_enough(toleration: Mapping[str, str]) -> None:
+    harness = single_node(
+        slice_of(device("d0", taints=[TAINT]), node="n"), claim("c", exactly(tolerations=[toleration]))
+    )
+    assert CANNOT in harness.reason(pod_with("c"))
 
 
-def test_a_taint_without_effect_keeps_nobody_away() -> None:
-    cluster = world(slice_of(device("d0", taints=[SICK | {"effect": "None"}]), node="n"), claim())
-    assert cluster.run(pod_with("c")).node_name == "n"
+def test_a_taint_with_another_effect_does_not_prevent_allocation() -> None:
+    harness = single_node(slice_of(device("d0", taints=[TAINT | {"effect": "None"}]), node="n"), claim())
+    assert harness.run(pod_with("c")).node_name == "n"
 
 
-def test_admin_access_looks_at_devices_in_use_and_takes_none() -> None:
-    watcher = claim("watcher", exactly(0, adminAccess=True))
-    cluster = world(slice_of("d0", node="n"), claim(), watcher, claim("late"))
-    cluster.run(pod_with("c", name="p1"))
-    assert cluster.run(pod_with("watcher", name="p2")).node_name == "n"
-    assert cluster.claim("watcher").status.allocation is not None
-    assert CANNOT in cluster.reason(pod_with("late", name="p3"))
+def test_admin_access_uses_devices_in_use_without_allocating_them() -> None:
+    admin = claim("watcher", exactly(0, adminAccess=True))
+    harness = single_node(slice_of("d0", node="n"), claim(), admin, claim("late"))
+    harness.run(pod_with("c", name="p1"))
+    assert harness.run(pod_with("watcher", name="p2")).node_name == "n"
+    assert harness.claim("watcher").status.allocation is not None
+    assert CANNOT in harness.reason(pod_with("late", name="p3"))
 
 
-def test_admin_access_sees_a_device_once_in_a_claim() -> None:
+def test_admin_access_uses_a_device_once_per_claim() -> None:
     twice = claim("c", exactly(1, adminAccess=True, name="x"), exactly(1, adminAccess=True, name="y"))
-    cluster = world(slice_of("d0", "d1", node="n"), twice)
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["x=d0", "y=d1"]
+    harness = single_node(slice_of("d0", "d1", node="n"), twice)
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["x=d0", "y=d1"]
 
 
-# -- bounds ----------------------------------------------------------------------------------------------------------
+# -- limits --------------------------------------------------------------------------------------------------------
 
 
-def test_a_search_that_takes_too_long_is_given_up() -> None:
+def test_a_search_ends_after_the_filter_timeout() -> None:
     args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "10ms"}}]}
     together = [{"matchAttribute": f"{DRIVER}/half"}]
     halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
-    cluster = world(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
-    assert cluster.reason(pod_with("c")).endswith("node n: timed out trying to allocate devices")
+    harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
+    assert harness.reason(pod_with("c")).endswith("node n: timed out trying to allocate devices")
 
 
-def test_claims_for_more_devices_than_can_be_searched_are_an_error() -> None:
+def test_claims_for_more_devices_than_the_search_supports_are_an_error() -> None:
     many = [slice_of(*(f"d{i}" for i in range(128)), node="n", pool=f"p{p}") for p in range(12)]
     claims = [claim(f"c{number}", exactly(32)) for number in range(40)]
-    cluster = world(*many, *claims)
-    assert "ask for too many devices" in cluster.reason(pod_with(*(f"c{number}" for number in range(40))))
+    harness = single_node(*many, *claims)
+    assert "ask for too many devices" in harness.reason(pod_with(*(f"c{number}" for number in range(40))))
 
 
-def test_without_a_timeout_the_search_goes_to_its_end() -> None:
+def test_without_a_timeout_the_search_is_complete() -> None:
     args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "0s"}}]}
-    cluster = world(slice_of("d0", node="n"), claim("c", exactly(2)), profile=args)
-    assert CANNOT in cluster.reason(pod_with("c"))
+    harness = single_node(slice_of("d0", node="n"), claim("c", exactly(2)), profile=args)
+    assert CANNOT in harness.reason(pod_with("c"))
 
 
-# -- gates and mistakes ----------------------------------------------------------------------------------------------
+# -- feature gates and errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("gate", "request_", "problem"),
     [
         ("DRAConsumableCapacity", exactly(capacity={"requests": {"memory": "1"}}), "DRAConsumableCapacity feature"),
-        ("DRAPrioritizedList", alternatives(1), "DRAPrioritizedList feature"),
+        ("DRAPrioritizedList", subrequests(1), "DRAPrioritizedList feature"),
     ],
 )
-def test_what_a_gate_closes_is_refused(gate: str, request_: Mapping[str, Any], problem: str) -> None:
-    cluster = world(slice_of("d0", node="n"), claim("c", request_), gates={gate: False})
-    assert problem in cluster.reason(pod_with("c"))
+def test_a_request_for_a_disabled_feature_is_an_error(gate: str, request_: Mapping[str, Any], problem: str) -> None:
+    harness = single_node(slice_of("d0", node="n"), claim("c", request_), gates={gate: False})
+    assert problem in harness.reason(pod_with("c"))
 
 
-def test_without_the_gate_for_taints_nobody_minds_them() -> None:
-    sick = slice_of(device("d0", taints=[SICK]), node="n")
-    assert world(sick, claim(), gates={"DRADeviceTaints": False}).run(pod_with("c")).node_name == "n"
+def test_without_the_gate_taints_are_ignored() -> None:
+    tainted = slice_of(device("d0", taints=[TAINT]), node="n")
+    assert single_node(tainted, claim(), gates={"DRADeviceTaints": False}).run(pod_with("c")).node_name == "n"
 
 
-def test_without_the_gate_for_binding_conditions_such_devices_are_left_alone() -> None:
-    slow = slice_of(device("d0", bindingConditions=["Attached"]), node="n")
-    assert CANNOT in world(slow, claim(), gates={"DRADeviceBindingConditions": False}).reason(pod_with("c"))
+def test_without_the_gate_devices_with_binding_conditions_are_not_allocated() -> None:
+    with_conditions = slice_of(device("d0", bindingConditions=["Attached"]), node="n")
+    assert CANNOT in single_node(with_conditions, claim(), gates={"DRADeviceBindingConditions": False}).reason(
+        pod_with("c")
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,40 +237,42 @@ def test_without_the_gate_for_binding_conditions_such_devices_are_left_alone() -
         ),
     ],
 )
-def test_a_request_that_cannot_be_read_is_an_error(request_: Mapping[str, Any], problem: str) -> None:
-    assert problem in world(slice_of("d0", node="n"), claim("c", request_)).reason(pod_with("c"))
+def test_an_unsupported_request_is_an_error(request_: Mapping[str, Any], problem: str) -> None:
+    assert problem in single_node(slice_of("d0", node="n"), claim("c", request_)).reason(pod_with("c"))
 
 
-def test_a_broken_selector_hurts_only_who_uses_it() -> None:
-    broken = device_class("broken", "device.nonsense")
-    cluster = world(slice_of("d0", "d1", node="n"), broken, claim("bad", exactly(of="broken")), claim("good"))
-    assert "class broken: selector #0: CEL compile error" in cluster.reason(pod_with("bad", name="p1"))
-    assert cluster.run(pod_with("good", name="p2")).node_name == "n"
+def test_an_invalid_selector_of_a_class_affects_only_its_claims() -> None:
+    invalid = device_class("broken", "device.nonsense")
+    harness = single_node(slice_of("d0", "d1", node="n"), invalid, claim("bad", exactly(of="broken")), claim("good"))
+    assert "class broken: selector #0: CEL compile error" in harness.reason(pod_with("bad", name="p1"))
+    assert harness.run(pod_with("good", name="p2")).node_name == "n"
 
 
-def test_a_selector_that_fails_names_its_claim() -> None:
-    cluster = world(slice_of("d0", node="n"), claim("c", exactly(1, "true", f'device.attributes["{DRIVER}"].x == 1')))
-    assert cluster.reason(pod_with("c")).endswith("claim default/c: selector #1: CEL runtime error: no such key: x")
+def test_a_selector_error_names_the_claim() -> None:
+    harness = single_node(
+        slice_of("d0", node="n"), claim("c", exactly(1, "true", f'device.attributes["{DRIVER}"].x == 1'))
+    )
+    assert harness.reason(pod_with("c")).endswith("claim default/c: selector #1: CEL runtime error: no such key: x")
 
 
-# -- attributes ------------------------------------------------------------------------------------------------------
+# -- attributes ----------------------------------------------------------------------------------------------------
 
 
-def test_versions_are_attributes_too() -> None:
+def test_selectors_compare_versions() -> None:
     newer = f'device.attributes["{DRIVER}"].driver.isGreaterThan(semver("1.9.0"))'
     old, new = ({"name": n, "attributes": {"driver": {"version": v}}} for n, v in (("d0", "1.2.0"), ("d1", "1.10.0")))
-    cluster = world(slice_of(old, new, node="n"), claim("c", exactly(1, newer)))
-    cluster.run(pod_with("c"))
-    assert cluster.devices() == ["r=d1"]
+    harness = single_node(slice_of(old, new, node="n"), claim("c", exactly(1, newer)))
+    harness.run(pod_with("c"))
+    assert harness.devices() == ["r=d1"]
 
 
 @pytest.mark.parametrize("value", [{"version": "latest"}, {}])
-def test_an_attribute_that_cannot_be_read_fails_the_selector(value: Mapping[str, str]) -> None:
-    odd = {"name": "d0", "attributes": {"example.com/odd": value}}
-    cluster = world(slice_of(odd, node="n"), claim("c", exactly(1, "true")))
-    assert "CEL runtime error: attribute example.com/odd" in cluster.reason(pod_with("c"))
+def test_an_invalid_attribute_fails_the_selector(value: Mapping[str, str]) -> None:
+    odd_index = {"name": "d0", "attributes": {"example.com/odd": value}}
+    harness = single_node(slice_of(odd_index, node="n"), claim("c", exactly(1, "true")))
+    assert "CEL runtime error: attribute example.com/odd" in harness.reason(pod_with("c"))
 
 
-def test_a_device_remembers_only_so_many_answers() -> None:
-    cluster = world(slice_of("d0", node="n"), claim("many", exactly(1, *(f"{n} == {n}" for n in range(300)))))
-    assert cluster.run(pod_with("many")).node_name == "n"
+def test_a_device_evicts_cached_selector_results() -> None:
+    harness = single_node(slice_of("d0", node="n"), claim("many", exactly(1, *(f"{n} == {n}" for n in range(300)))))
+    assert harness.run(pod_with("many")).node_name == "n"

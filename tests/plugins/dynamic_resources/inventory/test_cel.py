@@ -1,4 +1,4 @@
-"""Selectors: what they may ask about a device, and what becomes of those that fail."""
+"""CEL selectors: evaluation, errors, limits and cache (semantics 8.16)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubestow.api.quantity import nanos
 from kubestow.plugins.dynamic_resources.inventory.cel import CELDevice, SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 
-SELECTORS = SelectorCache()
+CACHE = SelectorCache()
 GPU = CELDevice(
     driver="gpu.example.com",
     attributes={
@@ -19,28 +19,28 @@ GPU = CELDevice(
     capacity={"gpu.example.com": {"memory": nanos("40Gi"), "share": nanos("500m")}},
     allow_multiple_allocations=True,
 )
-ITS = 'device.attributes["gpu.example.com"]'
+ATTRIBUTES = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
-VERSION = f"{ITS}.driverVersion"
+VERSION = f"{ATTRIBUTES}.driverVersion"
 
 
-def holds(expression: str) -> bool:
-    return SELECTORS.compile(expression).matches(GPU)
+def matches(expression: str) -> bool:
+    return CACHE.compile(expression).matches(GPU)
 
 
 @pytest.mark.parametrize(
     "expression",
     [
         'device.driver == "gpu.example.com"',
-        f'{ITS}.model == "a100" && {ITS}.index % 2 == 1',
-        f"has({ITS}.fast) && {ITS}.fast",
-        f"!has({ITS}.slow)",
-        f'{ITS}.?slow.orValue("no") == "no"',
-        f"{ITS}.?index.orValue(99) in [0, 3]",
-        f'{ITS}[?"slow"].hasValue() == false',
-        f'cel.bind(its, {ITS}, "model" in its && its.model.matches("^[ah]100$"))',
-        f'{ITS}.model.startsWith("a") && {ITS}.model.upperAscii() == "A100"',
-        f"{ITS}.index < 3.5",
+        f'{ATTRIBUTES}.model == "a100" && {ATTRIBUTES}.index % 2 == 1',
+        f"has({ATTRIBUTES}.fast) && {ATTRIBUTES}.fast",
+        f"!has({ATTRIBUTES}.slow)",
+        f'{ATTRIBUTES}.?slow.orValue("no") == "no"',
+        f"{ATTRIBUTES}.?index.orValue(99) in [0, 3]",
+        f'{ATTRIBUTES}[?"slow"].hasValue() == false',
+        f'cel.bind(its, {ATTRIBUTES}, "model" in its && its.model.matches("^[ah]100$"))',
+        f'{ATTRIBUTES}.model.startsWith("a") && {ATTRIBUTES}.model.upperAscii() == "A100"',
+        f"{ATTRIBUTES}.index < 3.5",
         "device.allowMultipleAllocations",
         '!("example.com" in device.attributes)',
         '"gpu.example.com" in device.attributes',
@@ -48,8 +48,8 @@ def holds(expression: str) -> bool:
         'device.attributes[device.driver].model == "a100"',
     ],
 )
-def test_attributes_are_looked_up(expression: str) -> None:
-    assert holds(expression)
+def test_expressions_read_attributes(expression: str) -> None:
+    assert matches(expression)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_attributes_are_looked_up(expression: str) -> None:
         '!has(device.attributes["example.com"].numa)',
     ],
 )
-def test_a_domain_that_a_device_says_nothing_of_is_empty(expression: str) -> None:
-    assert holds(expression)
+def test_a_domain_without_attributes_is_an_empty_map(expression: str) -> None:
+    assert matches(expression)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_domain_that_a_device_says_nothing_of_is_empty(expression: str) -> Non
         'isQuantity("1.5Gi") && !isQuantity("1.5.5")',
     ],
 )
-def test_quantities_are_numbers(expression: str) -> None:
-    assert holds(expression)
+def test_quantity_functions(expression: str) -> None:
+    assert matches(expression)
 
 
 @pytest.mark.parametrize(
@@ -96,25 +96,25 @@ def test_quantities_are_numbers(expression: str) -> None:
         'isSemver("1.2.3") && !isSemver("v1.2") && isSemver("v1.2", true)',
     ],
 )
-def test_versions_are_compared(expression: str) -> None:
-    assert holds(expression)
+def test_semver_functions(expression: str) -> None:
+    assert matches(expression)
 
 
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        (f"{ITS}.slow", "CEL runtime error: no such key: slow"),
-        (f'{ITS}.index < "a"', "CEL runtime error: no such overload"),
-        (f"{ITS}.index", "CEL runtime error: the result is of type int, not bool"),
+        (f"{ATTRIBUTES}.slow", "CEL runtime error: no such key: slow"),
+        (f'{ATTRIBUTES}.index < "a"', "CEL runtime error: no such overload"),
+        (f"{ATTRIBUTES}.index", "CEL runtime error: the result is of type int, not bool"),
         ("1 / 0 == 1", "CEL runtime error: divide by zero"),
         ('quantity("many") == quantity("1")', 'CEL runtime error: "many" is not a resource quantity'),
         ('semver("1") == semver("1.0.0")', 'CEL runtime error: "1" is not a semantic version'),
         ('quantity("1.5").asInteger() == 1', "CEL runtime error: cannot convert value to integer"),
     ],
 )
-def test_an_expression_that_fails_says_why(expression: str, problem: str) -> None:
+def test_a_runtime_error_has_a_reason(expression: str, problem: str) -> None:
     with pytest.raises(SelectorError) as failed:
-        holds(expression)
+        matches(expression)
     assert str(failed.value).startswith(problem)
 
 
@@ -122,55 +122,55 @@ def test_an_expression_that_fails_says_why(expression: str, problem: str) -> Non
     "expression",
     ["1 +", "device.name == 'a'", "device.driver == 5", "device.driver", f'{MEMORY} < quantity("1")', "unknown(1)", ""],
 )
-def test_an_expression_that_makes_no_sense_does_not_compile(expression: str) -> None:
+def test_an_invalid_expression_does_not_compile(expression: str) -> None:
     with pytest.raises(SelectorError, match="CEL compile error: compilation failed"):
-        SELECTORS.compile(expression)
+        CACHE.compile(expression)
 
 
-def test_an_error_beside_the_point_is_none() -> None:
-    assert holds(f"{ITS}.slow || true")
+def test_an_error_in_an_irrelevant_operand_is_ignored() -> None:
+    assert matches(f"{ATTRIBUTES}.slow || true")
 
 
-def test_an_expression_that_would_never_end_is_given_up() -> None:
+def test_the_number_of_iterations_is_limited() -> None:
     expression = "true"
     for number in range(12):
         expression = f"[0,1,2,3,4,5,6,7,8,9].all(x{number}, {expression})"
     with pytest.raises(SelectorError, match="Iteration budget exceeded"):
-        holds(expression)
+        matches(expression)
 
 
-def test_an_expression_that_would_fill_the_memory_does_not_compile() -> None:
+def test_the_length_of_strings_is_limited() -> None:
     doubled = '"abcdefgh"'
     for number in range(30):
         doubled = f"cel.bind(x{number}, {doubled}, x{number} + x{number})"
     with pytest.raises(SelectorError, match="too long"):
-        SELECTORS.compile(f"{doubled}.size() > 0")
+        CACHE.compile(f"{doubled}.size() > 0")
 
 
-def test_an_expression_longer_than_kubernetes_allows_does_not_compile() -> None:
+def test_the_length_of_expressions_is_limited() -> None:
     with pytest.raises(SelectorError, match="are too many"):
-        SELECTORS.compile("true" + " " * 10240)
+        CACHE.compile("true" + " " * 10240)
 
 
-def test_failures_are_remembered_like_successes() -> None:
-    selectors = SelectorCache()
+def test_compile_errors_are_cached_like_selectors() -> None:
+    cache = SelectorCache()
     with pytest.raises(SelectorError) as first:
-        selectors.compile("1 +")
+        cache.compile("1 +")
     with pytest.raises(SelectorError) as second:
-        selectors.compile("1 +")
+        cache.compile("1 +")
     assert first.value is second.value
-    assert selectors.compile("true") is selectors.compile("true")
+    assert cache.compile("true") is cache.compile("true")
 
 
-def test_only_the_latest_expressions_are_remembered() -> None:
-    selectors = SelectorCache()
-    first = selectors.compile("0 == 0")
+def test_the_oldest_selectors_are_evicted() -> None:
+    cache = SelectorCache()
+    first = cache.compile("0 == 0")
     for number in range(1024):
-        selectors.compile(f"{number} == 1")
-    assert selectors.compile("0 == 0") is not first
+        cache.compile(f"{number} == 1")
+    assert cache.compile("0 == 0") is not first
 
 
-def test_a_platform_without_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cel_library_is_a_compile_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     with pytest.raises(SelectorError, match="no CEL library on this platform"):
         SelectorCache().compile("true")

@@ -67,7 +67,7 @@ def _share_id(claim: ResourceClaim, number: int, device: PooledDevice) -> str:
     return str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
+# -- configuration -------------------------------------------------------------------------------------------------
 
 
 def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> Iterator[DeviceAllocationConfiguration]:
@@ -95,7 +95,7 @@ def _effective_requests(resolved: ResolvedClaim, results: Sequence[DeviceResult]
     return [chosen.get(subrequests[0].request, subrequests[0]) for subrequests in resolved.requests]
 
 
-# -- node selector -----------------------------------------------------------------------------------------------------
+# -- node selector -------------------------------------------------------------------------------------------------
 
 
 def _node_selector(claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str) -> NodeSelector | None:

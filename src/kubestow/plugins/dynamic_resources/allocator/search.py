@@ -91,7 +91,7 @@ class AllocationSearch:
         """Whether a device matches a request, as far as its other devices are irrelevant. Raises SelectorError."""
         return request.matches(candidate, self._selectors, self._features) and self._has_capacity(request, candidate)
 
-    # -- backtracking --------------------------------------------------------------------------------------------
+    # -- backtracking ----------------------------------------------------------------------------------------------
 
     def _allocate_request(self, claim_index: int, request_index: int) -> bool:
         """Find devices for a request of a claim and for everything after it."""
@@ -173,7 +173,7 @@ class AllocationSearch:
             raise AllocationTimeout("timed out trying to allocate devices")
         self._steps_left -= 1
 
-    # -- one device ----------------------------------------------------------------------------------------------
+    # -- one device ------------------------------------------------------------------------------------------------
 
     def _is_in_use(self, claim_index: int, request: ResolvedRequest, device: DeviceID) -> bool:
         claims = self._allocated.get(device, set())
@@ -236,7 +236,7 @@ class AllocationSearch:
             return False
         return True
 
-    # -- capacity and counters -----------------------------------------------------------------------------------
+    # -- capacity and counters -------------------------------------------------------------------------------------
 
     def _has_capacity(self, request: ResolvedRequest, candidate: CandidateDevice) -> bool:
         if not self._features.consumable_capacity:

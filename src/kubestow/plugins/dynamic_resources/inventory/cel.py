@@ -135,7 +135,7 @@ class SelectorCache:
         return CompiledSelector(compiled, _domains(expression), cel.Type.ERROR)
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------
 
 
 def _compile_error(problem: str) -> SelectorError:
@@ -158,7 +158,7 @@ def _first_line(text: str) -> str:
     return re.sub(r"^[A-Z_]+: (?=ERROR: )| \[[A-Z_]+\]$", "", text.partition("\n")[0])
 
 
-# -- static checks of an expression's text -----------------------------------------------------------------------------
+# -- static checks of an expression's text -------------------------------------------------------------------------
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'')
 #: ``device.attributes.domain``, and ``device.attributes`` without a domain, that is the whole map.
@@ -184,7 +184,7 @@ def _max_string_bits(expression: str) -> int:
     return doublings + (multiplications + 1) * max(6, len(expression).bit_length())
 
 
-# -- Kubernetes' types and functions -----------------------------------------------------------------------------------
+# -- Kubernetes' types and functions -------------------------------------------------------------------------------
 
 
 def _quantity(amount: int) -> dict[str, str]:
