@@ -29,10 +29,10 @@ def test_required_affinity_passes_the_domains_of_matching_pods() -> None:
 
 
 def test_an_existing_pod_counts_only_if_it_matches_all_required_affinity_terms() -> None:
-    wants = required_affinity(term("db"), term({"matchLabels": {"tier": "fast"}}, HOST))
-    assert zoned(app("db", on="node-0")).feasible(app("web", affinity=wants)) == set()
+    affinity = required_affinity(term("db"), term({"matchLabels": {"tier": "fast"}}, HOST))
+    assert zoned(app("db", on="node-0")).feasible(app("web", affinity=affinity)) == set()
     fast = pod("db", labels={"app": "db", "tier": "fast"}, node="node-0")
-    assert zoned(fast).feasible(app("web", affinity=wants)) == {"node-0"}
+    assert zoned(fast).feasible(app("web", affinity=affinity)) == {"node-0"}
 
 
 def test_the_first_pod_of_a_group_passes_all_nodes_with_the_topology_key() -> None:
@@ -68,8 +68,8 @@ def test_the_anti_affinity_of_existing_pods_rejects_their_domains() -> None:
 
 def test_affinity_is_reported_before_anti_affinity_and_that_before_existing_anti_affinity() -> None:
     repelling = app("repelling", on="node-0", affinity=required_anti_affinity(term("web", HOST)))
-    wants = required_affinity(term("db", HOST)) | required_anti_affinity(term("repelling", HOST))
-    assert zoned(repelling).refusals(app("web", affinity=wants))["node-0"] == AFFINITY
+    affinity = required_affinity(term("db", HOST)) | required_anti_affinity(term("repelling", HOST))
+    assert zoned(repelling).refusals(app("web", affinity=affinity))["node-0"] == AFFINITY
     assert zoned(repelling).refusals(app("web", affinity=required_anti_affinity(term("repelling", HOST)))) == {
         "node-0": ANTI_AFFINITY
     }
@@ -86,12 +86,12 @@ def test_terms_match_pods_of_the_owners_namespace_by_default() -> None:
 
 def test_a_namespace_selector_matches_namespace_labels() -> None:
     world = zoned(app("db", on="node-0", namespace="other"))
-    wants = app("web", affinity=required_affinity(term("db", namespaceSelector={"matchLabels": {"team": "a"}})))
-    assert world.feasible(wants) == set()
+    incoming = app("web", affinity=required_affinity(term("db", namespaceSelector={"matchLabels": {"team": "a"}})))
+    assert world.feasible(incoming) == set()
     world.cluster.put_namespace("other", {"team": "a"})
-    assert world.feasible(wants) == {"node-0", "node-2"}
+    assert world.feasible(incoming) == {"node-0", "node-2"}
     world.cluster.remove_namespace("other")
-    assert world.feasible(wants) == set()
+    assert world.feasible(incoming) == set()
 
 
 def test_an_empty_namespace_selector_matches_all_namespaces() -> None:

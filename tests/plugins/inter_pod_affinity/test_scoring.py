@@ -21,13 +21,13 @@ def scores(*placed: Pod, incoming: Pod, args: dict[str, Any] | None = None) -> d
 
 
 def test_preferred_affinity_raises_the_score_of_matching_domains() -> None:
-    wanted = scores(app("db", on="node-0"), incoming=app("web", affinity=preferred_affinity(term("db"))))
-    assert wanted == {"node-0": 100, "node-1": 0, "node-2": 100}
+    attracted = scores(app("db", on="node-0"), incoming=app("web", affinity=preferred_affinity(term("db"))))
+    assert attracted == {"node-0": 100, "node-1": 0, "node-2": 100}
 
 
 def test_preferred_anti_affinity_lowers_the_score_of_matching_domains() -> None:
-    unwanted = scores(app("db", on="node-0"), incoming=app("web", affinity=preferred_anti_affinity(term("db", HOST))))
-    assert unwanted == {"node-0": 0, "node-1": 100, "node-2": 100}
+    repelled = scores(app("db", on="node-0"), incoming=app("web", affinity=preferred_anti_affinity(term("db", HOST))))
+    assert repelled == {"node-0": 0, "node-1": 100, "node-2": 100}
 
 
 def test_scores_add_weights_over_terms_and_pods() -> None:

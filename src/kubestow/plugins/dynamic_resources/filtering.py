@@ -130,21 +130,21 @@ class ClaimFilter:
         resources: tuple[str, ...],
     ) -> Status:
         extended = self._extended_claim(state, pod, resources)
-        wanted = state.claims_to_allocate.get(resources)
-        if wanted is None:
+        to_allocate = state.claims_to_allocate.get(resources)
+        if to_allocate is None:
             claims = [state.claims[index] for index in state.unallocated if index != state.extended_index]
             claims += [extended.claim] if extended is not None else []
-            wanted = self._allocator.prepare(claims, slices_version=self._slices.version)
-            state.claims_to_allocate[resources] = wanted
+            to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+            state.claims_to_allocate[resources] = to_allocate
         try:
-            solution = self._allocator.allocate(wanted, devices)
+            solution = self._allocator.allocate(to_allocate, devices)
         except AllocationTimeout as error:
             return Status.error(f"node {node_name}: {error}")
         except (AllocationError, SelectorError) as error:
             return Status.error(str(error))
         if solution is None:
             return _INVALID_POOLS if any(pool.invalid_reason for pool in devices.pools) else _CANNOT_ALLOCATE
-        state.node_allocations[node_name] = NodeAllocation(wanted.claims, solution, extended)
+        state.node_allocations[node_name] = NodeAllocation(to_allocate.claims, solution, extended)
         return SUCCESS
 
     def _extended_claim(

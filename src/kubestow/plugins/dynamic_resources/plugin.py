@@ -129,9 +129,9 @@ class DynamicResources(
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The same for all pods without claims; None for the others."""
-        return None if self._may_have_claims(pod) else ()
+        return None if self._can_have_claims(pod) else ()
 
-    def _may_have_claims(self, pod: PodInfo) -> bool:
+    def _can_have_claims(self, pod: PodInfo) -> bool:
         if pod.spec.resource_claims:
             return True
         return self._features.extended_resources and any(map(is_dra_extended_resource_name, pod.shape.requests))
@@ -307,7 +307,7 @@ class DynamicResources(
 
     def _activate_pods_with_claims(self) -> None:
         """Requeue pods with claims: no cluster event reports that a pending allocation has been dropped."""
-        self.handle.activate([pod for pod in self.handle.pending_pods() if self._may_have_claims(pod)])
+        self.handle.activate([pod for pod in self.handle.pending_pods() if self._can_have_claims(pod)])
 
     # -- queueing hints --------------------------------------------------------------------------------------------
 

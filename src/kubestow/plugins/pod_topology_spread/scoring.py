@@ -159,7 +159,7 @@ def _topology_size(domains: DomainIDs, *, known: int, empty: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _HostnameScorer:
-    """Scores by ``kubernetes.io/hostname``: each node is its own domain, whatever the node inclusion policies say."""
+    """Scores by ``kubernetes.io/hostname``: each node is its own domain, and node inclusion policies do not apply."""
 
     pods: PodCounter
     rows: Rows

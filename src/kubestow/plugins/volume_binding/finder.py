@@ -2,7 +2,7 @@
 
 A bound claim needs a node that its volume's affinity matches. Unbound claims are matched with available volumes, the
 smallest claim first; a claim without a match is provisioned by its storage class. All steps work with masks over the
-rows of a view; node selections are shared by all volumes and classes with the same terms. Nothing is assumed here.
+rows of a view; node selections are shared by all volumes and classes with the same terms. The caches do not change.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class _Finder:
     def _sufficient_capacities(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass
     ) -> NDArray[np.int64] | None:
-        """See :attr:`DynamicProvision.capacities`."""
+        """The ``capacities`` of a :class:`DynamicProvision`."""
         size = claim.spec.resources.requests.get(STORAGE)
         driver = self._cluster.catalog(CSIDriver).get("", storage_class.provisioner)
         if size is None or driver is None or not driver.spec.storage_capacity:

@@ -98,12 +98,12 @@ class Allocator:
             self._solutions.popitem(last=False)
         return ClaimsToAllocate(claims, solutions)
 
-    def allocate(self, wanted: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
+    def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
         changes = sum(self._ledger.changes(*pool.id) for pool in devices.pools)
-        cached = wanted.solutions.get(devices)
+        cached = to_allocate.solutions.get(devices)
         if cached is None or cached[0] != changes:
-            cached = wanted.solutions[devices] = (changes, self._search(wanted.claims, devices))
+            cached = to_allocate.solutions[devices] = (changes, self._search(to_allocate.claims, devices))
         return cached[1]
 
     def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:

@@ -4,8 +4,7 @@ Devices are tried in the order of their pools (semantics 8.16). For one request 
 permutations. Allocations on the current path are part of the search's state and are undone by backtracking.
 
 QUIRK (semantics 8.16): a device that is rejected after its shared counters were charged (because of a taint, a
-constraint or its capacity) keeps the charge for the rest of the search, and so does a shared device that backtracking
-gives up.
+constraint or its capacity) keeps the charge for the rest of the search, and so does a shared device after backtracking.
 """
 
 from __future__ import annotations
