@@ -13,7 +13,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.testing import World, node, pod
-from tests.plugins.affinities import HOST, apart, rather_near, term
+from tests.plugins.affinities import HOST, preferred_affinity, required_anti_affinity, term
 
 WEB = pod("web", labels={"app": "web"})
 SERVICE = convert(Service, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
@@ -26,7 +26,7 @@ def two_nodes() -> World:
 def test_pods_are_kept_from_one_that_came_later_and_shuns_them() -> None:
     world = two_nodes()
     assert world.feasible(WEB) == {"a", "b"}
-    hermit = world.info(pod("hermit", node="a", affinity=apart(term("web", HOST))))
+    hermit = world.info(pod("hermit", node="a", affinity=required_anti_affinity(term("web", HOST))))
     world.cluster.put_pod(hermit)
     assert world.feasible(WEB) == {"b"}
     world.cluster.remove_pod(hermit.uid)
@@ -36,7 +36,7 @@ def test_pods_are_kept_from_one_that_came_later_and_shuns_them() -> None:
 def test_pods_are_drawn_to_one_that_came_later_and_likes_them() -> None:
     world = two_nodes()
     assert world.scores(WEB, "InterPodAffinity") == {}
-    fan = world.info(pod("fan", node="a", affinity=rather_near(term("web", HOST))))
+    fan = world.info(pod("fan", node="a", affinity=preferred_affinity(term("web", HOST))))
     world.cluster.put_pod(fan)
     scores = world.scores(WEB, "InterPodAffinity")
     assert scores["a"] > scores["b"]

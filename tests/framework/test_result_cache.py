@@ -22,7 +22,7 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
 from tests.decisions import rejectors_of
-from tests.plugins.affinities import HOST, ZONE, apart, rather_near, term
+from tests.plugins.affinities import HOST, ZONE, preferred_affinity, required_anti_affinity, term
 
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
 TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
@@ -48,8 +48,8 @@ PROBES: list[Pod] = [
 ]
 #: What pods that are placed may want of those of an app: to be far from them or near them.
 COMPANY: dict[str, Any] = {
-    "apart": apart(term("web", HOST)),
-    "rather near": rather_near(term("web", ZONE), weight=7),
+    "apart": required_anti_affinity(term("web", HOST)),
+    "rather near": preferred_affinity(term("web", ZONE), weight=7),
     "any": None,
 }
 

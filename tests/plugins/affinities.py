@@ -1,4 +1,4 @@
-"""Pod affinity and anti-affinity in a line each."""
+"""Builders of pod affinity and anti-affinity."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ Object = dict[str, Any]
 
 
 def term(app: str | Object | None, key: str = ZONE, **more: Any) -> Object:
-    """Pods with a value of the label ``app``, or with whatever selector is given."""
+    """A term for pods with a value of the label ``app``, or with a label selector."""
     selector = {"matchLabels": {"app": app}} if isinstance(app, str) else app
     return {"labelSelector": selector, "topologyKey": key, **more}
 
 
-def near(*terms: Object) -> Object:
+def required_affinity(*terms: Object) -> Object:
     """Required affinity."""
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def apart(*terms: Object) -> Object:
+def required_anti_affinity(*terms: Object) -> Object:
     """Required anti-affinity."""
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def rather_near(*terms: Object, weight: int = 10) -> Object:
+def preferred_affinity(*terms: Object, weight: int = 10) -> Object:
     """Preferred affinity."""
     return {"podAffinity": _preferred(terms, weight)}
 
 
-def rather_apart(*terms: Object, weight: int = 10) -> Object:
+def preferred_anti_affinity(*terms: Object, weight: int = 10) -> Object:
     """Preferred anti-affinity."""
     return {"podAntiAffinity": _preferred(terms, weight)}
 

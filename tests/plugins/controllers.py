@@ -1,4 +1,4 @@
-"""Services and controllers that say which pods belong together."""
+"""Builders of services and controllers with selectors."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kubestow.api.meta import convert
 
 
 def service(selector: Mapping[str, str], *, name: str = "service", namespace: str = "default") -> Service:
-    return convert(Service, _selecting(name, namespace, selector))
+    return convert(Service, _with_selector(name, namespace, selector))
 
 
 def replication_controller(selector: Mapping[str, str], *, name: str = "owner") -> ReplicationController:
-    return convert(ReplicationController, _selecting(name, "default", selector))
+    return convert(ReplicationController, _with_selector(name, "default", selector))
 
 
 def replica_set(selector: Mapping[str, Any], *, name: str = "owner") -> ReplicaSet:
-    return convert(ReplicaSet, _selecting(name, "default", selector))
+    return convert(ReplicaSet, _with_selector(name, "default", selector))
 
 
 def stateful_set(selector: Mapping[str, Any], *, name: str = "owner") -> StatefulSet:
-    return convert(StatefulSet, _selecting(name, "default", selector))
+    return convert(StatefulSet, _with_selector(name, "default", selector))
 
 
 def owned_by(kind: str, api_version: str, *, name: str = "owner") -> dict[str, Any]:
-    """Metadata of a pod that a controller manages."""
+    """Metadata of a pod that a controller owns."""
     owner = {"kind": kind, "apiVersion": api_version, "name": name, "uid": "uid-owner", "controller": True}
     return {"ownerReferences": [owner]}
 
 
-def _selecting(name: str, namespace: str, selector: Mapping[str, Any]) -> dict[str, Any]:
+def _with_selector(name: str, namespace: str, selector: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}}

@@ -9,7 +9,7 @@ import pytest
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.events import Action, EventResource
 from kubestow.testing import World, node, pod
-from tests.plugins.hints import says_queue
+from tests.plugins.hints import requeues_after
 
 RESTART = "RestartAllContainersOnContainerExits"
 HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -75,12 +75,14 @@ def test_a_node_passes_once_it_declares_the_feature() -> None:
 def test_a_node_that_newly_declares_the_features_requeues_the_pod(old: Node | None, new: Node, requeued: bool) -> None:
     action = Action.ADD if old is None else Action.UPDATE_NODE_DECLARED_FEATURE
     waiting = restarting("RestartAllContainers")
-    assert says_queue("NodeDeclaredFeatures", waiting, EventResource.NODE, action, old=old, new=new) is requeued
+    assert requeues_after("NodeDeclaredFeatures", waiting, EventResource.NODE, action, old=old, new=new) is requeued
 
 
 def test_a_pod_is_requeued_when_its_required_features_change() -> None:
     waiting = restarting("RestartAllContainers")
-    assert says_queue(
+    assert requeues_after(
         "NodeDeclaredFeatures", waiting, EventResource.POD, Action.UPDATE, old=waiting, new=restarting("Restart")
     )
-    assert not says_queue("NodeDeclaredFeatures", waiting, EventResource.POD, Action.UPDATE, old=waiting, new=waiting)
+    assert not requeues_after(
+        "NodeDeclaredFeatures", waiting, EventResource.POD, Action.UPDATE, old=waiting, new=waiting
+    )

@@ -1,4 +1,4 @@
-"""Random clusters in which pods care for topology: few names, so that they meet often."""
+"""Strategies for nodes and pods with topology constraints; few distinct values, so that they often match."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
-from tests.plugins.affinities import HOST, ZONE, apart, near, rather_apart, rather_near, term
+from tests.plugins.affinities import (
+    HOST,
+    ZONE,
+    preferred_affinity,
+    preferred_anti_affinity,
+    required_affinity,
+    required_anti_affinity,
+    term,
+)
 
 NODE_NAMES = ("n0", "n1", "n2", "n3")
 POD_NAMES = ("p0", "p1", "p2", "p3", "p4", "p5")
@@ -57,9 +65,14 @@ def terms(draw: st.DrawFn) -> dict[str, Any]:
 def affinities(draw: st.DrawFn) -> dict[str, Any]:
     some = st.lists(terms(), max_size=2)
     weight = draw(st.integers(1, 5))
-    near_by = near(*draw(some))["podAffinity"] | rather_near(*draw(some), weight=weight)["podAffinity"]
-    far_off = apart(*draw(some))["podAntiAffinity"] | rather_apart(*draw(some), weight=weight)["podAntiAffinity"]
-    return {"podAffinity": near_by, "podAntiAffinity": far_off}
+    pod_affinity = (
+        required_affinity(*draw(some))["podAffinity"] | preferred_affinity(*draw(some), weight=weight)["podAffinity"]
+    )
+    pod_anti_affinity = (
+        required_anti_affinity(*draw(some))["podAntiAffinity"]
+        | preferred_anti_affinity(*draw(some), weight=weight)["podAntiAffinity"]
+    )
+    return {"podAffinity": pod_affinity, "podAntiAffinity": pod_anti_affinity}
 
 
 @st.composite
@@ -78,7 +91,7 @@ def constraints(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pods(draw: st.DrawFn, *, name: str | None = None, on: str | None = None) -> Pod:
-    """A pod that may spread and may care for company; on a node, if one is named."""
+    """A pod that may have affinity and spread constraints, assigned to a node if ``on`` names one."""
     return pod(
         name or draw(st.sampled_from(POD_NAMES)),
         namespace=draw(namespaces),

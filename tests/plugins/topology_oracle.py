@@ -1,6 +1,6 @@
-"""Topology spread and inter-pod affinity the slow way: one node, one pod, one term at a time (semantics 8.14, 8.15).
+"""Topology spread and inter-pod affinity without counters: one node, pod and term at a time (semantics 8.14, 8.15).
 
-What the plugins say with counters has to be what these functions say by walking over everything.
+The plugins must give the same results as these functions.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from kubestow.plugins.pod_topology_spread.constraints import SYSTEM_DEFAULTS
+from kubestow.plugins.pod_topology_spread.default_constraints import SYSTEM_DEFAULT_CONSTRAINTS
 
-Placed = Sequence[tuple[Node, Pod]]
+PlacedPods = Sequence[tuple[Node, Pod]]
 Pair = tuple[str, str]
 Namespaces = Mapping[str, Mapping[str, str]]
 
@@ -38,27 +38,27 @@ def _constraints(pod: Pod, action: str) -> list[tuple[TopologySpreadConstraint, 
     ]
 
 
-def _admits(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
-    wanted = pod.spec.node_selector.items()
-    if constraint.node_affinity_policy != "Ignore" and not wanted <= node.metadata.labels.items():
+def _includes(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
+    node_selector = pod.spec.node_selector.items()
+    if constraint.node_affinity_policy != "Ignore" and not node_selector <= node.metadata.labels.items():
         return False
     taints = untolerated(node.spec.taints, pod.spec.tolerations, effects=(NO_SCHEDULE, NO_EXECUTE))
     return constraint.node_taints_policy != "Honor" or not taints
 
 
-def _matching(pod: Pod, node: Node, placed: Placed, selector: Selector) -> int:
+def _matching_pods(pod: Pod, node: Node, placed: PlacedPods, selector: Selector) -> int:
     return sum(
-        where is node
+        placed_on is node
         and other.metadata.namespace == pod.metadata.namespace
         and other.metadata.deletion_timestamp is None
         and not selector.is_empty
         and selector.matches(other.metadata.labels)
-        for where, other in placed
+        for placed_on, other in placed
     )
 
 
-def spread_refusal(pod: Pod, node: Node, nodes: Sequence[Node], placed: Placed) -> str:
-    """Empty, or why the node is refused."""
+def spread_rejection(pod: Pod, node: Node, nodes: Sequence[Node], placed: PlacedPods) -> str:
+    """Why the node is rejected; empty if it passes."""
     constraints = _constraints(pod, "DoNotSchedule")
     keys = {constraint.topology_key for constraint, _ in constraints}
     for constraint, selector in constraints:
@@ -67,29 +67,34 @@ def spread_refusal(pod: Pod, node: Node, nodes: Sequence[Node], placed: Placed) 
             return "missing label"
         counts: Counter[str] = Counter()
         for other in nodes:
-            if keys <= other.metadata.labels.keys() and _admits(constraint, pod, other):
-                counts[other.metadata.labels[key]] += _matching(pod, other, placed, selector)
-        fewest = min(counts.values(), default=0)
+            if keys <= other.metadata.labels.keys() and _includes(constraint, pod, other):
+                counts[other.metadata.labels[key]] += _matching_pods(pod, other, placed, selector)
+        minimum = min(counts.values(), default=0)
         if len(counts) < (constraint.min_domains or 1):
-            fewest = 0
-        itself = selector.matches(pod.metadata.labels)
-        if counts[node.metadata.labels[key]] + itself - fewest > constraint.max_skew:
+            minimum = 0
+        self_match = selector.matches(pod.metadata.labels)
+        if counts[node.metadata.labels[key]] + self_match - minimum > constraint.max_skew:
             return "skew"
     return ""
 
 
 def spread_scores(
-    pod: Pod, feasible: Sequence[Node], nodes: Sequence[Node], placed: Placed, *, served: Selector | None = None
+    pod: Pod,
+    feasible: Sequence[Node],
+    nodes: Sequence[Node],
+    placed: PlacedPods,
+    *,
+    default_selector: Selector | None = None,
 ) -> list[int]:
-    """Normalised scores of the feasible nodes; empty without soft constraints.
+    """The normalized scores of the feasible nodes; empty without soft constraints.
 
-    Pods without constraints of their own that a service has ``served`` get the system's default ones. These leave out
-    no node: the ones that lack a label are in the domain of ``""`` but get nothing for being there.
+    Pods without constraints of their own get the system default constraints with ``default_selector``, if it is given.
+    These ignore no node: nodes without a topology key are in the domain ``""``, which does not add to their scores.
     """
     constraints = _constraints(pod, "ScheduleAnyway")
     keys = {constraint.topology_key for constraint, _ in constraints}
-    if served is not None and not pod.spec.topology_spread_constraints:
-        constraints = [(constraint, served) for constraint in SYSTEM_DEFAULTS]
+    if default_selector is not None and not pod.spec.topology_spread_constraints:
+        constraints = [(constraint, default_selector) for constraint in SYSTEM_DEFAULT_CONSTRAINTS]
     scored = [node for node in feasible if keys <= node.metadata.labels.keys()]
     raw: dict[str, int] = {}
     for node in scored:
@@ -100,11 +105,11 @@ def spread_scores(
                 continue
             size = len(scored) if key == HOST else len({_domain(other, key) for other in scored})
             count = sum(
-                _matching(pod, other, placed, selector)
+                _matching_pods(pod, other, placed, selector)
                 for other in nodes
                 if keys <= other.metadata.labels.keys()
                 and _domain(other, key) == _domain(node, key)
-                and (key == HOST or _admits(constraint, pod, other))
+                and (key == HOST or _includes(constraint, pod, other))
             )
             score += count * math.log(size + 2) + (constraint.max_skew - 1)
         raw[node.metadata.name] = math.floor(score + 0.5)
@@ -126,10 +131,10 @@ def _domain(node: Node, key: str) -> str:
 # -- inter-pod affinity --------------------------------------------------------------------------------------------
 
 
-def _kinds(pod: Pod) -> tuple[PodAffinity, PodAffinity]:
-    affinity = pod.spec.affinity
-    near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
-    return near or PodAffinity(), far or PodAffinity()
+def _affinity_and_anti_affinity(pod: Pod) -> tuple[PodAffinity, PodAffinity]:
+    spec = pod.spec.affinity
+    affinity, anti_affinity = (spec.pod_affinity, spec.pod_anti_affinity) if spec else (None, None)
+    return affinity or PodAffinity(), anti_affinity or PodAffinity()
 
 
 def _required(kind: PodAffinity) -> list[PodAffinityTerm]:
@@ -141,13 +146,13 @@ def _preferred(kind: PodAffinity, sign: int) -> list[tuple[int, PodAffinityTerm]
     return [(sign * weighted.weight, weighted.pod_affinity_term) for weighted in terms]
 
 
-def _means(term: PodAffinityTerm, owner: Pod, other: Pod, namespaces: Namespaces, *, own: bool) -> bool:
-    """Whether an owner's term speaks of another pod; ``own`` are the terms of the pod to be placed."""
+def _matches(term: PodAffinityTerm, owner: Pod, other: Pod, namespaces: Namespaces, *, incoming: bool) -> bool:
+    """Whether a term of ``owner`` matches another pod; ``incoming`` says whether the owner is the incoming pod."""
     names = set(term.namespaces)
     if not names and term.namespace_selector is None:
         names = {owner.metadata.namespace}
     selector = compile_selector(term.namespace_selector)
-    if own:
+    if incoming:
         names |= {name for name, labels in namespaces.items() if selector.matches(labels)}
         labels: Mapping[str, str] = {}
     else:
@@ -161,40 +166,43 @@ def _pairs(terms: Iterable[PodAffinityTerm], node: Node) -> list[Pair]:
     return [(term.topology_key, labels[term.topology_key]) for term in terms if term.topology_key in labels]
 
 
-def affinity_refusal(pod: Pod, node: Node, placed: Placed, namespaces: Namespaces) -> str:
-    """Empty, or why the node is refused."""
-    near, far = _kinds(pod)
-    wanted: Counter[Pair] = Counter()
-    unwanted: Counter[Pair] = Counter()
-    hostile: Counter[Pair] = Counter()
-    for where, other in placed:
-        if all(_means(term, pod, other, namespaces, own=True) for term in _required(near)):
-            wanted.update(_pairs(_required(near), where))
-        unwanted.update(_pairs((t for t in _required(far) if _means(t, pod, other, namespaces, own=True)), where))
-        theirs = _required(_kinds(other)[1])
-        hostile.update(_pairs((t for t in theirs if _means(t, other, pod, namespaces, own=False)), where))
-    here = _pairs(_required(near), node)
-    if len(here) < len(_required(near)):
+def affinity_rejection(pod: Pod, node: Node, placed: PlacedPods, namespaces: Namespaces) -> str:
+    """Why the node is rejected; empty if it passes."""
+    affinity, anti_affinity = _affinity_and_anti_affinity(pod)
+    affinity_counts: Counter[Pair] = Counter()
+    anti_affinity_counts: Counter[Pair] = Counter()
+    existing_counts: Counter[Pair] = Counter()
+    for placed_on, other in placed:
+        if all(_matches(term, pod, other, namespaces, incoming=True) for term in _required(affinity)):
+            affinity_counts.update(_pairs(_required(affinity), placed_on))
+        terms = [t for t in _required(anti_affinity) if _matches(t, pod, other, namespaces, incoming=True)]
+        anti_affinity_counts.update(_pairs(terms, placed_on))
+        existing_terms = _required(_affinity_and_anti_affinity(other)[1])
+        terms = [t for t in existing_terms if _matches(t, other, pod, namespaces, incoming=False)]
+        existing_counts.update(_pairs(terms, placed_on))
+    here = _pairs(_required(affinity), node)
+    if len(here) < len(_required(affinity)):
         return "affinity"
-    first = not wanted and all(_means(term, pod, pod, namespaces, own=True) for term in _required(near))
-    if not first and not all(wanted[pair] for pair in here):
+    matches_itself = all(_matches(term, pod, pod, namespaces, incoming=True) for term in _required(affinity))
+    is_first_pod = matches_itself and not affinity_counts
+    if not is_first_pod and not all(affinity_counts[pair] for pair in here):
         return "affinity"
-    if any(unwanted[pair] for pair in _pairs(_required(far), node)):
+    if any(anti_affinity_counts[pair] for pair in _pairs(_required(anti_affinity), node)):
         return "anti-affinity"
-    return "existing" if any(hostile[pair] for pair in node.metadata.labels.items()) else ""
+    return "existing" if any(existing_counts[pair] for pair in node.metadata.labels.items()) else ""
 
 
-def affinity_scores(pod: Pod, feasible: Sequence[Node], placed: Placed, namespaces: Namespaces) -> list[int]:
-    """Normalised scores of the feasible nodes, with a hard weight of 1; empty when nobody prefers anything."""
+def affinity_scores(pod: Pod, feasible: Sequence[Node], placed: PlacedPods, namespaces: Namespaces) -> list[int]:
+    """The normalized scores with a hardPodAffinityWeight of 1; empty if no term counts."""
     scores: dict[Pair, int] = {}
-    for where, other in placed:
+    for placed_on, other in placed:
         for owner, subject in ((pod, other), (other, pod)):
-            near, far = _kinds(owner)
-            weighted = [*_preferred(near, +1), *_preferred(far, -1)]
-            weighted += [(1, term) for term in _required(near) if owner is other]
+            affinity, anti_affinity = _affinity_and_anti_affinity(owner)
+            weighted = [*_preferred(affinity, +1), *_preferred(anti_affinity, -1)]
+            weighted += [(1, term) for term in _required(affinity) if owner is other]
             for weight, term in weighted:
-                if _means(term, owner, subject, namespaces, own=owner is pod):
-                    for pair in _pairs([term], where):
+                if _matches(term, owner, subject, namespaces, incoming=owner is pod):
+                    for pair in _pairs([term], placed_on):
                         scores[pair] = scores.get(pair, 0) + weight
     if not scores:
         return []

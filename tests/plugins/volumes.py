@@ -1,4 +1,4 @@
-"""Worlds with claims and volumes."""
+"""A simulated scheduler with claims and volumes in its cluster."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.testing import World
 
-__all__ = ["REFUSED", "put", "world"]
-
-REFUSED = "node(s) didn't find available persistent volumes to bind"
+__all__ = ["put", "world"]
 
 
 def world(*objects: Any, gates: Mapping[str, bool] | None = None, profile: Mapping[str, Any] | None = None) -> World:
-    """A world with these objects in it, whatever their kinds."""
+    """A scheduler whose cluster has these objects, of any kind."""
     made = World(
         [obj for obj in objects if isinstance(obj, Node)],
         gates=gates,
@@ -25,7 +23,7 @@ def world(*objects: Any, gates: Mapping[str, bool] | None = None, profile: Mappi
 
 
 def put(made: World, *objects: Any) -> None:
-    """Have objects be there, new or changed: everything else before the pods."""
+    """Add or update objects other than nodes; pods last."""
     for obj in objects:
         if not isinstance(obj, Pod | Node):
             made.cluster.catalog(type(obj)).put(obj)

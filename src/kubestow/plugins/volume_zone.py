@@ -1,76 +1,78 @@
-"""VolumeZone keeps pods on nodes in the zones and regions of their volumes (semantics 8.13)."""
+"""VolumeZone rejects nodes outside the zones and regions of the pod's volumes (semantics 8.13)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kubestow.cluster.storage.pod_volumes import claim_names
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import FilterPlugin, PreFilterPlugin
+from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["VolumeZone"]
 
-_REFUSAL = Status.unresolvable("node(s) had no available volume zone")
+_CONFLICT = Status.unresolvable("node(s) had no available volume zone")
+_UNNAMED_CLAIM = Status.unresolvable("PersistentVolumeClaim had no name")
+_NO_VOLUME_NOR_CLASS = Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+_UNBOUND_IMMEDIATE = Status.unresolvable("PersistentVolume had no name")
 
-_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-_STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+_TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_GA_LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 
-#: A label and the values of it that a volume allows.
+#: A topology label of a volume and the values that it permits on nodes.
 Topology = tuple[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Topologies:
-    """Where the pod's volumes are."""
+class _VolumeTopologies:
+    """The topology labels of all bound volumes of the pod."""
 
-    of_volumes: tuple[Topology, ...]
-
-
-def _waits_for_consumers(pod: PodInfo, old: None, new: StorageClass) -> bool:
-    return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-
-
-def _is_wanted_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)
-
-
-def _moved(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
-    return old is None or _labels(old) != _labels(new)
-
-
-def _labels(volume: PersistentVolume) -> Mapping[str, str]:
-    return {key: value for key, value in volume.metadata.labels.items() if key in _LABELS}
+    topologies: tuple[Topology, ...]
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Compares the topology labels of bound volumes with those of nodes."""
 
     name = "VolumeZone"
-    events_to_register = (
-        on(EventResource.STORAGE_CLASS, Action.ADD, invalidates=Invalidation.ALL, hint=_waits_for_consumers),
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-        on(
-            EventResource.PERSISTENT_VOLUME_CLAIM,
-            Action.ADD | Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=_is_wanted_claim,
-        ),
-        on(EventResource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, hint=_moved),
-    )
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.events_to_register = (
+            on(
+                EventResource.STORAGE_CLASS,
+                Action.ADD,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_storage_class_added,
+            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on(
+                EventResource.PERSISTENT_VOLUME_CLAIM,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_claim_change,
+            ),
+            on(
+                EventResource.PERSISTENT_VOLUME,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_volume_change,
+            ),
+        )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods that mount claims by name."""
+        """Pods with PersistentVolumeClaim volumes."""
         return bool(claim_names(pod.shape))
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -78,56 +80,58 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return pod.namespace, tuple(claim_names(pod.shape))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Finds the topology of the pod's volumes; without any there is nothing to compare."""
-        found = self._find(pod)
+        """Skips pods whose volumes have no topology labels."""
+        found = self._volume_topologies(pod)
         if isinstance(found, Status):
             return found
-        if not found.of_volumes:
+        if not found.topologies:
             return Status.skip()
         state.put(found)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """A node without any of the labels takes every volume."""
-        found = state.get(_Topologies) or self._find(pod)
+        """Passes nodes with permitted labels, and nodes without any topology label. Works without PreFilter."""
+        found = state.get(_VolumeTopologies) or self._volume_topologies(pod)
         if isinstance(found, Status):
             return Verdict.rejecting(np.ones(len(nodes), np.bool_), found)
-        if not found.of_volumes:
+        if not found.topologies:
             return None
-        topologies = found.of_volumes
+        topologies = found.topologies
         selections = self.handle.cluster.volumes.selections
-        admitted = selections.get(("VolumeZone", topologies), lambda nodes: _admitted(nodes, topologies))
-        return None if admitted.everywhere else Verdict.rejecting(~admitted.where[nodes.rows], _REFUSAL)
+        permitted = selections.get(("VolumeZone", topologies), lambda nodes: _permitted(nodes, topologies))
+        return None if permitted.everywhere else Verdict.rejecting(~permitted.where[nodes.rows], _CONFLICT)
 
-    def _find(self, pod: PodInfo) -> _Topologies | Status:
+    # -- volumes ---------------------------------------------------------------------------------------------------
+
+    def _volume_topologies(self, pod: PodInfo) -> _VolumeTopologies | Status:
         topologies: list[Topology] = []
         for name in claim_names(pod.shape):
-            volume = self._volume_of(pod.namespace, name)
+            volume = self._bound_volume(pod.namespace, name)
             if isinstance(volume, Status):
                 return volume
             if volume is not None:
-                labels = volume.metadata.labels
-                topologies += [(key, values) for key in _LABELS if key in labels and (values := _zones(labels[key]))]
-        return _Topologies(tuple(topologies))
+                labels = _topology_labels(volume)
+                topologies += [(key, values) for key, value in labels.items() if (values := _zones(value))]
+        return _VolumeTopologies(tuple(topologies))
 
-    def _volume_of(self, namespace: str, claim_name: str) -> PersistentVolume | Status | None:
-        """The volume behind a claim; None for one that the claim is still to get once the pod has its node."""
+    def _bound_volume(self, namespace: str, claim_name: str) -> PersistentVolume | Status | None:
+        """The volume of a claim; None for an unbound claim of a WaitForFirstConsumer class."""
         if not claim_name:
-            return Status.unresolvable("PersistentVolumeClaim had no name")
+            return _UNNAMED_CLAIM
         claim = self.handle.cluster.catalog(PersistentVolumeClaim).get(namespace, claim_name)
         if claim is None:
             return Status.unresolvable(f'persistentvolumeclaim "{claim_name}" not found')
         if not claim.spec.volume_name:
-            return self._refusal_of_unbound(claim)
+            return self._status_of_unbound(claim)
         volume = self.handle.cluster.catalog(PersistentVolume).get("", claim.spec.volume_name)
         if volume is None:
             return Status.unresolvable(f'persistentvolume "{claim.spec.volume_name}" not found')
         return volume
 
-    def _refusal_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
+    def _status_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
         name = claim.storage_class
         if not name:
-            return Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+            return _NO_VOLUME_NOR_CLASS
         storage_class = self.handle.cluster.catalog(StorageClass).get("", name)
         if storage_class is None:
             return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
@@ -135,28 +139,50 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
         if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
             return None
-        return Status.unresolvable("PersistentVolume had no name")
+        return _UNBOUND_IMMEDIATE
 
 
-def _zones(label: str) -> frozenset[str] | None:
-    """The values of a volume's label; None for one that cannot be read, which then does not count."""
-    values = frozenset(value.strip() for value in label.split("__"))
-    return None if "" in values else values
+# -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def _admitted(nodes: Nodes, topologies: tuple[Topology, ...]) -> NDArray[np.bool_]:
-    admitted = np.ones(len(nodes), np.bool_)
+def _is_schedulable_after_storage_class_added(pod: PodInfo, old: None, new: StorageClass) -> bool:
+    return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+
+def _is_schedulable_after_claim_change(
+    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> bool:
+    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)
+
+
+def _is_schedulable_after_volume_change(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+    return old is None or _topology_labels(old) != _topology_labels(new)
+
+
+# -- topology labels -----------------------------------------------------------------------------------------------
+
+
+def _topology_labels(volume: PersistentVolume) -> Mapping[str, str]:
+    labels = volume.metadata.labels
+    return {key: labels[key] for key in _TOPOLOGY_LABELS if key in labels}
+
+
+def _zones(value: str) -> frozenset[str] | None:
+    """The set of zones (or regions) in a label value, separated by ``__``; None if an element is empty."""
+    zones = frozenset(zone.strip() for zone in value.split("__"))
+    return None if "" in zones else zones
+
+
+def _permitted(nodes: Nodes, topologies: tuple[Topology, ...]) -> NDArray[np.bool_]:
+    """The nodes that satisfy all topologies or have no topology label at all, bool."""
+    permitted = np.ones(len(nodes), np.bool_)
     for key, values in topologies:
-        admitted &= _is_in(nodes, key, values)
+        matches = nodes.by_label(key, values.__contains__, np.bool_)
+        if key in _GA_LABELS:  # the GA label of a node replaces a missing beta label
+            ga_matches = nodes.by_label(_GA_LABELS[key], values.__contains__, np.bool_)
+            matches = np.where(nodes.label(key) == MISSING, ga_matches, matches)
+        permitted &= matches
     unlabelled = np.ones(len(nodes), np.bool_)
-    for key in _LABELS:
-        unlabelled &= nodes.label(key) == 0
-    return admitted | unlabelled
-
-
-def _is_in(nodes: Nodes, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
-    inside = nodes.by_label(key, lambda value: value in values, np.bool_)
-    if key in _STABLE:  # a node that has only the newer label
-        newer = nodes.by_label(_STABLE[key], lambda value: value in values, np.bool_)
-        inside = np.where(nodes.label(key) == 0, newer, inside)
-    return inside
+    for key in _TOPOLOGY_LABELS:
+        unlabelled &= nodes.label(key) == MISSING
+    return permitted | unlabelled

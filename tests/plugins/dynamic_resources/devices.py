@@ -1,4 +1,4 @@
-"""Builders for devices and claims, and a world that has them."""
+"""Builders of devices and claims, and a simulated scheduler with devices in its cluster."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = [
     "DRIVER",
     "GPU",
     "NODE",
-    "DeviceWorld",
+    "DeviceHarness",
     "allocation",
-    "alternatives",
     "claim",
     "device",
     "device_class",
     "exactly",
     "pod_with",
     "reserved_for",
+    "single_node",
     "slice_of",
-    "world",
+    "subrequests",
 ]
 
 DRIVER = "gpu.example.com"
@@ -37,7 +37,7 @@ Object = Mapping[str, Any]
 
 
 def device(name: str, *, memory: str | None = None, taints: Sequence[Object] = (), **fields: Any) -> Object:
-    """A device; attributes are given as ``attributes={"model": "a100"}``, of their Python types."""
+    """A device; ``attributes={"model": "a100"}`` become attributes of the corresponding types."""
     attributes = {
         key: {{bool: "bool", int: "int", str: "string"}[type(value)]: value}
         for key, value in fields.pop("attributes", {}).items()
@@ -55,34 +55,34 @@ def slice_of(
     of: int = 1,
     **spec: Any,
 ) -> ResourceSlice:
-    """A slice for one node, or for those that ``spec`` says; ``of`` is how many slices its pool has."""
+    """A slice for one node, or with the node selection in ``spec``; ``of`` is the slice count of its pool."""
     pool = pool or node or "pool"
     if node:
         spec["nodeName"] = node
     elif not spec.keys() & {"nodeSelector", "perDeviceNodeSelection", "allNodes"}:
         spec["allNodes"] = True
-    described = {
+    spec_fields = {
         "driver": spec.pop("driver", DRIVER),
         "pool": {"name": pool, "generation": generation, "resourceSliceCount": of},
         "devices": [device(d) if isinstance(d, str) else d for d in devices],
         **spec,
     }
-    return convert(ResourceSlice, {"metadata": {"name": name or f"{pool}-slice"}, "spec": described})
+    return convert(ResourceSlice, {"metadata": {"name": name or f"{pool}-slice"}, "spec": spec_fields})
 
 
 def device_class(name: str = "gpu", *selectors: str, **spec: Any) -> DeviceClass:
-    """A class whose devices meet some expressions."""
-    described = {"selectors": [{"cel": {"expression": selector}} for selector in selectors], **spec}
-    return convert(DeviceClass, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": described})
+    """A device class with CEL selectors."""
+    spec_fields = {"selectors": [{"cel": {"expression": selector}} for selector in selectors], **spec}
+    return convert(DeviceClass, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec_fields})
 
 
 def exactly(count: int = 1, *selectors: str, name: str = "r", **fields: Any) -> Object:
-    """A request for a number of devices; 0 is for all of them."""
+    """A request for a number of devices; 0 is allocation mode All."""
     return {"name": name, "exactly": _selection(count, selectors, fields)}
 
 
-def alternatives(*counts: int, name: str = "r", **fields: Any) -> Object:
-    """A request for the first of some numbers of devices; alternatives are called a0, a1, …"""
+def subrequests(*counts: int, name: str = "r", **fields: Any) -> Object:
+    """A request with subrequests a0, a1, ... for these numbers of devices."""
     return {
         "name": name,
         "firstAvailable": [
@@ -98,7 +98,7 @@ def _selection(count: int, selectors: Iterable[str], fields: dict[str, Any]) -> 
 
 
 def claim(name: str = "c", *requests: Object, constraints: Sequence[Object] = (), **fields: Any) -> ResourceClaim:
-    """A claim, for one device if nothing is said. ``config`` goes with the requests, other fields with the claim."""
+    """A claim, for one device by default. ``config`` is part of ``spec.devices``, other fields of the claim."""
     devices = {
         "requests": list(requests) or [exactly()],
         "constraints": list(constraints),
@@ -109,7 +109,7 @@ def claim(name: str = "c", *requests: Object, constraints: Sequence[Object] = ()
 
 
 def allocation(*devices: str, at: str | None = None, when: str | None = None, **result: Any) -> dict[str, Any]:
-    """``status.allocation`` of a claim, for use on one node or on all."""
+    """``status.allocation`` of a claim, available on one node or on all nodes."""
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": d, **result} for d in devices]
     found: dict[str, Any] = {"devices": {"results": results}, "allocationTimestamp": when}
     if at is not None:
@@ -119,7 +119,7 @@ def allocation(*devices: str, at: str | None = None, when: str | None = None, **
 
 
 def reserved_for(*uids: str) -> list[dict[str, str]]:
-    """``status.reservedFor`` of a claim that some pods use."""
+    """``status.reservedFor`` of a claim."""
     return [{"resource": "pods", "name": uid, "uid": uid} for uid in uids]
 
 
@@ -129,8 +129,8 @@ def pod_with(*claims: str, name: str = "p", **fields: Any) -> Pod:
     return pod(name, spec={"resourceClaims": named, **fields.pop("spec", {})}, **fields)
 
 
-class DeviceWorld(World):
-    """A world with devices, a class ``gpu`` that is any device, and claims."""
+class DeviceHarness(World):
+    """A simulated scheduler with devices, claims and the class ``gpu``, which selects all devices."""
 
     def __init__(self, *objects: ResourceSlice | DeviceClass | ResourceClaim | Node, **fields: Any) -> None:
         nodes = [obj for obj in objects if isinstance(obj, Node)]
@@ -138,60 +138,60 @@ class DeviceWorld(World):
         self.put(device_class(), *(obj for obj in objects if not isinstance(obj, Node)))
 
     def put(self, *objects: ResourceSlice | DeviceClass | ResourceClaim | Node) -> None:
-        """Things appear or change."""
+        """Add or update objects."""
         for obj in objects:
             self.cluster.catalog(type(obj)).put(obj)
 
     @property
     def plugin(self) -> DynamicResources:
-        """The plugin itself."""
+        """The DynamicResources plugin of the default profile."""
         (found,) = (p for p in self.profiles["default-scheduler"].plugins if isinstance(p, DynamicResources))
         return found
 
     def claim(self, name: str = "c") -> ResourceClaim:
-        """A claim as the scheduler knows it."""
+        """A claim in the ledger."""
         found = self.cluster.claims.get("default", name)
         assert found is not None
         return found
 
     def devices(self, name: str = "c") -> list[str]:
-        """The devices of a claim, as request=device."""
+        """The allocated devices of a claim, as request=device."""
         allocation = self.claim(name).status.allocation
         return [] if allocation is None else [f"{r.request}={r.device}" for r in allocation.devices.results]
 
-    def place(self, wanted: Pod) -> Decision:
-        """Decide about a pod, and reserve what it needs where it goes."""
-        decision = self.schedule(wanted)
+    def place(self, incoming: Pod) -> Decision:
+        """Schedule a pod; if a node is found, run Reserve."""
+        decision = self.schedule(incoming)
         if decision.node_name is not None:
             assert self.plugin.reserve(decision.state, decision.pod, decision.node_name) is None
         return decision
 
     def prepare(self, decision: Decision) -> Status:
-        """The work before binding."""
+        """Run PreBind."""
         assert decision.node_name is not None
         work = self.plugin.pre_bind(decision.state, decision.pod, decision.node_name)
         return finished_at_once(work) or SUCCESS
 
-    def run(self, wanted: Pod) -> Decision:
-        """Take a pod all the way to its node; one that fits nowhere stays where it is."""
-        decision = self.place(wanted)
+    def run(self, incoming: Pod) -> Decision:
+        """Schedule a pod; if a node is found, run Reserve and PreBind."""
+        decision = self.place(incoming)
         if decision.node_name is not None:
             status = self.prepare(decision)
             assert status.ok, status
         return decision
 
-    def reason(self, wanted: Pod) -> str:
-        """The first reason why a pod fits nowhere, or the error that ended its cycle."""
-        decision = self.decide(wanted)
+    def reason(self, incoming: Pod) -> str:
+        """The message of a decision without a node."""
+        decision = self.decide(incoming)
         assert decision.node_name is None
         return decision.message
 
 
-#: A node, and a device of it.
+#: A node, and a slice with one device for it.
 NODE = node("n")
 GPU = slice_of("d0", node="n")
 
 
-def world(*objects: ResourceSlice | DeviceClass | ResourceClaim, **fields: Any) -> DeviceWorld:
-    """A world of one node, ``n``."""
-    return DeviceWorld(NODE, *objects, **fields)
+def single_node(*objects: ResourceSlice | DeviceClass | ResourceClaim, **fields: Any) -> DeviceHarness:
+    """A harness with one node, ``n``."""
+    return DeviceHarness(NODE, *objects, **fields)

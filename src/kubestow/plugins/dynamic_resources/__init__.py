@@ -1,1 +1,1 @@
-"""Dynamic resource allocation: pools of devices, and the search for devices that satisfy claims (semantics 8.16)."""
+"""DynamicResources: device inventory, device allocator and the plugin that allocates claims (semantics 8.16)."""

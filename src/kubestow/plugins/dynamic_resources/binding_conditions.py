@@ -1,4 +1,4 @@
-"""Devices that have to be made ready between allocation and use: binding conditions (semantics 8.16)."""
+"""Binding conditions: what a driver must report of an allocated device before the pod is bound (semantics 8.16)."""
 
 from __future__ import annotations
 
@@ -7,59 +7,67 @@ from datetime import datetime, timedelta
 
 from kubestow.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 
-__all__ = ["BindingFailed", "drivers_awaited", "has_binding_conditions", "is_ready", "overdue_at"]
+__all__ = [
+    "DeviceBindingFailed",
+    "binding_deadline",
+    "drivers_with_binding_conditions",
+    "has_binding_conditions",
+    "is_ready_for_binding",
+]
 
 
-class BindingFailed(Exception):
-    """A device reports that it will not become ready; the text says which claim's, and why."""
+class DeviceBindingFailed(Exception):
+    """A binding failure condition of a device is true; the text names the claim, the reason and the message."""
 
 
 def has_binding_conditions(claim: ResourceClaim) -> bool:
-    """Whether some allocated device has to become ready first."""
+    """Whether any allocated device has binding conditions."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
 
-def drivers_awaited(claims: Iterable[ResourceClaim]) -> list[str]:
-    """The drivers that have to make devices of some claims ready, each once."""
+def drivers_with_binding_conditions(claims: Iterable[ResourceClaim]) -> list[str]:
+    """The drivers of all allocated devices with binding conditions, sorted, without duplicates."""
     allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
     results = [result for allocation in allocations for result in allocation.devices.results]
     return sorted({result.driver for result in results if result.binding_conditions})
 
 
-def is_ready(claim: ResourceClaim) -> bool:
-    """Whether all devices of an allocated claim are ready. Raises BindingFailed when one never will be."""
+def is_ready_for_binding(claim: ResourceClaim) -> bool:
+    """Whether all binding conditions of an allocated claim are true. Raises DeviceBindingFailed."""
     allocation = claim.status.allocation
     if allocation is None:
         return False
     for result in allocation.devices.results:
         if not result.binding_conditions:
             continue
-        status = _status(claim, result)
+        status = _device_status(claim, result)
         if status is None:
             return False
-        _check_failures(claim, result, status)
+        _check_failure_conditions(claim, result, status)
         true = {condition.type for condition in status.conditions if condition.status == "True"}
         if not true.issuperset(result.binding_conditions):
             return False
     return True
 
 
-def overdue_at(claim: ResourceClaim, timeout: timedelta) -> datetime | None:
-    """When devices of a claim will have been given ``timeout`` to become ready; None when nothing has to."""
+def binding_deadline(claim: ResourceClaim, timeout: timedelta) -> datetime | None:
+    """The allocation timestamp plus ``timeout``; None for a claim without binding conditions or timestamp."""
     allocation = claim.status.allocation
     if allocation is None or not allocation.allocation_timestamp or not has_binding_conditions(claim):
         return None
     return datetime.fromisoformat(allocation.allocation_timestamp) + timeout
 
 
-def _check_failures(claim: ResourceClaim, result: DeviceRequestAllocationResult, status: AllocatedDeviceStatus) -> None:
+def _check_failure_conditions(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, status: AllocatedDeviceStatus
+) -> None:
     for condition in status.conditions:
         if condition.type in result.binding_failure_conditions and condition.status == "True":
             subject = f"claim={claim.metadata.name}, reason={condition.reason}"
-            raise BindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
+            raise DeviceBindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
 
 
-def _status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+def _device_status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
     identity = (result.driver, result.pool, result.device)
     return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == identity), None)

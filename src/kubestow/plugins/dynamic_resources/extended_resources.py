@@ -1,7 +1,7 @@
-"""Extended resources that devices stand for: ``example.com/gpu: 2`` in a container, without any claim (semantics 8.16).
+"""Extended resources backed by devices: ``example.com/gpu: 2`` in a container, without a claim (semantics 8.16).
 
-A device class can say that its devices are such a resource. Where a node does not offer the resource itself, a claim is
-made for the pod that asks for devices instead: in memory while a node is looked for, in the API once it is found.
+A device class can map its devices to an extended resource. On nodes that do not offer the resource themselves, the
+scheduler builds a claim that requests devices instead: in memory in Filter, in the API in PreBind.
 """
 
 from __future__ import annotations
@@ -26,110 +26,117 @@ from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.pods.requests import Amounts
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["IMPLICIT_PREFIX", "IN_MEMORY", "ExtendedResources", "NodeClaim", "is_backed_by_name"]
+__all__ = [
+    "DEVICE_CLASS_PREFIX",
+    "IN_MEMORY_CLAIM_NAME",
+    "ExtendedResourceClaim",
+    "ExtendedResources",
+    "is_dra_extended_resource_name",
+]
 
-IN_MEMORY = "<extended-resources>"
-"""The name of a claim that has not been created yet; no claim in the API can be called so."""
+IN_MEMORY_CLAIM_NAME = "<extended-resources>"
+"""The name of an extended resource claim that is not in the API yet; not a valid name in the API."""
 
-IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""With a class's name behind it, this is the resource that any class stands for."""
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""The prefix of the implicit extended resource of each device class; the class name follows."""
 
 
-def is_backed_by_name(resource: str) -> bool:
-    """Whether a resource could be one that devices stand for."""
-    return is_extended_resource(resource) or resource.startswith(IMPLICIT_PREFIX)
+def is_dra_extended_resource_name(resource: str) -> bool:
+    """Whether a device class can map devices to a resource of this name."""
+    return is_extended_resource(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeClaim:
-    """The claim that a pod needs on some nodes, and which container's resource each request is for."""
+class ExtendedResourceClaim:
+    """The claim of a pod for some of its extended resources, and the request for each container and resource."""
 
     claim: ResourceClaim
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
 class ExtendedResources:
-    """Which device class stands for which extended resource."""
+    """The extended resources that device classes map to their devices."""
 
     def __init__(self, classes: Catalog[DeviceClass]) -> None:
         self._classes = classes
         self._version = -1
-        self._by_name: dict[str, DeviceClass] = {}
+        self._by_resource: dict[str, DeviceClass] = {}
 
     def device_class(self, resource: str) -> DeviceClass | None:
-        """The class whose devices are a resource. Of several that claim a name the newest, then the first by name."""
+        """The class of a resource: of several, the newest, then the first by name."""
         if self._version != self._classes.version:
-            self._by_name = _by_name(self._classes)
+            self._by_resource = _by_resource(self._classes)
             self._version = self._classes.version
-        return self._by_name.get(resource)
+        return self._by_resource.get(resource)
 
-    def requested(self, requests: Amounts) -> list[str]:
-        """The requested resources that devices could stand for, on nodes that do not offer them, sorted."""
-        return sorted(name for name, amount in requests.items() if amount and self.device_class(name) is not None)
+    def is_requested(self, requests: Amounts) -> bool:
+        """Whether any requested resource has a device class."""
+        return any(amount and self.device_class(name) is not None for name, amount in requests.items())
 
-    def claim_for(self, pod: PodInfo) -> ResourceClaim:
-        """An empty claim in memory, owned by the pod."""
+    def in_memory_claim(self, pod: PodInfo) -> ResourceClaim:
+        """A claim without requests that the pod owns and that is not in the API."""
+        owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True)
         return ResourceClaim(
             metadata=ObjectMeta(
-                name=IN_MEMORY,
+                name=IN_MEMORY_CLAIM_NAME,
                 namespace=pod.namespace,
                 uid=f"extended-resources-of-{pod.uid}",
                 annotations={EXTENDED_RESOURCE_CLAIM: "true"},
-                owner_references=[
-                    OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True)
-                ],
+                owner_references=[owner],
             )
         )
 
-    def needed_on(self, node: Node, pod: PodInfo) -> tuple[str, ...] | None:
-        """The resources that a node has as devices only, sorted; None when it cannot have one of them at all."""
-        needed = []
+    def backed_by_devices(self, node: Node, pod: PodInfo) -> tuple[str, ...] | None:
+        """The requested resources that need devices because the node does not offer them, sorted.
+
+        None if the node does not offer a resource that has no device class either.
+        """
+        resources = []
         for name, amount in sorted(pod.shape.requests.items()):
-            if not amount or not is_backed_by_name(name):
+            if not amount or not is_dra_extended_resource_name(name):
                 continue
-            offered = node.status.allocatable.get(name)
-            if self.device_class(name) is not None and not (offered is not None and nanos(offered)):
-                needed.append(name)
-            elif offered is None:
+            allocatable = node.status.allocatable.get(name)
+            if self.device_class(name) is not None and not (allocatable is not None and nanos(allocatable)):
+                resources.append(name)
+            elif allocatable is None:
                 return None
-        return tuple(needed)
+        return tuple(resources)
 
-    def with_requests(self, claim: ResourceClaim, pod: PodInfo, resources: Iterable[str]) -> NodeClaim:
-        """The pod's claim, asking for some of its resources."""
-        requests, mappings = self._requests(pod, resources)
-        spec = ResourceClaimSpec(devices=DeviceClaim(requests=requests))
-        return NodeClaim(ResourceClaim(metadata=claim.metadata, spec=spec, status=claim.status), mappings)
-
-    def _requests(
-        self, pod: PodInfo, resources: Iterable[str]
-    ) -> tuple[list[DeviceRequest], tuple[ContainerExtendedResourceRequest, ...]]:
+    def with_requests(self, claim: ResourceClaim, pod: PodInfo, resources: Iterable[str]) -> ExtendedResourceClaim:
+        """The pod's claim with device requests for some of its resources."""
         requests: list[DeviceRequest] = []
         mappings: list[ContainerExtendedResourceRequest] = []
         for resource in resources:
             device_class = self.device_class(resource)
             assert device_class is not None
-            sharing = _Sharing(pod, resource, device_class.metadata.name)
-            requests += sharing.requests
-            mappings += sharing.mappings
-        return sorted(requests, key=lambda request: request.name), tuple(mappings)
+            of_resource = _ResourceRequests(pod, resource, device_class.metadata.name)
+            requests += of_resource.requests
+            mappings += of_resource.mappings
+        spec = ResourceClaimSpec(devices=DeviceClaim(requests=sorted(requests, key=lambda request: request.name)))
+        with_requests = ResourceClaim(metadata=claim.metadata, spec=spec, status=claim.status)
+        return ExtendedResourceClaim(with_requests, tuple(mappings))
 
 
-def _by_name(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    by_name: dict[str, DeviceClass] = {}
-    oldest_first = sorted(classes, key=lambda c: c.metadata.name, reverse=True)
-    for device_class in sorted(oldest_first, key=lambda c: c.metadata.creation_timestamp or ""):
+def _by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+    by_resource: dict[str, DeviceClass] = {}
+    by_name = sorted(classes, key=lambda device_class: device_class.metadata.name, reverse=True)
+    oldest_first = sorted(by_name, key=lambda device_class: device_class.metadata.creation_timestamp or "")
+    for device_class in oldest_first:
         if device_class.spec.extended_resource_name:
-            by_name[device_class.spec.extended_resource_name] = device_class
-        by_name[IMPLICIT_PREFIX + device_class.metadata.name] = device_class
-    return by_name
+            by_resource[device_class.spec.extended_resource_name] = device_class
+        by_resource[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
+    return by_resource
+
+
+# -- requests of containers ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Sharing:
-    """The requests of all containers for one resource.
+class _ResourceRequests:
+    """The device requests of all containers of a pod for one resource.
 
-    Containers that run beside each other have requests of their own. An init container that ends before others start
-    uses theirs, and adds a request for what it needs beyond them; of those only the largest is kept.
+    Containers and sidecars have requests of their own. An ordinary init container uses the requests of containers that
+    start after it, and requests only the devices that are missing; of these requests only the largest is kept.
     """
 
     pod: PodInfo
@@ -139,59 +146,60 @@ class _Sharing:
     mappings: list[ContainerExtendedResourceRequest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        init, regular = self.pod.spec.init_containers, self.pod.spec.containers
-        containers = [*init, *regular]
-        passing = [number for number, container in enumerate(init) if container.restart_policy != "Always"]
-        lasting: dict[int, DeviceRequest] = {}
-        for number, container in enumerate(containers):
-            if number not in passing:
-                request, mappings = self._request(number, container, ())
+        init_containers = self.pod.spec.init_containers
+        containers = [*init_containers, *self.pod.spec.containers]
+        ordinary = [i for i, container in enumerate(init_containers) if container.restart_policy != "Always"]
+        long_running: dict[int, DeviceRequest] = {}
+        for index, container in enumerate(containers):
+            if index not in ordinary:
+                request, mappings = self._request(index, container, ())
                 self.mappings += mappings
                 if request is not None:
-                    lasting[number] = request
-        largest, before = self._passing(containers, passing, lasting)
-        self.requests = [*([largest] if largest is not None else []), *lasting.values()]
-        self.mappings += before
+                    long_running[index] = request
+        largest, mappings = self._init_request(containers, ordinary, long_running)
+        self.requests = [*([largest] if largest is not None else []), *long_running.values()]
+        self.mappings += mappings
 
-    def _passing(
-        self, containers: Sequence[Container], passing: Sequence[int], lasting: Mapping[int, DeviceRequest]
+    def _init_request(
+        self, containers: Sequence[Container], ordinary: Sequence[int], long_running: Mapping[int, DeviceRequest]
     ) -> tuple[DeviceRequest | None, list[ContainerExtendedResourceRequest]]:
+        """The largest request of the ordinary init containers, shared by all of them, and their mappings."""
         largest: DeviceRequest | None = None
         names: set[str] = set()
         mappings: list[ContainerExtendedResourceRequest] = []
-        for number in passing:
-            usable = [request for later, request in lasting.items() if later >= number]
-            request, mapped = self._request(number, containers[number], usable)
-            mappings += mapped
+        for index in ordinary:
+            usable = [request for later, request in long_running.items() if later >= index]
+            request, of_container = self._request(index, containers[index], usable)
+            mappings += of_container
             if request is not None:
                 names.add(request.name)
                 if largest is None or _count(largest) < _count(request):
                     largest = request
         if largest is None:
             return None, mappings
-        name = largest.name
+        shared = largest.name
         return largest, [
-            self._mapping(mapped.container_name, name if mapped.request_name in names else mapped.request_name)
-            for mapped in mappings
+            self._mapping(mapping.container_name, shared if mapping.request_name in names else mapping.request_name)
+            for mapping in mappings
         ]
 
     def _request(
-        self, number: int, container: Container, usable: Iterable[DeviceRequest]
+        self, index: int, container: Container, usable: Iterable[DeviceRequest]
     ) -> tuple[DeviceRequest | None, list[ContainerExtendedResourceRequest]]:
-        """What a container asks for beyond the requests that it may use, and all it uses."""
+        """The request of a container beyond those that it can use, and the mappings to all of them."""
         names = sorted(container.resources.requests)
-        wanted = nanos(container.resources.requests.get(self.resource, 0)) // NANOS
-        if not wanted:
+        needed = nanos(container.resources.requests.get(self.resource, 0)) // NANOS
+        if not needed:
             return None, []
-        mappings, found = [], 0
+        mappings, covered = [], 0
         for request in usable:
-            found += _count(request)
+            covered += _count(request)
             mappings.append(self._mapping(container.name, request.name))
-            if found >= wanted:
+            if covered >= needed:
                 return None, mappings
-        name = f"container-{number}-request-{names.index(self.resource)}"
+        name = f"container-{index}-request-{names.index(self.resource)}"
         exactly = ExactDeviceRequest(
-            device_class_name=self.class_name, allocation_mode="ExactCount", count=wanted - found
+            device_class_name=self.class_name, allocation_mode="ExactCount", count=needed - covered
         )
         return DeviceRequest(name=name, exactly=exactly), [*mappings, self._mapping(container.name, name)]
 

@@ -1,4 +1,4 @@
-"""Which parts of dynamic resource allocation the feature gates leave on."""
+"""The features of dynamic resource allocation that feature gates turn on or off."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["Features"]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What devices and claims may use; by default everything that is on by default."""
+    """The enabled features; the defaults are those of the feature gates."""
 
     prioritized_list: bool = True
-    partitionable: bool = True
+    partitionable_devices: bool = True
     taints: bool = True
     binding_conditions: bool = True
     consumable_capacity: bool = True
     extended_resources: bool = True
 
     @classmethod
-    def of(cls, handle: Handle) -> Features:
-        """As the gates say."""
-        on = handle.feature_enabled
+    def from_gates(cls, handle: Handle) -> Features:
+        """Read the feature gates."""
+        enabled = handle.feature_enabled
         return cls(
-            prioritized_list=on("DRAPrioritizedList"),
-            partitionable=on("DRAPartitionableDevices"),
-            taints=on("DRADeviceTaints"),
-            binding_conditions=on("DRADeviceBindingConditions") and on("DRAResourceClaimDeviceStatus"),
-            consumable_capacity=on("DRAConsumableCapacity"),
-            extended_resources=on("DRAExtendedResource"),
+            prioritized_list=enabled("DRAPrioritizedList"),
+            partitionable_devices=enabled("DRAPartitionableDevices"),
+            taints=enabled("DRADeviceTaints"),
+            binding_conditions=enabled("DRADeviceBindingConditions") and enabled("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=enabled("DRAConsumableCapacity"),
+            extended_resources=enabled("DRAExtendedResource"),
         )

@@ -1,8 +1,8 @@
-"""DynamicResources finds devices for a pod's claims, and reserves them for it (semantics 8.16).
+"""DynamicResources allocates devices to the claims of pods (semantics 8.16).
 
-A claim that has devices already pins its pod to the nodes that reach them; for the others the allocator looks for
-devices on every node. What it finds is promised in memory when the pod is placed and written into the claims before the
-pod is bound. The parts are in :mod:`kubestow.plugins.dynamic_resources`.
+An allocated claim restricts its pod to the nodes that can access the devices. For unallocated claims, Filter searches
+devices on each node, Reserve records the allocation as pending, and PreBind writes it into the claims before the pod is
+bound. PostFilter deallocates claims that keep the pod from being scheduled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus
+from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
 from kubestow.cluster.devices.claims import ClaimLedger
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
@@ -40,24 +40,36 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.node_search import NodeSearch
 from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError
-from kubestow.plugins.dynamic_resources.claim_status import ClaimChanges
-from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY, ExtendedResources, is_backed_by_name
+from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
+from kubestow.plugins.dynamic_resources.extended_resources import (
+    IN_MEMORY_CLAIM_NAME,
+    ExtendedResources,
+    is_dra_extended_resource_name,
+)
 from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.inventory.slices import selects
-from kubestow.plugins.dynamic_resources.pod_claims import ClaimsMissing, PodClaims, claims_of
-from kubestow.plugins.dynamic_resources.pre_bind import Preparation
+from kubestow.plugins.dynamic_resources.filtering import ClaimFilter
+from kubestow.plugins.dynamic_resources.inventory.slices import matching_nodes
+from kubestow.plugins.dynamic_resources.pod_claims import ClaimNotUsable, pod_resource_claims
+from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
+from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
 __all__ = ["DynamicResources"]
 
-_NOT_FOUND = "not found"
+_STATE_NOT_FOUND = "not found"
+_NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
+_NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
+_DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
+_DELETED = Status.unschedulable("deletion of ResourceClaim completed")
+_STILL_UNSCHEDULABLE = Status.unschedulable("still not schedulable")
 
-#: A search is bounded by steps and not by the clock, so that it ends alike on every machine. A step takes about 10 µs:
-#: a second of filterTimeout holds up the event loop for a fifth of one.
+#: Bounds a search by steps instead of time, so that the result does not depend on the machine. A step takes about
+#: 10 microseconds, so one second of filterTimeout blocks the event loop for about 0.2 seconds.
 _STEPS_PER_SECOND = 20_000
-#: The best of several alternatives scores this much.
-_MOST_ALTERNATIVES = 8
+#: The score of the first subrequest of a request.
+_MAX_SUBREQUEST_SCORE = 8
+
+_DEFAULT_BINDING_TIMEOUT_SECONDS = 600
 
 _NO_ROWS = np.empty(0, np.intp)
 
@@ -65,46 +77,47 @@ _NO_ROWS = np.empty(0, np.intp)
 class DynamicResources(
     PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin
 ):
-    """Allocates devices to the claims of pods."""
+    """Allocates devices to the claims of pods. Keeps a :class:`DynamicResourcesState` from PreFilter on."""
 
     name = "DynamicResources"
     applies_to_identical_pods = True
     uncached = True
-    missing_pre_filter_error = _NOT_FOUND
-    time_limit = None  # its args have limits of their own
+    missing_pre_filter_error = _STATE_NOT_FOUND
+    time_limit = None  # bindingTimeout applies instead
     parallel = True
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._features = Features.of(handle)
+        self._features = Features.from_gates(handle)
         self._classes = handle.cluster.catalog(DeviceClass)
-        self._extended = ExtendedResources(self._classes)
-        self._changes = ClaimChanges(handle, timestamps=self._features.binding_conditions)
-        binding_timeout = timedelta(seconds=args.binding_timeout.seconds if args.binding_timeout is not None else 600)
+        self._extended_resources = ExtendedResources(self._classes)
+        self._updates = ClaimUpdates(handle, allocation_timestamps=self._features.binding_conditions)
+        timeout = args.binding_timeout
+        binding_timeout = timedelta(seconds=_DEFAULT_BINDING_TIMEOUT_SECONDS if timeout is None else timeout.seconds)
         filter_timeout = args.filter_timeout.seconds if args.filter_timeout is not None else 0
-        steps = round(filter_timeout * _STEPS_PER_SECOND) or None
-        self._nodes = NodeSearch(handle, self._features, steps=steps, binding_timeout=binding_timeout)
-        self._preparation = Preparation(
+        max_steps = round(filter_timeout * _STEPS_PER_SECOND) or None
+        self._filter = ClaimFilter(handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout)
+        self._binder = ClaimBinder(
             handle,
             self._features,
-            self._changes,
+            self._updates,
             binding_timeout=binding_timeout,
-            on_freed=self._bring_back,
+            on_devices_freed=self._activate_pods_with_claims,
         )
-        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        node_events = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         self.events_to_register = (
-            on(EventResource.NODE, nodes, invalidates=Invalidation.NOTHING),
+            on(EventResource.NODE, node_events, invalidates=Invalidation.NOTHING),
             on(
                 EventResource.RESOURCE_CLAIM,
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
-                hint=self._claim_may_help,
+                hint=self._is_schedulable_after_claim_change,
             ),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
                 invalidates=Invalidation.NOTHING,
-                hint=self._has_its_claims,
+                hint=self._is_schedulable_after_pod_change,
             ),
             on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
@@ -115,197 +128,193 @@ class DynamicResources(
         return self.handle.cluster.claims
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Pods without claims are all alike; each of the others has claims of its own."""
+        """The same for all pods without claims; None for the others."""
+        return None if self._can_have_claims(pod) else ()
+
+    def _can_have_claims(self, pod: PodInfo) -> bool:
         if pod.spec.resource_claims:
-            return None
-        if self._features.extended_resources and any(map(is_backed_by_name, pod.shape.requests)):
-            return None
-        return ()
+            return True
+        return self._features.extended_resources and any(map(is_dra_extended_resource_name, pod.shape.requests))
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """A pod waits until its claims are there."""
+        """Gates a pod until all its claims are usable."""
         try:
-            claims_of(pod, self._ledger)
-        except ClaimsMissing as error:
+            pod_resource_claims(pod, self._ledger)
+        except ClaimNotUsable as error:
             return Status.unresolvable(str(error))
         return SUCCESS
 
-    # -- filter --------------------------------------------------------------------------------------------------
+    # -- PreFilter and Filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Collects the claims; refuses the pod when one is not ready to be allocated."""
-        state.put(PodClaims())
+        """Collects the claims and rejects the pod if one cannot be allocated on any node; skips without claims."""
+        state.put(DynamicResourcesState())
         try:
-            kept = self._collect(pod)
-        except ClaimsMissing as error:
+            found = self._collect_claims(pod)
+        except ClaimNotUsable as error:
             return Status.unresolvable(str(error))
-        if not kept.claims:
+        if not found.claims:
             return Status.skip()
-        for index in range(len(kept.claims)):
-            refused = self._refused(kept, index, nodes)
-            if refused is not None:
-                return refused
-        state.put(kept)
+        for index, claim in enumerate(found.claims):
+            rejection = self._check_claim(claim, nodes, is_extended=index == found.extended_index)
+            if rejection is not None:
+                return rejection
+        state.put(found)
         return None
 
-    def _collect(self, pod: PodInfo) -> PodClaims:
-        kept = PodClaims(claims_of(pod, self._ledger))
-        if self._features.extended_resources and self._extended.requested(pod.shape.requests):
-            kept.extended = len(kept.claims)
-            made = self._ledger.made_for_extended_resources_of(pod.uid)
-            kept.claims.append(made or self._extended.claim_for(pod))
-        return kept
+    def _collect_claims(self, pod: PodInfo) -> DynamicResourcesState:
+        found = DynamicResourcesState(pod_resource_claims(pod, self._ledger))
+        if self._features.extended_resources and self._extended_resources.is_requested(pod.shape.requests):
+            found.extended_index = len(found.claims)
+            existing = self._ledger.made_for_extended_resources_of(pod.uid)
+            found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
+        return found
 
-    def _refused(self, kept: PodClaims, index: int, nodes: Nodes) -> Status | None:
-        claim = kept.claims[index]
+    def _check_claim(self, claim: ResourceClaim, nodes: Nodes, *, is_extended: bool) -> Status | None:
         if claim.status.allocation is not None:
             selector = claim.status.allocation.node_selector
             try:
                 if selector is not None:
-                    selects(selector, nodes.select(_NO_ROWS))
+                    matching_nodes(selector, nodes.select(_NO_ROWS))  # parses the selector
             except InvalidSelector as error:
                 return Status.error(str(error))
             return None
         if self._ledger.is_promised(claim.metadata.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
-        return None if index == kept.extended else self._without_class(claim)
+        return None if is_extended else self._check_requests(claim)
 
-    def _without_class(self, claim: ResourceClaim) -> Status | None:
-        """Refuses a claim that asks for a class that does not exist (yet)."""
+    def _check_requests(self, claim: ResourceClaim) -> Status | None:
         for request in claim.spec.devices.requests:
+            problem = ""
             if request.first_available and not self._features.prioritized_list:
                 problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
-                return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
-            if request.exactly is None and not request.first_available:
+            elif request.exactly is None and not request.first_available:
                 problem = "unknown request type"
+            if problem:
                 return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
-            named = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
-            named += [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
-            for name, class_name in named:
+            for name, class_name in _class_names(request):
                 if not class_name:
                     return Status.error(f"request {name}: unsupported request type")
-                if self._class(class_name) is None:
+                if self._classes.get("", class_name) is None:
                     return Status.unresolvable(f"request {name}: device class {class_name} does not exist")
         return None
 
-    def _class(self, name: str) -> DeviceClass | None:
-        return self._classes.get("", name)
-
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Nodes that reach the devices of allocated claims and have devices for the others."""
-        kept = state.get(PodClaims)
-        return None if kept is None or not kept.claims else self._nodes.verdict(kept, pod, nodes)
+        """Passes nodes with access to the devices of allocated claims, and with devices for the other claims."""
+        found = state.get(DynamicResourcesState)
+        return None if found is None or not found.claims else self._filter.verdict(found, pod, nodes)
 
-    # -- making room ---------------------------------------------------------------------------------------------
+    # -- PostFilter and Score --------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
-        """Takes back devices that the pod's own claims have in the wrong place.
+        """Deallocates an unavailable claim that no other pod uses, or deletes a stale extended resource claim.
 
-        QUIRK: without state, because an earlier PreFilter ended the cycle, this fails, and preemption is not tried.
+        QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.
         """
-        kept = state.get(PodClaims)
-        if kept is None:
-            return PostFilterResult(Status.error(_NOT_FOUND))
-        if not kept.claims:
-            return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
-        for index in sorted(kept.unavailable):
-            claim = kept.claims[index]
-            if index != kept.extended and all(user.uid == pod.uid for user in claim.status.reserved_for):
-                done = Status.unschedulable("deallocation of ResourceClaim completed")
-                return PostFilterResult(done, action=partial(self._changes.deallocate, claim))
-        if kept.extended is not None and kept.claims[kept.extended].metadata.name != IN_MEMORY:
-            done = Status.unschedulable("deletion of ResourceClaim completed")
-            return PostFilterResult(done, action=partial(self._changes.delete, kept.claims[kept.extended]))
-        return PostFilterResult(Status.unschedulable("still not schedulable"))
-
-    # -- score ---------------------------------------------------------------------------------------------------
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return PostFilterResult(Status.error(_STATE_NOT_FOUND))
+        if not found.claims:
+            return PostFilterResult(_NO_CLAIMS)
+        for index in sorted(found.unavailable_claims):
+            claim = found.claims[index]
+            if index != found.extended_index and all(user.uid == pod.uid for user in claim.status.reserved_for):
+                deallocate = partial(self._updates.deallocate, claim)
+                return PostFilterResult(_DEALLOCATED, action=deallocate)
+        if found.extended_index is not None:
+            claim = found.claims[found.extended_index]
+            if claim.metadata.name != IN_MEMORY_CLAIM_NAME:
+                delete = partial(self._updates.delete, claim)
+                return PostFilterResult(_DELETED, action=delete)
+        return PostFilterResult(_STILL_UNSCHEDULABLE)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The better the alternatives that a node has devices for, the higher."""
-        kept = state.get(PodClaims)
-        if kept is None:
-            raise PluginError(self.name, "Score", _NOT_FOUND)
+        """The ranks of the allocated subrequests, summed over all claims."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
         scores = np.zeros(len(nodes), np.int64)
-        if not kept.placements or not any(map(_has_alternatives, kept.claims)):
+        if not found.node_allocations or not any(map(_has_subrequests, found.claims)):
             return scores
-        allocated = sum(_points(claim, _allocated_names(claim)) for claim in kept.claims)
+        allocated = sum(_subrequest_score(claim, _allocated_requests(claim)) for claim in found.claims)
         for position, name in enumerate(nodes.names):
-            placement = kept.placements.get(name)
-            if placement is not None:
-                found = zip(placement.claims, placement.found.requests, strict=True)
-                scores[position] = allocated + sum(_points(claim, names) for claim, names in found)
+            on_node = found.node_allocations.get(name)
+            if on_node is not None:
+                requests = zip(on_node.claims, on_node.solution.allocated_requests, strict=True)
+                scores[position] = allocated + sum(_subrequest_score(claim, names) for claim, names in requests)
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """The best node gets 100."""
+        """Scales linearly: the highest score becomes 100."""
         return normalized(scores)
 
-    # -- reserve -------------------------------------------------------------------------------------------------
+    # -- Reserve ---------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Promises the devices that were found on the node."""
-        kept = state.get(PodClaims)
-        if kept is None:
-            return Status.error(_NOT_FOUND)
-        placement = kept.placements.get(node_name)
-        if placement is None:
-            missing = any(index != kept.extended for index in kept.pending)
-            return Status.error("claim allocation not found for node") if missing else None
+        """Records the allocations found on the node as pending, so that no other pod gets the devices."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        on_node = found.node_allocations.get(node_name)
+        if on_node is None:
+            is_missing = any(index != found.extended_index for index in found.unallocated)
+            return _NO_NODE_ALLOCATION if is_missing else None
         try:
-            allocations = placement.found.allocations(placement.claims, node_name, self._features)
+            allocations = on_node.solution.allocation_results(on_node.claims, node_name, self._features)
         except AllocationError as error:
             return Status.error(str(error))
-        indices = [index for index in kept.pending if index != kept.extended or placement.extended is not None]
-        kept.allocations = dict(zip(indices, allocations, strict=True))
-        kept.needed = placement.extended
-        for index, allocation in kept.allocations.items():
-            claim = kept.claims[index]
-            kept.promised.append(claim.metadata.uid)
+        has_extended = on_node.extended is not None
+        indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
+        found.allocations = dict(zip(indices, allocations, strict=True))
+        found.extended_claim = on_node.extended
+        for index, allocation in found.allocations.items():
+            claim = found.claims[index]
+            found.pending_allocations.append(claim.metadata.uid)
             self._ledger.promise(msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation)))
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Takes promises back, and what was written already."""
-        kept = state.get(PodClaims)
-        if kept is None:
+        """Drops pending allocations and undoes, in the background, what PreBind has written."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
             return
-        index, written = kept.writing or (None, None)
-        for uid in kept.promised:
-            if uid != written:
+        written_index, written_uid = found.writing or (None, None)
+        for uid in found.pending_allocations:
+            if uid != written_uid:
                 self._ledger.withdraw(uid)
-        kept.promised = [uid for uid in kept.promised if uid == written]
-        if index is not None:
-            kept.held = kept.claims[index].metadata.uid
-            self._changes.hold(kept.held)
-        for index, claim in enumerate(kept.claims):
-            self._changes.give_back(claim, pod, is_extended=index == kept.extended)
+        found.pending_allocations = [uid for uid in found.pending_allocations if uid == written_uid]
+        if written_index is not None:
+            found.release_after_write = found.claims[written_index].metadata.uid
+            self._updates.begin_release(found.release_after_write)
+        for index, claim in enumerate(found.claims):
+            self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
 
-    # -- pre-bind ------------------------------------------------------------------------------------------------
+    # -- PreBind ---------------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Pods without claims need nothing."""
-        kept = state.get(PodClaims)
-        if kept is None:
-            return Status.error(_NOT_FOUND)
-        return SUCCESS if kept.claims else Status.skip()
+        """Skips pods without claims."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        return SUCCESS if found.claims else Status.skip()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Writes allocations and reservations, then waits for devices that have to be made ready."""
-        kept = state.get(PodClaims)
-        if kept is None:
-            return Status.error(_NOT_FOUND)
-        return await self._preparation.prepare(kept, pod, node_name)
+        """Writes allocations and reservations, then waits for binding conditions."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        return await self._binder.bind(found, pod, node_name)
 
-    def _bring_back(self) -> None:
-        """Have pods with claims tried again: no event tells them that what was promised is free."""
-        self.handle.activate([pod for pod in self.handle.pending_pods() if self.signature(pod) != ()])
+    def _activate_pods_with_claims(self) -> None:
+        """Requeue pods with claims: no cluster event reports that a pending allocation has been dropped."""
+        self.handle.activate([pod for pod in self.handle.pending_pods() if self._can_have_claims(pod)])
 
-    # -- queueing hints ------------------------------------------------------------------------------------------
+    # -- queueing hints --------------------------------------------------------------------------------------------
 
-    def _claim_may_help(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         try:
-            claims = claims_of(pod, self._ledger)
-        except ClaimsMissing:
+            claims = pod_resource_claims(pod, self._ledger)
+        except ClaimNotUsable:
             return False
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
             return True
@@ -313,24 +322,33 @@ class DynamicResources(
             return False
         return old is None or old.status != new.status
 
-    def _has_its_claims(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
+    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         return new.uid == pod.uid and self.pre_enqueue(new).ok
 
 
-def _has_alternatives(claim: ResourceClaim) -> bool:
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def _class_names(request: DeviceRequest) -> list[tuple[str, str]]:
+    """The names of a request, or of its subrequests, with their device classes."""
+    exactly = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
+    return exactly + [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+
+
+def _has_subrequests(claim: ResourceClaim) -> bool:
     return any(request.first_available for request in claim.spec.devices.requests)
 
 
-def _allocated_names(claim: ResourceClaim) -> set[str]:
+def _allocated_requests(claim: ResourceClaim) -> set[str]:
     allocation = claim.status.allocation
     return set() if allocation is None else {result.request for result in allocation.devices.results}
 
 
-def _points(claim: ResourceClaim, allocated: set[str]) -> int:
-    """What a claim's alternatives score: the first of them most."""
+def _subrequest_score(claim: ResourceClaim, allocated_requests: set[str]) -> int:
+    """8 for each allocated subrequest that is the first of its request, 7 for the second, and so on."""
     return sum(
-        _MOST_ALTERNATIVES - rank
+        _MAX_SUBREQUEST_SCORE - rank
         for request in claim.spec.devices.requests
-        for rank, alternative in enumerate(request.first_available)
-        if f"{request.name}/{alternative.name}" in allocated
+        for rank, subrequest in enumerate(request.first_available)
+        if f"{request.name}/{subrequest.name}" in allocated_requests
     )

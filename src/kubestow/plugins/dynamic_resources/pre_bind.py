@@ -1,4 +1,4 @@
-"""What is done before a pod with claims is bound: writing its claims, and waiting until its devices are ready."""
+"""PreBind: writes allocations and reservations into a pod's claims, then waits for binding conditions."""
 
 from __future__ import annotations
 
@@ -10,115 +10,123 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.binding_conditions import (
-    BindingFailed,
-    drivers_awaited,
+    DeviceBindingFailed,
+    binding_deadline,
+    drivers_with_binding_conditions,
     has_binding_conditions,
-    is_ready,
-    overdue_at,
+    is_ready_for_binding,
 )
-from kubestow.plugins.dynamic_resources.claim_status import ClaimChanges, NotWritten
-from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY
+from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdateFailed, ClaimUpdates
+from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME
 from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.pod_claims import PodClaims
+from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
-__all__ = ["Preparation"]
+__all__ = ["ClaimBinder"]
+
+_DEVICE_BINDING_TIMEOUT = Status.error("device binding timeout")
 
 
-class Preparation:
-    """Prepares one pod after another, many at once.
+class ClaimBinder:
+    """Binds the claims of pods, of many pods concurrently.
 
-    ``on_freed`` is called when devices turn out to be free that had been promised to a pod which is gone.
+    ``on_devices_freed`` is called when pending allocations are dropped after Unreserve, which no cluster event reports.
     """
 
     def __init__(
         self,
         handle: Handle,
         features: Features,
-        changes: ClaimChanges,
+        updates: ClaimUpdates,
         *,
         binding_timeout: timedelta,
-        on_freed: Callable[[], None],
+        on_devices_freed: Callable[[], None],
     ) -> None:
         self._handle = handle
         self._features = features
-        self._changes = changes
-        self._binding_timeout, self._on_freed = binding_timeout, on_freed
+        self._updates = updates
+        self._binding_timeout = binding_timeout
+        self._on_devices_freed = on_devices_freed
 
     @property
     def _ledger(self) -> ClaimLedger:
         return self._handle.cluster.claims
 
-    async def prepare(self, kept: PodClaims, pod: PodInfo, node_name: str) -> Status | None:
-        """Write allocations and reservations, then wait for devices that have to be made ready. None is success."""
+    async def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Status | None:
+        """Write the claims, then wait until their devices are ready for binding. None is success."""
         try:
-            for index in range(len(kept.claims)):
-                kept.claims[index] = await self._changes.settled(kept.claims[index])
-                if not kept.claims[index].is_reserved_for(pod.uid):
-                    kept.writing = index, kept.claims[index].metadata.uid
-                    await self._handle.shield(self._written(kept, index, pod))
-        except NotWritten as error:
+            for index in range(len(state.claims)):
+                state.claims[index] = await self._updates.latest(state.claims[index])
+                if not state.claims[index].is_reserved_for(pod.uid):
+                    state.writing = index, state.claims[index].metadata.uid
+                    await self._handle.shield(self._write(state, index, pod))
+        except ClaimUpdateFailed as error:
             return Status.error(str(error))
-        if self._features.binding_conditions and any(map(has_binding_conditions, kept.claims)):
+        if self._features.binding_conditions and any(map(has_binding_conditions, state.claims)):
             note = f"waiting for binding conditions for device on node {node_name}"
             self._handle.record(pod, reason="BindingConditionsPending", action="Scheduling", note=note)
-            return await self._wait_watched(kept, pod)
+            return await self._wait_for_devices(state, pod)
         return None
 
-    async def _written(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
-        """Write one claim; its promise is over then, kept or broken. Raises NotWritten.
+    # -- claims ----------------------------------------------------------------------------------------------------
 
-        Should the pod lose its node meanwhile, the write may take effect all the same: the promise stays until that is
-        known, and what has been written is given back.
+    async def _write(self, state: DynamicResourcesState, index: int, pod: PodInfo) -> None:
+        """Write one claim and drop its pending allocation. Raises ClaimUpdateFailed.
+
+        Runs to its end even if the binding cycle is cancelled: the write may take effect after Unreserve, so only then
+        the pending allocation is dropped and the write is undone.
         """
-        promised = kept.claims[index].metadata.uid
+        uid = state.claims[index].metadata.uid
         try:
-            await self._write(kept, index, pod)
+            await self._create_and_bind(state, index, pod)
         finally:
-            kept.writing = None
-            if promised in kept.promised:
-                kept.promised.remove(promised)
-                self._ledger.withdraw(promised)
-            if kept.held is not None:
-                self._changes.give_back(kept.claims[index], pod, is_extended=index == kept.extended)
-                self._changes.let_go(kept.held)
-                self._on_freed()
+            state.writing = None
+            if uid in state.pending_allocations:
+                state.pending_allocations.remove(uid)
+                self._ledger.withdraw(uid)
+            if state.release_after_write is not None:
+                is_extended = index == state.extended_index
+                self._updates.undo_in_background(state.claims[index], pod, is_extended=is_extended)
+                self._updates.end_release(state.release_after_write)
+                self._on_devices_freed()
 
-    async def _write(self, kept: PodClaims, index: int, pod: PodInfo) -> None:
-        claim, allocation = kept.claims[index], kept.allocations.get(index)
-        is_extended = index == kept.extended
-        if is_extended and allocation is None:
+    async def _create_and_bind(self, state: DynamicResourcesState, index: int, pod: PodInfo) -> None:
+        claim, allocation = state.claims[index], state.allocations.get(index)
+        extended = state.extended_claim if index == state.extended_index else None
+        if index == state.extended_index and allocation is None:
             return  # the node offers the resources itself
-        if is_extended and kept.needed is not None and claim.metadata.name == IN_MEMORY:
-            claim = kept.claims[index] = await self._changes.create_extended(pod, kept.needed)
-        if kept.held is not None:
+        if extended is not None and claim.metadata.name == IN_MEMORY_CLAIM_NAME:
+            claim = state.claims[index] = await self._updates.create_extended(pod, extended)
+        if state.release_after_write is not None:
             return
-        kept.claims[index] = await self._changes.reserve(claim, pod, allocation)
-        if is_extended and kept.needed is not None and kept.held is None:
-            await self._changes.report_extended(pod, kept.claims[index], kept.needed)
+        state.claims[index] = await self._updates.bind(claim, pod, allocation)
+        if extended is not None and state.release_after_write is None:
+            await self._updates.report_extended(pod, state.claims[index], extended)
 
-    async def _wait_watched(self, kept: PodClaims, pod: PodInfo) -> Status:
-        """Wait until all claims are ready, and tell whoever watches how that ended for each of the drivers."""
-        drivers, began, outcome = drivers_awaited(kept.claims), self._handle.now(), "error"
+    # -- binding conditions ----------------------------------------------------------------------------------------
+
+    async def _wait_for_devices(self, state: DynamicResourcesState, pod: PodInfo) -> Status:
+        """Wait until all claims are ready for binding; reports the duration and the result for each driver."""
+        drivers, start, outcome = drivers_with_binding_conditions(state.claims), self._handle.now(), "error"
         try:
-            status = await self._handle.wait_for(lambda: self._readiness(kept), self._patience(kept))
+            status = await self._handle.wait_for(lambda: self._check_devices(state), self._remaining_seconds(state))
             outcome = "timeout" if status is None else "success" if status.ok else "failure"
         finally:
-            seconds = max(0.0, (self._handle.now() - began).total_seconds())
+            seconds = max(0.0, (self._handle.now() - start).total_seconds())
             for driver in drivers:
                 self._handle.device_wait_ended(pod, driver, outcome, seconds)
-        return Status.error("device binding timeout") if status is None else status
+        return _DEVICE_BINDING_TIMEOUT if status is None else status
 
-    def _readiness(self, kept: PodClaims) -> Status | None:
-        """How the claims stand now: ready, failed, or neither yet."""
-        kept.claims = [self._ledger.get(c.metadata.namespace, c.metadata.name) or c for c in kept.claims]
+    def _check_devices(self, state: DynamicResourcesState) -> Status | None:
+        """SUCCESS if all claims are ready for binding, an error if one has failed, else None."""
+        state.claims = [self._ledger.get(c.metadata.namespace, c.metadata.name) or c for c in state.claims]
         try:
-            waiting = [c for c in kept.claims if c.status.allocation is not None and not is_ready(c)]
-        except BindingFailed as error:
+            waiting = [c for c in state.claims if c.status.allocation is not None and not is_ready_for_binding(c)]
+        except DeviceBindingFailed as error:
             return Status.error(str(error))
         return None if waiting else SUCCESS
 
-    def _patience(self, kept: PodClaims) -> float:
-        """How long to wait at most, in seconds: until the claim that has waited longest is overdue."""
-        overdue = (overdue_at(claim, self._binding_timeout) for claim in kept.claims)
-        remaining = [(moment - self._handle.now()).total_seconds() for moment in overdue if moment is not None]
+    def _remaining_seconds(self, state: DynamicResourcesState) -> float:
+        """The seconds until the earliest binding deadline of the claims."""
+        deadlines = (binding_deadline(claim, self._binding_timeout) for claim in state.claims)
+        remaining = [(moment - self._handle.now()).total_seconds() for moment in deadlines if moment is not None]
         return max(0.0, min((self._binding_timeout.total_seconds(), *remaining)))

@@ -1,4 +1,4 @@
-"""InterPodAffinity brings pods together, or keeps them apart, within topology domains (semantics 8.15)."""
+"""InterPodAffinity attracts pods to, or repels them from, the topology domains of other pods (semantics 8.15)."""
 
 from __future__ import annotations
 
@@ -18,29 +18,42 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.plugins.inter_pod_affinity.state import LACKS_COMPANY, SHUNNED, SHUNS, PodCompany
+from kubestow.plugins.inter_pod_affinity.state import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    EXISTING_ANTI_AFFINITY,
+    InterPodAffinityState,
+)
 from kubestow.plugins.shape_cache import ShapeMemory
 
 __all__ = ["InterPodAffinity"]
 
-_REFUSALS = {
-    int(LACKS_COMPANY): Status.unresolvable("node(s) didn't match pod affinity rules"),
-    int(SHUNS): Status.unschedulable("node(s) didn't match pod anti-affinity rules"),
-    int(SHUNNED): Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"),
+_REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+_REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+_REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_STATUSES = {
+    int(AFFINITY): Status.unresolvable(_REASON_AFFINITY),
+    int(ANTI_AFFINITY): Status.unschedulable(_REASON_ANTI_AFFINITY),
+    int(EXISTING_ANTI_AFFINITY): Status.unschedulable(_REASON_EXISTING_ANTI_AFFINITY),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """The company of pods of a shape, what it was made from, and the versions at which that was last looked at."""
+class _CachedState:
+    """The state of a pod shape with the versions that it depends on.
 
-    company: PodCompany
-    stamp: tuple[int, int]
-    seen: tuple[int, int]
+    ``built_at`` has the versions of the namespaces and of the existing terms that can match the shape; ``checked_at``
+    has those of the namespaces and of all existing terms when ``built_at`` was last compared.
+    """
+
+    state: InterPodAffinityState
+    built_at: tuple[int, int]
+    checked_at: tuple[int, int]
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Required terms, the pod's own and other pods' anti-affinity, filter; preferences of both sides score."""
+    """Filters by required terms and by the anti-affinity of existing pods; scores by the preferences of both sides."""
 
     name = "InterPodAffinity"
     missing_pre_filter_error = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
@@ -50,133 +63,112 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._cluster = handle.cluster
-        self._hard_weight = args.hard_pod_affinity_weight
-        self._ignores_others_preferences = args.ignore_preferred_terms_of_existing_pods
-        self._memory: ShapeMemory[_Known] = ShapeMemory(handle.cluster.has_placed)
-        pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        self._hard_pod_affinity_weight = args.hard_pod_affinity_weight
+        self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
+        self._states: ShapeMemory[_CachedState] = ShapeMemory(handle.cluster.has_placed)
         self.events_to_register = (
-            on(EventResource.POD, pod_events, invalidates=Invalidation.ALL, hint=_changes_company),
+            on(
+                EventResource.POD,
+                Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_pod_change,
+            ),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_LABEL,
                 invalidates=Invalidation.ALL,
-                hint=_changes_domains,
+                hint=_is_schedulable_after_node_change,
             ),
             on(EventResource.NODE, Action.DELETE, invalidates=Invalidation.ALL, requeues=False),
             on(EventResource.NAMESPACE, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods with terms of their own, and those that terms of placed pods may speak of."""
+        """Pods with terms of their own, and pods that a term of an existing pod can match."""
         shape = pod.shape
         return bool(
             shape.carried_terms or shape.affinity_terms.problems or self._cluster.carried_terms.speak_of(shape.groups)
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Namespace, labels and terms: nearly all of the shape matters."""
+        """The whole shape: namespace, labels and terms."""
         return pod.shape
 
-    # -- filtering -----------------------------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Skips when the pod requires nothing and nobody shuns it."""
+        """Skips pods without required terms that no existing anti-affinity term matches."""
         problems = pod.shape.affinity_terms.problems
         if problems:
             return Status.unresolvable(f"parsing pod: {_aggregate(problems)}")
-        company = self._company(pod.shape)
-        if not company.matters:
+        affinity = self._state(pod.shape)
+        if affinity.skips_filter:
             return Status.skip()
-        state.put(company)
+        state.put(affinity)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Affinity, then anti-affinity, then the anti-affinity of others."""
-        keys = state[PodCompany].keys(nodes)
-        return Verdict.of(keys, _REFUSALS) if keys.any() else None
-
-    # -- scoring -------------------------------------------------------------------------------------------------
+        """Checks affinity, then anti-affinity, then the anti-affinity of existing pods."""
+        keys = state[InterPodAffinityState].verdict_keys(nodes)
+        return Verdict.of(keys, _STATUSES) if keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Skips when there is no pod that any preference is about."""
-        terms = pod.shape.affinity_terms
-        if self._ignores_others_preferences and not _has_preferences(pod):
+        """Skips pods for which no existing pod counts in the topology score."""
+        problems = pod.shape.affinity_terms.problems
+        if self._ignores_existing_preferences and not _has_preferred_terms(pod):
             return Status.skip()
-        if terms.problems:
-            return Status.error(f"failed to parse pod: {_aggregate(terms.problems)}")
-        company = self._company(pod.shape)
-        if not company.leans:
+        if problems:
+            return Status.error(f"failed to parse pod: {_aggregate(problems)}")
+        affinity = self._state(pod.shape)
+        if affinity.skips_score:
             return Status.skip()
-        state.put(company)
+        state.put(affinity)
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The weights of the preferences that pods in the node's domains are about, or have."""
-        return state[PodCompany].scores(nodes)
+        """The topology score: the weights of matching terms, summed over the pods in the node's domains."""
+        return state[InterPodAffinityState].scores(nodes)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """The best node gets 100 and the worst 0."""
+        """Scales linearly: the highest score becomes 100, the lowest 0."""
         lowest, highest = int(scores.min()), int(scores.max())
         if lowest == highest:
             return np.zeros_like(scores)
         return (MAX_SCORE * ((scores - lowest) / float(highest - lowest))).astype(np.int64)
 
-    # -- preparing -----------------------------------------------------------------------------------------------
-
-    def _company(self, shape: Shape) -> PodCompany:
+    def _state(self, shape: Shape) -> InterPodAffinityState:
+        """The state of a shape, rebuilt if namespaces or the existing terms that can match it have changed."""
         cluster, carried = self._cluster, self._cluster.carried_terms
-        known = self._memory.get(shape)
-        if known is not None and known.seen == (cluster.namespaces_version, carried.version):
-            return known.company
-        stamp = (cluster.namespaces_version, carried.version_about(shape.groups))
-        if known is None or known.stamp != stamp:
-            company = PodCompany(cluster, shape, hard_weight=self._hard_weight)
+        checked_at = (cluster.namespaces_version, carried.version)
+        cached = self._states.get(shape)
+        if cached is not None and cached.checked_at == checked_at:
+            return cached.state
+        built_at = (cluster.namespaces_version, carried.version_about(shape.groups))
+        if cached is None or cached.built_at != built_at:
+            state = InterPodAffinityState(cluster, shape, hard_pod_affinity_weight=self._hard_pod_affinity_weight)
         else:
-            company = known.company
-        self._memory.put(shape, _Known(company, stamp, (cluster.namespaces_version, carried.version)))
-        return company
+            state = cached.state
+        self._states.put(shape, _CachedState(state, built_at, checked_at))
+        return state
 
 
-def _has_preferences(pod: PodInfo) -> bool:
-    affinity = pod.spec.affinity
-    return affinity is not None and any(
-        kind is not None and kind.preferred_during_scheduling_ignored_during_execution
-        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
-    )
+# -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def _aggregate(problems: Sequence[str]) -> str:
-    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-
-
-# -- hints ---------------------------------------------------------------------------------------------------------
-
-
-def _all_mean(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
-    """Whether there are terms and all of them speak of a pod."""
-    return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
-
-
-def _changes_company(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+def _is_schedulable_after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
     if old is not None and new is not None and new.uid == pod.uid:
         return True
-    if any(changed is not None and not _is_placed(changed) for changed in (old, new)):
+    if any(changed is not None and not _is_assigned_or_nominated(changed) for changed in (old, new)):
         return False
     terms = pod.shape.affinity_terms
     if old is None:
-        return new is not None and _all_mean(terms.required, new)
+        return new is not None and _all_match(terms.required, new)
     if new is None:
-        return _all_mean(terms.required_anti, old) or _all_mean(old.shape.affinity_terms.required_anti, pod)
-    return (_all_mean(terms.required, new) and not _all_mean(terms.required, old)) or (
-        _all_mean(terms.required_anti, old) and not _all_mean(terms.required_anti, new)
+        return _all_match(terms.required_anti, old) or _all_match(old.shape.affinity_terms.required_anti, pod)
+    return (_all_match(terms.required, new) and not _all_match(terms.required, old)) or (
+        _all_match(terms.required_anti, old) and not _all_match(terms.required_anti, new)
     )
 
 
-def _is_placed(pod: PodInfo) -> bool:
-    return bool(pod.spec.node_name or pod.status.nominated_node_name)
-
-
-def _changes_domains(pod: PodInfo, old: Node | None, new: Node) -> bool:
+def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     terms = pod.shape.affinity_terms
     if old is None:
         return bool(terms.required_anti) or any(term.topology_key in new.metadata.labels for term in terms.required)
@@ -188,3 +180,28 @@ def _changes_domains(pod: PodInfo, old: Node | None, new: Node) -> bool:
         term.topology_key in before and after.get(term.topology_key) != before[term.topology_key]
         for term in terms.required_anti
     )
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
+    """Whether there are terms and all of them match a pod."""
+    return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
+
+
+def _is_assigned_or_nominated(pod: PodInfo) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+# -- terms ---------------------------------------------------------------------------------------------------------
+
+
+def _has_preferred_terms(pod: PodInfo) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and any(
+        kind is not None and kind.preferred_during_scheduling_ignored_during_execution
+        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )
+
+
+def _aggregate(problems: Sequence[str]) -> str:
+    """Several errors in one line, as ``utilerrors.Aggregate`` writes them."""
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"

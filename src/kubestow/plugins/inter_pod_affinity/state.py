@@ -1,7 +1,8 @@
-"""The company of other pods that pods of one shape want, shun, or are shunned by, per topology domain (semantics 8.15).
+"""The counts that InterPodAffinity filters and scores with, per topology key and domain (semantics 8.15).
 
-A :class:`PodCompany` is made once per shape, and again when namespaces or the terms that other pods carry change; it
-holds the counters, so that asking is arithmetic on one number per domain and one lookup per node.
+An :class:`InterPodAffinityState` is built once per pod shape, and again when namespace labels or the terms of existing
+pods change. It holds counters that follow every pod event, so filtering and scoring are arithmetic on one number per
+domain and one lookup per node. It does not check whether it is out of date; the plugin does.
 """
 
 from __future__ import annotations
@@ -17,237 +18,254 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.topology.affinity import AffinityTerm, CarriedTerm, Role
+from kubestow.cluster.topology.affinity import AffinityTerm, CarriedTerm, PodAffinityTerms, Role
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 
-__all__ = ["LACKS_COMPANY", "SHUNNED", "SHUNS", "PodCompany"]
+__all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffinityState"]
 
 Mask = NDArray[np.bool_]
-Keys = NDArray[np.int8]
+VerdictKeys = NDArray[np.int8]
 Terms = tuple[AffinityTerm, ...]
 
-#: The keys of a verdict; where several hold, the reference names the one with the highest number.
-SHUNNED, SHUNS, LACKS_COMPANY = np.int8(1), np.int8(2), np.int8(3)
+#: Verdict keys by failed check. The check with the highest key is reported where several fail.
+EXISTING_ANTI_AFFINITY, ANTI_AFFINITY, AFFINITY = np.int8(1), np.int8(2), np.int8(3)
 
 
 @dataclass(slots=True)
-class _Topology:
-    """The pods that decide about the domains of one label."""
+class _TopologyCounts:
+    """The counts under one topology key, per domain."""
 
-    #: Pods that every required affinity term speaks of; None when none of the terms is about this label.
-    wanted: DomainSums | None = None
-    #: Pods that required anti-affinity terms speak of, by term.
-    unwanted: list[tuple[AffinityTerm, DomainSums]] = field(default_factory=list)
-    #: Pods that carry required anti-affinity terms which speak of this one, by term.
-    hostile: list[DomainSums] = field(default_factory=list)
+    #: Existing pods that match all required affinity terms of the incoming pod; None if no such term has the key.
+    affinity: DomainSums | None = None
+    #: Existing pods that match a required anti-affinity term of the incoming pod, by term.
+    anti_affinity: list[tuple[AffinityTerm, DomainSums]] = field(default_factory=list)
+    #: Existing pods with a required anti-affinity term that matches the incoming pod, by term.
+    existing_anti_affinity: list[DomainSums] = field(default_factory=list)
 
 
-class PodCompany:
-    """Who is where, of the pods that matter to pods of one shape."""
+class InterPodAffinityState:
+    """The counts for incoming pods of one shape.
 
-    def __init__(self, cluster: Cluster, shape: Shape, *, hard_weight: int) -> None:
+    ``hard_pod_affinity_weight`` is what a required affinity term of an existing pod adds to the topology score.
+    """
+
+    def __init__(self, cluster: Cluster, shape: Shape, *, hard_pod_affinity_weight: int) -> None:
         self._cluster = cluster
         self._shape = shape
         self._namespace_labels = cluster.namespaces.get(shape.namespace, {})
-        terms, namespaces = shape.affinity_terms, cluster.namespaces
-        #: The required affinity terms, and whether such a pod is one that they all speak of.
-        self.required: Terms = tuple(term.resolved(namespaces) for term in terms.required)
-        self.wants_itself = all(term.matches(shape.namespace, shape.labels) for term in self.required)
-        #: What required terms, the pods' own and those of others, are about, by label.
-        self.topologies: dict[str, _Topology] = {}
-        #: What speaks for (or, with a negative weight, against) the domains of pods, by label.
-        self._leanings: dict[str, list[tuple[int, DomainSums]]] = {}
-        for term in self.required:
-            self._topology(term).wanted = self._spoken_of(self.required, term.topology_key)
-        for term in terms.required_anti:
-            term = term.resolved(namespaces)
-            self._topology(term).unwanted.append((term, self._spoken_of((term,), term.topology_key)))
-        for weight, term in terms.preferred:
-            self._lean(term, weight, self._spoken_of((term.resolved(namespaces),), term.topology_key))
+        #: The required affinity terms of the incoming pod, with namespace selectors resolved.
+        self.required_affinity: Terms = tuple(
+            term.resolved(cluster.namespaces) for term in shape.affinity_terms.required
+        )
+        #: Whether the incoming pod matches all of them itself.
+        self.matches_own_affinity = _matches_all(self.required_affinity, shape)
+        #: What Filter reads, by topology key.
+        self.counts: dict[str, _TopologyCounts] = {}
+        #: What Score reads, by topology key: weights (negative for anti-affinity) and the pods they apply to.
+        self._topology_score: dict[str, list[tuple[int, DomainSums]]] = {}
+        self._add_incoming_terms(shape.affinity_terms)
         for carried in cluster.carried_terms.about(shape.groups):
-            self._heed(carried, hard_weight)
+            self._add_existing_term(carried, hard_pod_affinity_weight)
 
-    def _heed(self, carried: CarriedTerm, hard_weight: int) -> None:
-        """Take in a term that other pods carry."""
+    def _add_incoming_terms(self, terms: PodAffinityTerms) -> None:
+        for term in self.required_affinity:
+            self._counts_of(term).affinity = self._matching_pods(self.required_affinity, term.topology_key)
+        for term in terms.required_anti:
+            term = term.resolved(self._cluster.namespaces)
+            self._counts_of(term).anti_affinity.append((term, self._matching_pods((term,), term.topology_key)))
+        for weight, term in terms.preferred:
+            resolved = term.resolved(self._cluster.namespaces)
+            self._add_weight(term, weight, self._matching_pods((resolved,), term.topology_key))
+
+    def _add_existing_term(self, carried: CarriedTerm, hard_pod_affinity_weight: int) -> None:
         term = carried.term
-        if not self.is_meant_by(term):
+        if not self.is_matched_by(term):
             return
         match carried.role:
             case Role.REQUIRED_ANTI:
-                self._topology(term).hostile.append(self._carriers(carried))
+                self._counts_of(term).existing_anti_affinity.append(self._pods_with(carried))
             case Role.PREFERRED:
-                self._lean(term, carried.weight, self._carriers(carried))
-            case Role.REQUIRED if hard_weight > 0:
-                self._lean(term, hard_weight, self._carriers(carried))
+                self._add_weight(term, carried.weight, self._pods_with(carried))
+            case Role.REQUIRED if hard_pod_affinity_weight > 0:
+                self._add_weight(term, hard_pod_affinity_weight, self._pods_with(carried))
 
-    def is_meant_by(self, term: AffinityTerm) -> bool:
-        """Whether a term that another pod carries speaks of these pods."""
+    def is_matched_by(self, term: AffinityTerm) -> bool:
+        """Whether a term of another pod matches the incoming pod."""
         return term.matches(self._shape.namespace, self._shape.labels, self._namespace_labels)
 
-    def _topology(self, term: AffinityTerm) -> _Topology:
-        return self.topologies.setdefault(term.topology_key, _Topology())
+    def _counts_of(self, term: AffinityTerm) -> _TopologyCounts:
+        return self.counts.setdefault(term.topology_key, _TopologyCounts())
 
-    def _lean(self, term: AffinityTerm, weight: int, sums: DomainSums) -> None:
-        self._leanings.setdefault(term.topology_key, []).append((weight, sums))
+    def _add_weight(self, term: AffinityTerm, weight: int, pods: DomainSums) -> None:
+        self._topology_score.setdefault(term.topology_key, []).append((weight, pods))
 
-    def _spoken_of(self, terms: Terms, topology_key: str) -> DomainSums:
-        key = ("spoken of", tuple((term.namespaces, term.namespace_selector, term.selector) for term in terms))
+    def _matching_pods(self, terms: Terms, topology_key: str) -> DomainSums:
+        """The existing pods that match all of the incoming pod's terms, per domain."""
+        key = ("pods matching terms", tuple((t.namespaces, t.namespace_selector, t.selector) for t in terms))
         groups = next((groups for term in terms if (groups := term.groups) is not None), None)
         counter = self._cluster.counter(
-            key, lambda other: int(_all_mean(terms, other)), groups=groups, terminating=True
+            key, lambda other: int(_matches_all(terms, other)), groups=groups, terminating=True
         )
         return domain_sums(self._cluster.nodes, counter, topology_key)
 
-    def _carriers(self, carried: CarriedTerm) -> DomainSums:
-        key = ("carriers", carried)
+    def _pods_with(self, carried: CarriedTerm) -> DomainSums:
+        """The existing pods that have a term, per domain; a pod counts as often as it has the term."""
+        key = ("pods with term", carried)
         counter = self._cluster.counter(
             key, lambda other: other.carried_terms[carried], groups=frozenset((carried,)), terminating=True
         )
         return domain_sums(self._cluster.nodes, counter, carried.term.topology_key)
 
-    # -- filtering -----------------------------------------------------------------------------------------------
+    # -- Filter ----------------------------------------------------------------------------------------------------
 
     @property
-    def matters(self) -> bool:
-        """Whether any node could be refused as things are."""
-        return any(
-            topology.wanted is not None or topology.unwanted or any(sums.total for sums in topology.hostile)
-            for topology in self.topologies.values()
+    def skips_filter(self) -> bool:
+        """Whether the incoming pod has no required terms and no existing anti-affinity count is above 0."""
+        return not any(
+            counts.affinity is not None
+            or counts.anti_affinity
+            or any(pods.total for pods in counts.existing_anti_affinity)
+            for counts in self.counts.values()
         )
 
-    def keys(self, nodes: Nodes) -> NDArray[np.int32]:
-        """0, SHUNNED, SHUNS or LACKS_COMPANY per row."""
+    def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
+        """0 or the failed check for each row of ``nodes``, int32."""
         if isinstance(nodes, HypotheticalNodes):
-            return _Imagined(self, nodes).keys().astype(np.int32)
-        nobody_yet = self.wants_itself and not any(
-            topology.wanted.total for topology in self.topologies.values() if topology.wanted is not None
+            return _SimulatedCounts(self, nodes).verdict_keys().astype(np.int32)
+        is_first_pod = self.matches_own_affinity and not any(
+            counts.affinity.total for counts in self.counts.values() if counts.affinity is not None
         )
         keys = np.zeros(len(nodes), np.int8)
-        for label, topology in self.topologies.items():
-            by_domain = _keys_by_domain(topology, nobody_yet=nobody_yet)
+        for topology_key, counts in self.counts.items():
+            by_domain = _keys_by_domain(counts, is_first_pod=is_first_pod)
             if by_domain is not None:
-                np.maximum(keys, by_domain.take(nodes.label(label)), out=keys)
+                np.maximum(keys, by_domain.take(nodes.label(topology_key)), out=keys)
         return keys.astype(np.int32)
 
-    # -- scoring -------------------------------------------------------------------------------------------------
+    # -- Score -----------------------------------------------------------------------------------------------------
 
     @property
-    def leans(self) -> bool:
-        """Whether there is any pod whose company is preferred, or that prefers this one's, for or against."""
-        return any(sums.total for leanings in self._leanings.values() for _, sums in leanings)
+    def skips_score(self) -> bool:
+        """Whether no existing pod is counted in the topology score."""
+        return not any(pods.total for weighted in self._topology_score.values() for _, pods in weighted)
 
     def scores(self, nodes: Nodes) -> NDArray[np.int64]:
-        """The weights of all leanings per row, summed up over the pods in the row's domains."""
+        """The topology score of each row of ``nodes``, int64: weight times count, summed over all terms."""
         total = np.zeros(len(nodes), np.int64)
-        for label, leanings in self._leanings.items():
-            (weight, sums), *others = leanings
-            by_domain = weight * sums.by_domain
-            for weight, sums in others:
-                by_domain += weight * sums.by_domain
+        for topology_key, weighted in self._topology_score.items():
+            (weight, pods), *others = weighted
+            by_domain = weight * pods.by_domain
+            for weight, pods in others:
+                by_domain += weight * pods.by_domain
             by_domain[MISSING] = 0
-            total += by_domain.take(nodes.label(label))
+            total += by_domain.take(nodes.label(topology_key))
         return total
 
 
-def _all_mean(terms: Terms, other: Shape) -> bool:
-    return all(term.matches(other.namespace, other.labels) for term in terms)
+def _matches_all(terms: Terms, pods: Shape) -> bool:
+    return all(term.matches(pods.namespace, pods.labels) for term in terms)
 
 
-def _keys_by_domain(topology: _Topology, *, nobody_yet: bool) -> Keys | None:
-    """The verdict on every domain of a label; None when it lets all nodes pass."""
-    keys: Keys | None = None
-    for sums in topology.hostile:
-        if sums.total:
-            keys = _raised(keys, sums.by_domain > 0, SHUNNED)
-    for _, sums in topology.unwanted:
-        if sums.total:
-            keys = _raised(keys, sums.by_domain > 0, SHUNS)
+def _keys_by_domain(counts: _TopologyCounts, *, is_first_pod: bool) -> VerdictKeys | None:
+    """The verdict key of each domain, int8; None when all domains pass.
+
+    ``is_first_pod``: no existing pod has any affinity count, and the incoming pod matches its own terms.
+    """
+    keys: VerdictKeys | None = None
+    for pods in counts.existing_anti_affinity:
+        if pods.total:
+            keys = _raised(keys, pods.by_domain > 0, EXISTING_ANTI_AFFINITY)
+    for _, pods in counts.anti_affinity:
+        if pods.total:
+            keys = _raised(keys, pods.by_domain > 0, ANTI_AFFINITY)
     if keys is not None:
         keys[MISSING] = 0
-    if topology.wanted is not None:
-        lacking = np.zeros(len(topology.wanted.by_domain), np.bool_) if nobody_yet else topology.wanted.by_domain <= 0
-        lacking[MISSING] = True
-        keys = _raised(keys, lacking, LACKS_COMPANY)
+    if counts.affinity is not None:
+        failed = np.zeros(len(counts.affinity.by_domain), np.bool_) if is_first_pod else counts.affinity.by_domain <= 0
+        failed[MISSING] = True
+        keys = _raised(keys, failed, AFFINITY)
     return keys
 
 
-def _raised(keys: Keys | None, where: Mask, key: np.int8) -> Keys:
-    raised: Keys = where.view(np.int8) * key
+def _raised(keys: VerdictKeys | None, failed: Mask, key: np.int8) -> VerdictKeys:
+    raised: VerdictKeys = failed.view(np.int8) * key
     return raised if keys is None else np.maximum(keys, raised, out=raised)
 
 
-class _Imagined:
-    """The verdict on hypothetical rows: each has its own counts in the domains that its node belongs to."""
+class _SimulatedCounts:
+    """The counts for hypothetical rows: pods added to or removed from a node change the counts of that row only."""
 
-    def __init__(self, company: PodCompany, nodes: HypotheticalNodes) -> None:
-        self._company = company
+    def __init__(self, state: InterPodAffinityState, nodes: HypotheticalNodes) -> None:
+        self._state = state
         self._nodes = nodes
 
-    def keys(self) -> Keys:
+    def verdict_keys(self) -> VerdictKeys:
+        """0 or the failed check for each row, int8."""
         keys = np.zeros(len(self._nodes), np.int8)
-        for where, key in ((self._shunned(), SHUNNED), (self._shuns(), SHUNS), (self._lacks_company(), LACKS_COMPANY)):
-            keys[where] = key
+        keys[self._fails_existing_anti_affinity()] = EXISTING_ANTI_AFFINITY
+        keys[self._fails_anti_affinity()] = ANTI_AFFINITY
+        keys[self._fails_affinity()] = AFFINITY
         return keys
 
-    def _in_some(self, label: str) -> Mask:
-        """Where the node has a label at all."""
-        has: Mask = np.not_equal(self._nodes.label(label), MISSING)
-        return has
-
-    def _at(self, sums: DomainSums) -> NDArray[np.int64]:
-        counts: NDArray[np.int64] = sums.by_domain.take(self._nodes.label(sums.topology_key))
-        return counts
-
-    def _shunned(self) -> Mask:
-        """Pods that are imagined to come may shun this one for reasons that nobody in the cluster had."""
-        company, nodes = self._company, self._nodes
-        met: set[str] = set(company.topologies)
+    def _fails_existing_anti_affinity(self) -> Mask:
+        state, nodes = self._state, self._nodes
+        topology_keys = set(state.counts)
 
         @cache
-        def hostility(shape: Shape) -> Counter[str]:
+        def matching_terms(shape: Shape) -> Counter[str]:
+            """How many required anti-affinity terms of a pod match the incoming pod, by topology key."""
             terms = shape.affinity_terms.required_anti
-            labels = Counter(term.topology_key for term in terms if company.is_meant_by(term))
-            met.update(labels)
-            return labels
+            by_topology_key = Counter(term.topology_key for term in terms if state.is_matched_by(term))
+            topology_keys.update(by_topology_key)
+            return by_topology_key
 
-        nodes.changed_by(lambda info: hostility(info.shape).total())  # meets every shape
-        shunned = np.zeros(len(nodes), np.bool_)
-        for label in met:
-            topology = company.topologies.get(label, _Topology())
-            counts = nodes.changed_by(lambda info, label=label: hostility(info.shape)[label])  # type: ignore[misc]
-            for sums in topology.hostile:
-                counts = counts + self._at(sums)
-            shunned |= (counts > 0) & self._in_some(label)
-        return shunned
+        nodes.changed_by(lambda info: matching_terms(info.shape).total())  # completes topology_keys
+        failed = np.zeros(len(nodes), np.bool_)
+        for topology_key in topology_keys:
+            counts = nodes.changed_by(lambda info, key=topology_key: matching_terms(info.shape)[key])  # type: ignore[misc]
+            for pods in state.counts.get(topology_key, _TopologyCounts()).existing_anti_affinity:
+                counts = counts + self._count(pods)
+            failed |= (counts > 0) & self._has(topology_key)
+        return failed
 
-    def _shuns(self) -> Mask:
-        shuns = np.zeros(len(self._nodes), np.bool_)
-        for label, topology in self._company.topologies.items():
-            for term, sums in topology.unwanted:
-                shuns |= (self._at(sums) + self._change((term,)) > 0) & self._in_some(label)
-        return shuns
+    def _fails_anti_affinity(self) -> Mask:
+        failed = np.zeros(len(self._nodes), np.bool_)
+        for topology_key, counts in self._state.counts.items():
+            for term, pods in counts.anti_affinity:
+                failed |= (self._count(pods) + self._change((term,)) > 0) & self._has(topology_key)
+        return failed
 
-    def _lacks_company(self) -> Mask:
-        lacking = np.zeros(len(self._nodes), np.bool_)
-        if not self._company.required:
-            return lacking
-        change = self._change(self._company.required)
-        nobody_yet = np.full(len(self._nodes), self._company.wants_itself)
-        homeless = np.zeros(len(self._nodes), np.bool_)
-        for label, topology in self._company.topologies.items():
-            if topology.wanted is not None:
-                has = self._in_some(label)
-                homeless |= ~has
-                lacking |= self._at(topology.wanted) + change <= 0
-                nobody_yet &= topology.wanted.total + np.where(has, change, 0) == 0
-        refused: Mask = homeless | (lacking & ~nobody_yet)
-        return refused
+    def _fails_affinity(self) -> Mask:
+        without_match = np.zeros(len(self._nodes), np.bool_)
+        if not self._state.required_affinity:
+            return without_match
+        missing_topology_key = np.zeros(len(self._nodes), np.bool_)
+        is_first_pod = np.full(len(self._nodes), self._state.matches_own_affinity)
+        change = self._change(self._state.required_affinity)
+        for topology_key, counts in self._state.counts.items():
+            if counts.affinity is not None:
+                has_key = self._has(topology_key)
+                missing_topology_key |= ~has_key
+                without_match |= self._count(counts.affinity) + change <= 0
+                is_first_pod &= counts.affinity.total + np.where(has_key, change, 0) == 0
+        failed: Mask = missing_topology_key | (without_match & ~is_first_pod)
+        return failed
+
+    def _has(self, topology_key: str) -> Mask:
+        """Where the node has a topology key, bool."""
+        has_key: Mask = np.not_equal(self._nodes.label(topology_key), MISSING)
+        return has_key
+
+    def _count(self, pods: DomainSums) -> NDArray[np.int64]:
+        """The count in the domain of each row, int64, without the simulated changes."""
+        counts: NDArray[np.int64] = pods.by_domain.take(self._nodes.label(pods.topology_key))
+        return counts
 
     def _change(self, terms: Terms) -> NDArray[np.int64]:
-        """How many more pods there would be that all of the terms speak of."""
-        means = cache(lambda shape: int(_all_mean(terms, shape)))
+        """The number of added minus removed pods of each row that match all of the terms, int64."""
+        weight = cache(lambda shape: int(_matches_all(terms, shape)))
 
         def amount(info: PodInfo) -> int:
-            return means(info.shape)
+            return weight(info.shape)
 
         return self._nodes.changed_by(amount)

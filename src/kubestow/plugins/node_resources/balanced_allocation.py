@@ -21,8 +21,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
-from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
-from kubestow.plugins.dynamic_resources.extended_resources import is_backed_by_name
+from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
+from kubestow.plugins.dynamic_resources.extended_resources import is_dra_extended_resource_name
 from kubestow.plugins.node_resources.scoring import is_unrequested_scalar
 
 __all__ = ["NodeResourcesBalancedAllocation"]
@@ -58,7 +58,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The requests of the configured resources. None if devices may be scored: any claim changes their usage."""
-        if any(pod.shape.requests.get(name, 0) and is_backed_by_name(name) for name in self._resources):
+        if any(pod.shape.requests.get(name, 0) and is_dra_extended_resource_name(name) for name in self._resources):
             return None
         return tuple(pod.shape.requests.get(name, 0) for name in self._resources)
 

@@ -26,8 +26,8 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.placement import PlacementScorePlugin, Proposal
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.device_counts import DeviceCounts
-from kubestow.plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX, is_backed_by_name
+from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
+from kubestow.plugins.dynamic_resources.extended_resources import DEVICE_CLASS_PREFIX, is_dra_extended_resource_name
 from kubestow.plugins.node_resources.scoring import NATIVE_RESOURCES, is_unrequested_scalar, resource_scorer
 
 __all__ = ["NodeResourcesFit"]
@@ -107,7 +107,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The requests, for filtering and for scoring. None if devices may be scored: any claim changes their usage."""
         requests = pod.shape.requests
-        if any(requests.get(spec.name, 0) and is_backed_by_name(spec.name) for spec in self._scored_resources):
+        if any(
+            requests.get(spec.name, 0) and is_dra_extended_resource_name(spec.name) for spec in self._scored_resources
+        ):
             return None
         return tuple(sorted(requests.items())), pod.shape.scored_requests
 
@@ -229,7 +231,7 @@ def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | N
     name = new.spec.extended_resource_name
     if old is not None:
         return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
-    backed = (IMPLICIT_PREFIX + new.metadata.name, name or "")
+    backed = (DEVICE_CLASS_PREFIX + new.metadata.name, name or "")
     return any(pod.shape.requests.get(resource, 0) for resource in backed)
 
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread keeps matching pods evenly spread over zones, hosts and other domains (semantics 8.14)."""
+"""PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import Node, Service, TopologySpreadConstraint
+from kubestow.api.core import Node, Service
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
@@ -19,38 +19,46 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow.plugins.pod_topology_spread.constraints import (
-    HARD,
-    SOFT,
-    SYSTEM_DEFAULTS,
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
     SpreadConstraint,
-    controller,
-    deduced_selector,
-    prepared,
+    compile_constraints,
 )
-from kubestow.plugins.pod_topology_spread.state import LACKS_LABEL, TOO_SKEWED, HardSpread, Participants, SoftSpread
+from kubestow.plugins.pod_topology_spread.default_constraints import (
+    SYSTEM_DEFAULT_CONSTRAINTS,
+    default_selector,
+    owning_controller,
+)
+from kubestow.plugins.pod_topology_spread.filtering import MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY, HardConstraints
+from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
 from kubestow.plugins.shape_cache import ShapeMemory
 
 __all__ = ["PodTopologySpread"]
 
-_REFUSALS = {
-    TOO_SKEWED: Status.unschedulable("node(s) didn't match pod topology spread constraints"),
-    LACKS_LABEL: Status.unresolvable("node(s) didn't match pod topology spread constraints (missing required label)"),
+_REASON_CONSTRAINTS_NOT_MATCH = "node(s) didn't match pod topology spread constraints"
+_REASON_MISSING_TOPOLOGY_KEY = f"{_REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
+
+_STATUSES = {
+    MAX_SKEW_EXCEEDED: Status.unschedulable(_REASON_CONSTRAINTS_NOT_MATCH),
+    MISSING_TOPOLOGY_KEY: Status.unresolvable(_REASON_MISSING_TOPOLOGY_KEY),
 }
 _SKIP = Status.skip()
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
-    """What pods of a shape ask for; a status in place of constraints that are not there or cannot be read."""
+class _ShapeConstraints:
+    """The constraints of a pod shape; a status where there are none or one is invalid.
 
-    hard: HardSpread | Status
-    soft: SoftSpread | Status
-    #: What it was made from, besides the shape.
-    stamp: Hashable
+    ``version`` is what default constraints depend on besides the shape; None for a pod with its own constraints.
+    """
+
+    hard: HardConstraints | Status
+    soft: SoftConstraints | Status
+    version: Hashable
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Hard constraints filter, soft ones score; pods without any may get the profile's default ones."""
+    """Filters by hard and scores by soft constraints; pods without their own get the profile's default constraints."""
 
     name = "PodTopologySpread"
     scores_feasible_set = True
@@ -61,125 +69,145 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._cluster = handle.cluster
-        self._system_defaults = args.defaulting_type == "System"
-        self._defaults = SYSTEM_DEFAULTS if self._system_defaults else args.default_constraints
+        self._system_defaulted = args.defaulting_type == "System"
+        self._default_constraints = SYSTEM_DEFAULT_CONSTRAINTS if self._system_defaulted else args.default_constraints
         self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
-        self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
+        self._comparison_operators = handle.feature_enabled("TaintTolerationComparisonOperators")
         self._services = self._cluster.catalog(Service)
-        self._memory: ShapeMemory[_Spread] = ShapeMemory(handle.cluster.has_placed)
+        self._by_shape: ShapeMemory[_ShapeConstraints] = ShapeMemory(handle.cluster.has_placed)
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
-            on(EventResource.POD, pod_events, invalidates=Invalidation.ALL, hint=self._changes_a_count),
-            on(EventResource.NODE, node_events, invalidates=Invalidation.ALL, hint=self._changes_domains),
+            on(
+                EventResource.POD,
+                pod_events,
+                invalidates=Invalidation.ALL,
+                hint=self._is_schedulable_after_pod_change,
+            ),
+            on(
+                EventResource.NODE,
+                node_events,
+                invalidates=Invalidation.ALL,
+                hint=self._is_schedulable_after_node_change,
+            ),
             on(EventResource.WORKLOAD, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods with constraints, their own or the default ones, which are for pods that something selects."""
-        spread = self._spread(pod.shape)
-        return spread.hard is not _SKIP or spread.soft is not _SKIP
+        """Pods with constraints of their own, and pods that get default constraints."""
+        constraints = self._constraints_of(pod.shape)
+        return constraints.hard is not _SKIP or constraints.soft is not _SKIP
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Nearly all of the shape matters."""
+        """The whole shape: namespace, labels, constraints, node selection, tolerations and controller."""
         return pod.shape
 
-    # -- filtering -----------------------------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Skips without hard constraints."""
-        hard = self._spread(pod.shape).hard
+        """Skips pods without hard constraints."""
+        hard = self._constraints_of(pod.shape).hard
         if isinstance(hard, Status):
             return hard
         state.put(hard)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Whether one more matching pod on a node keeps every skew small enough."""
-        keys = state[HardSpread].keys(nodes)
-        return Verdict.of(keys, _REFUSALS) if keys.any() else None
-
-    # -- scoring -------------------------------------------------------------------------------------------------
+        """Checks that the skew does not exceed maxSkew with the pod on the node."""
+        keys = state[HardConstraints].verdict_keys(nodes)
+        return Verdict.of(keys, _STATUSES) if keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Skips without soft constraints."""
-        soft = self._spread(pod.shape).soft
+        """Skips pods without soft constraints."""
+        soft = self._constraints_of(pod.shape).soft
         if isinstance(soft, Status):
             return soft
-        state.put(soft.participants(nodes))
+        state.put(soft.scored_nodes(nodes))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The matching pods in the node's domains, weighted by how many domains there are."""
-        return state[Participants].scores()
+        """The number of matching pods in the node's domains, weighted by topology; lower is better."""
+        return state[ScoredNodes].raw_scores()
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
-        """The emptiest domains get 100; nodes that take no part get 0."""
-        left_out = state[Participants].left_out
-        if left_out is None:
-            return _reversed(scores, scores)
-        normalized = _reversed(scores, scores[~left_out])
-        normalized[left_out] = 0
+        """Reverses the scores relative to their maximum and minimum; ignored nodes get 0."""
+        ignored = state[ScoredNodes].ignored
+        scored = scores if ignored is None else scores[~ignored]
+        highest = int(scored.max(initial=0))
+        if highest == 0:
+            normalized = np.full_like(scores, MAX_SCORE)
+        else:
+            normalized = MAX_SCORE * (highest + int(scored.min()) - scores) // highest
+        if ignored is not None:
+            normalized[ignored] = 0
         return normalized
 
-    # -- preparing -----------------------------------------------------------------------------------------------
+    # -- constraints -----------------------------------------------------------------------------------------------
 
-    def _spread(self, shape: Shape) -> _Spread:
-        own = shape.spec.topology_spread_constraints
-        stamp = None if own else (self._services.version, controller(self._cluster, shape))
-        known = self._memory.get(shape)
-        if known is not None and known.stamp == stamp:
-            return known
-        return self._memory.put(shape, _Spread(self._hard(shape), self._soft(shape), stamp))
+    def _constraints_of(self, shape: Shape) -> _ShapeConstraints:
+        has_own = shape.spec.topology_spread_constraints
+        version = None if has_own else (self._services.version, owning_controller(self._cluster, shape))
+        cached = self._by_shape.get(shape)
+        if cached is not None and cached.version == version:
+            return cached
+        return self._by_shape.put(shape, _ShapeConstraints(self._hard(shape), self._soft(shape), version))
 
-    def _hard(self, shape: Shape) -> HardSpread | Status:
+    def _hard(self, shape: Shape) -> HardConstraints | Status:
         try:
-            constraints = self._constraints(shape, HARD)
+            constraints = self._compiled(shape, DO_NOT_SCHEDULE)
         except InvalidSelector as error:
             return Status.error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}")
-        return HardSpread(self._cluster, shape, constraints, comparisons=self._comparisons) if constraints else _SKIP
+        if not constraints:
+            return _SKIP
+        return HardConstraints(self._cluster, shape, constraints, comparison_operators=self._comparison_operators)
 
-    def _soft(self, shape: Shape) -> SoftSpread | Status:
+    def _soft(self, shape: Shape) -> SoftConstraints | Status:
         try:
-            constraints = self._constraints(shape, SOFT)
+            constraints = self._compiled(shape, SCHEDULE_ANYWAY)
         except InvalidSelector as error:
             return Status.error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}")
         if not constraints:
             return _SKIP
-        all_topologies = bool(shape.spec.topology_spread_constraints) or not self._system_defaults
-        return SoftSpread(
-            self._cluster, shape, constraints, all_topologies=all_topologies, comparisons=self._comparisons
+        return SoftConstraints(
+            self._cluster,
+            shape,
+            constraints,
+            require_all_topologies=bool(shape.spec.topology_spread_constraints) or not self._system_defaulted,
+            comparison_operators=self._comparison_operators,
         )
 
-    def _constraints(self, shape: Shape, action: str) -> list[SpreadConstraint]:
-        """The pod's own constraints, or the default ones. Raises InvalidSelector."""
-        own: Sequence[TopologySpreadConstraint] = shape.spec.topology_spread_constraints
-        keys = self._match_label_keys
-        if own:
-            return prepared(own, shape.labels, action=action, match_label_keys=keys)
-        if not any(constraint.when_unsatisfiable == action for constraint in self._defaults):
-            return []
-        selector = deduced_selector(self._cluster, shape)
-        if selector.is_empty:
-            return []
-        return prepared(self._defaults, shape.labels, action=action, match_label_keys=keys, selector=selector)
+    def _compiled(self, shape: Shape, when_unsatisfiable: str) -> list[SpreadConstraint]:
+        """The pod's own hard or soft constraints, or the default ones. Raises InvalidSelector."""
+        own = shape.spec.topology_spread_constraints
+        constraints, selector = own or self._default_constraints, None
+        if not own:
+            if not any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in constraints):
+                return []
+            selector = default_selector(self._cluster, shape)
+            if selector.is_empty:
+                return []
+        return compile_constraints(
+            constraints,
+            shape.labels,
+            when_unsatisfiable=when_unsatisfiable,
+            match_label_keys=self._match_label_keys,
+            selector=selector,
+        )
 
-    # -- hints ---------------------------------------------------------------------------------------------------
+    # -- queueing hints --------------------------------------------------------------------------------------------
 
-    def _changes_a_count(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         if not all(_is_involved(pod, changed) for changed in (old, new) if changed is not None):
             return False
-        constraints = self._hinted(pod)
+        constraints = self._hinted_constraints(pod)
         if old is None or new is None:
             labels = (old or new or pod).labels
-            return any(constraint.selects(labels) for constraint in constraints)
-        tolerates_otherwise = new.uid == pod.uid and old.spec.tolerations != new.spec.tolerations
-        if tolerates_otherwise and any(constraint.honors_taints for constraint in constraints):
+            return any(constraint.matches(labels) for constraint in constraints)
+        tolerations_changed = new.uid == pod.uid and old.spec.tolerations != new.spec.tolerations
+        if tolerations_changed and any(constraint.honors_node_taints for constraint in constraints):
             return True
-        return any(constraint.selects(old.labels) != constraint.selects(new.labels) for constraint in constraints)
+        return any(constraint.matches(old.labels) != constraint.matches(new.labels) for constraint in constraints)
 
-    def _changes_domains(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
-        keys = [constraint.topology_key for constraint in self._hinted(pod)]
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        keys = [constraint.topology_key for constraint in self._hinted_constraints(pod)]
         before, after = _has_all(old, keys), _has_all(new, keys)
         if old is None or new is None or before != after:
             return before or after
@@ -188,27 +216,19 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             or any(old.metadata.labels[key] != new.metadata.labels[key] for key in keys)
         )
 
-    def _hinted(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
+    def _hinted_constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
         try:
-            return self._constraints(pod.shape, HARD)
-        except InvalidSelector:  # the pod fails whatever happens
+            return self._compiled(pod.shape, DO_NOT_SCHEDULE)
+        except InvalidSelector:  # no event makes the pod schedulable
             return ()
 
 
-def _reversed(scores: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The lower, the better: relative to the highest and lowest score of those that take part."""
-    highest = int(among.max(initial=0))
-    if highest == 0:
-        return np.full_like(scores, MAX_SCORE)
-    lowest = int(among.min())
-    return MAX_SCORE * (highest + lowest - scores) // highest
-
-
 def _is_involved(pod: PodInfo, changed: PodInfo) -> bool:
-    placed = changed.spec.node_name or changed.status.nominated_node_name
-    return changed.uid == pod.uid or (bool(placed) and changed.namespace == pod.namespace)
+    """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
+    has_node = changed.spec.node_name or changed.status.nominated_node_name
+    return changed.uid == pod.uid or (bool(has_node) and changed.namespace == pod.namespace)
 
 
-def _has_all(node: Node | None, keys: Sequence[str]) -> bool:
+def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
     labels: Mapping[str, str] = node.metadata.labels if node is not None else {}
-    return node is not None and all(key in labels for key in keys)
+    return node is not None and all(key in labels for key in topology_keys)

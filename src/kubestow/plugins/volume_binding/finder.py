@@ -1,8 +1,8 @@
-"""Where a pod's volumes are, or could be: the search behind VolumeBinding, for all nodes at once (semantics 8.12).
+"""Finds the volumes of a pod's claims on many nodes at once (semantics 8.12).
 
-Bound claims need nodes that reach their volumes. The others are matched with free volumes, smallest claim first; what
-finds none must be provided by its storage class. All of it is masks over rows, from selections that are shared by
-every volume and class that says the same.
+A bound claim needs a node that its volume's affinity matches. Unbound claims are matched with available volumes, the
+smallest claim first; a claim without a match is provisioned by its storage class. All steps work with masks over the
+rows of a view; node selections are shared by all volumes and classes with the same terms. The caches do not change.
 """
 
 from __future__ import annotations
@@ -34,52 +34,56 @@ from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_te
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
 
-__all__ = ["Finding", "Match", "PodClaims", "Provision", "find"]
+__all__ = ["DynamicProvision", "PodVolumeClaims", "PodVolumes", "StaticBinding", "find_pod_volumes"]
 
 Mask = NDArray[np.bool_]
 
-_NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
+_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+_REASON_NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
+_REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
-#: Bits of a verdict's key, in the order of the reasons they stand for. Keys from _FIRST_ERROR on are errors.
-_NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _NO_SUCH_VOLUME = 1, 2, 4, 8
+#: Bits of a verdict key, in the order in which their reasons are reported. Keys from _FIRST_ERROR on are errors.
+_NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST, _FIRST_ERROR = 1, 2, 4, 8, 16
 _REASONS = {
-    _NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
-    _BIND_CONFLICT: "node(s) didn't find available persistent volumes to bind",
-    _NOT_ENOUGH_SPACE: "node(s) did not have enough free storage",
-    _NO_SUCH_VOLUME: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    _NODE_CONFLICT: _REASON_NODE_CONFLICT,
+    _BIND_CONFLICT: _REASON_BIND_CONFLICT,
+    _NOT_ENOUGH_SPACE: _REASON_NOT_ENOUGH_SPACE,
+    _PV_NOT_EXIST: _REASON_PV_NOT_EXIST,
 }
-_FIRST_ERROR = 16
+
+_NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(slots=True)
-class PodClaims:
-    """A pod's claims: those that are bound, and those that are to be bound now that the pod gets its node.
+class PodVolumeClaims:
+    """The bound claims of a pod and the unbound claims with delayed binding.
 
-    ``errors`` are what went wrong in looking for volumes, by the keys of verdicts.
+    ``errors`` are the texts of errors that occurred while finding volumes; their positions are part of verdict keys.
     """
 
     bound: Sequence[PersistentVolumeClaim] = ()
     unbound: Sequence[PersistentVolumeClaim] = ()
     errors: list[str] = field(default_factory=list)
 
-    def error_key(self, text: str) -> int:
-        """The key that stands for an error."""
-        if text not in self.errors:
-            self.errors.append(text)
-        return _FIRST_ERROR + self.errors.index(text)
+    def error_key(self, error: str) -> int:
+        """The verdict key of an error, the same in all verdicts of this pod."""
+        if error not in self.errors:
+            self.errors.append(error)
+        return _FIRST_ERROR + self.errors.index(error)
 
     def status(self, key: int) -> Status:
-        """What a key means."""
+        """The status of a verdict key other than 0."""
         if key >= _FIRST_ERROR:
             return Status.error(self.errors[key - _FIRST_ERROR])
         return Status.unresolvable(*(reason for bit, reason in _REASONS.items() if key & bit))
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A claim and the free volume it would get, row by row: ``numbers`` (int64) into ``volumes``, or NO_CHOICE."""
+class StaticBinding:
+    """A claim and the available volume for it on each row: ``numbers`` (int64) index ``volumes``, or are NO_CHOICE."""
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
@@ -87,8 +91,12 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Provision:
-    """A claim, ``where`` (bool) a volume would have to be provided for it, and the capacity objects that could."""
+class DynamicProvision:
+    """A claim and the rows on which it would be provisioned (``where``, bool).
+
+    ``capacities`` (int64) are the numbers of the CSIStorageCapacity objects with enough capacity for each row, or
+    NOWHERE; None if the driver does not track capacity.
+    """
 
     claim: PersistentVolumeClaim
     where: Mask
@@ -96,138 +104,141 @@ class Provision:
 
 
 @dataclass(slots=True)
-class Finding:
-    """What was found for the rows of a view: ``keys`` is int32, 0 where all claims can be served."""
+class PodVolumes:
+    """The volumes of a pod's claims on the rows of a view: ``keys`` (int32) is 0 where all claims have one."""
 
     keys: NDArray[np.int32]
-    matches: list[Match] = field(default_factory=list)
-    provisions: list[Provision] = field(default_factory=list)
+    static_bindings: list[StaticBinding] = field(default_factory=list)
+    dynamic_provisions: list[DynamicProvision] = field(default_factory=list)
 
     @property
     def has_errors(self) -> bool:
-        """Whether any row ended with an error."""
+        """Whether the key of any row is an error."""
         return bool((self.keys >= _FIRST_ERROR).any())
 
 
-def find(cluster: Cluster, claims: PodClaims, nodes: Nodes) -> Finding:
-    """Look for the volumes of a pod's claims on every row of a view."""
-    return _Search(cluster, claims, nodes).run()
+def find_pod_volumes(cluster: Cluster, claims: PodVolumeClaims, nodes: Nodes) -> PodVolumes:
+    """Find the volumes of a pod's claims on every row of a view."""
+    return _Finder(cluster, claims, nodes).run()
 
 
-class _Search:
-    """One search. ``open`` (bool) are the rows on which nothing has gone wrong so far with the claims looked at."""
+class _Finder:
+    """One run. ``_passing`` (bool) are the rows without a conflict or error among the claims checked so far."""
 
-    def __init__(self, cluster: Cluster, claims: PodClaims, nodes: Nodes) -> None:
+    def __init__(self, cluster: Cluster, claims: PodVolumeClaims, nodes: Nodes) -> None:
         self._cluster = cluster
         self._claims = claims
         self._nodes = nodes
-        self._open = np.ones(len(nodes), np.bool_)
+        self._passing = np.ones(len(nodes), np.bool_)
         self._failed = np.zeros(len(nodes), np.bool_)
-        self._found = Finding(np.zeros(len(nodes), np.int32))
+        self._found = PodVolumes(np.zeros(len(nodes), np.int32))
 
-    def run(self) -> Finding:
+    def run(self) -> PodVolumes:
         for claim in self._claims.bound:
-            if not self._check_bound(claim):
+            if not self._check_bound_claim(claim):
                 break
         if self._claims.unbound:
-            self._open = ~self._failed
-            self._serve_unbound()
+            # Conflicts of bound claims do not hide those of unbound claims, only errors do.
+            self._passing = ~self._failed
+            self._bind_or_provision()
         return self._found
 
-    def _refuse(self, where: Mask, bit: int) -> None:
-        refused = where & self._open
-        self._found.keys |= refused * np.int32(bit)
-        self._open &= ~refused
+    def _reject(self, where: Mask, reason: int) -> None:
+        rejected = where & self._passing
+        self._found.keys |= rejected * np.int32(reason)
+        self._passing &= ~rejected
 
-    def _fail(self, where: Mask, text: str) -> None:
-        failed = where & self._open
+    def _fail(self, where: Mask, error: str) -> None:
+        failed = where & self._passing
         if failed.any():
-            self._found.keys[failed] = self._claims.error_key(text)
+            self._found.keys[failed] = self._claims.error_key(error)
             self._failed |= failed
-            self._open &= ~failed
+            self._passing &= ~failed
 
-    # -- bound claims --------------------------------------------------------------------------------------------
+    # -- bound claims ----------------------------------------------------------------------------------------------
 
-    def _check_bound(self, claim: PersistentVolumeClaim) -> bool:
-        """Refuse the nodes that do not reach a claim's volume; False when there is nothing more to check."""
+    def _check_bound_claim(self, claim: PersistentVolumeClaim) -> bool:
+        """Reject the nodes that the volume's affinity does not match; False if the volume does not exist."""
         volume = self._cluster.catalog(PersistentVolume).get("", claim.spec.volume_name)
         if volume is None:
-            self._refuse(self._open, _NO_SUCH_VOLUME)
+            self._reject(self._passing, _PV_NOT_EXIST)
             return False
-        reach = self._cluster.volumes.supply.reach(node_terms(volume))
-        migrated = self._where_migrated(volume)
+        matching = self._cluster.volumes.supply.reach(node_terms(volume))
+        migrated = self._migrated_nodes(volume)
         if migrated is not None:
             self._check_migrated(volume, migrated)
-            self._refuse(~reach.where[self._nodes.rows] & ~migrated, _NODE_CONFLICT)
-        elif not reach.everywhere:
-            self._refuse(~reach.where[self._nodes.rows], _NODE_CONFLICT)
+            self._reject(~matching.where[self._nodes.rows] & ~migrated, _NODE_CONFLICT)
+        elif not matching.everywhere:
+            self._reject(~matching.where[self._nodes.rows], _NODE_CONFLICT)
         return True
 
-    def _where_migrated(self, volume: PersistentVolume) -> Mask | None:
-        """Where an in-tree volume is attached by a CSI driver; None for nowhere."""
+    def _migrated_nodes(self, volume: PersistentVolume) -> Mask | None:
+        """The rows whose CSINode reports the volume's in-tree plugin as migrated, bool; None if there are none."""
         plugin = in_tree_plugin(volume.spec)
         if plugin is None or not plugin.migrates:
             return None
         migrated: Mask = self._cluster.volumes.csi_nodes.migrated(plugin.name)[self._nodes.rows]
         return migrated if migrated.any() else None
 
-    def _check_migrated(self, volume: PersistentVolume, where: Mask) -> None:
+    def _check_migrated(self, volume: PersistentVolume, migrated: Mask) -> None:
         plugin = in_tree_plugin(volume.spec)
         assert plugin is not None
         try:
-            reach = self._cluster.volumes.supply.reach(translated_terms(plugin, volume))
+            matching = self._cluster.volumes.supply.reach(translated_terms(plugin, volume))
         except InvalidObject as error:
-            self._fail(where, f"could not translate pv: {error}")
+            self._fail(migrated, f"could not translate pv: {error}")
             return
-        self._refuse(~reach.where[self._nodes.rows] & where, _NODE_CONFLICT)
+        self._reject(~matching.where[self._nodes.rows] & migrated, _NODE_CONFLICT)
 
-    # -- unbound claims ------------------------------------------------------------------------------------------
+    # -- unbound claims --------------------------------------------------------------------------------------------
 
-    def _serve_unbound(self) -> None:
-        wants = self._wants()
-        if wants is None:
+    def _bind_or_provision(self) -> None:
+        requirements = self._requirements()
+        if requirements is None:
             return
-        to_provide = self._already_selected()
-        wanted = [(want, claim) for want, claim in wants if SELECTED_NODE not in claim.metadata.annotations]
-        self._match(wanted)
-        to_provide += [(match.claim, match.numbers == NO_CHOICE) for match in self._found.matches]
-        for claim, where in to_provide:
-            self._provide(claim, where & self._open)
+        to_provision = self._claims_with_selected_node()
+        self._find_static_bindings(
+            [(want, claim) for want, claim in requirements if SELECTED_NODE not in claim.metadata.annotations]
+        )
+        to_provision += [(binding.claim, binding.numbers == NO_CHOICE) for binding in self._found.static_bindings]
+        for claim, where in to_provision:
+            self._check_provisioning(claim, where & self._passing)
 
-    def _wants(self) -> list[tuple[Want, PersistentVolumeClaim]] | None:
-        """What the unbound claims ask for, the smallest first; None when one of them cannot be read."""
-        wants = []
+    def _requirements(self) -> list[tuple[Want, PersistentVolumeClaim]] | None:
+        """What the unbound claims require of a volume, smallest claim first; None if a claim is invalid."""
+        requirements = []
         for claim in self._claims.unbound:
             try:
-                wants.append((want_of(claim), claim))
+                requirements.append((want_of(claim), claim))
             except InvalidObject as error:
-                self._fail(self._open, f'claim "{claim.key}": {error}')
+                self._fail(self._passing, f'claim "{claim.key}": {error}')
                 return None
-        return sorted(wants, key=lambda pair: pair[0].size)
+        return sorted(requirements, key=lambda pair: pair[0].size)
 
-    def _already_selected(self) -> list[tuple[PersistentVolumeClaim, Mask]]:
-        """Claims whose volume is being provided for a node already: no other node will do."""
-        selected = []
+    def _claims_with_selected_node(self) -> list[tuple[PersistentVolumeClaim, Mask]]:
+        """The claims that a provisioner already handles, each with a mask of its selected node; rejects other nodes."""
+        claims = []
         for claim in self._claims.unbound:
             node_name = claim.metadata.annotations.get(SELECTED_NODE)
             if node_name is not None:
-                here = np.zeros(len(self._nodes), np.bool_)
+                selected = np.zeros(len(self._nodes), np.bool_)
                 position = self._nodes.position(node_name)
                 if position is not None:
-                    here[position] = True
-                self._refuse(~here, _BIND_CONFLICT)
-                selected.append((claim, here))
-        return selected
+                    selected[position] = True
+                self._reject(~selected, _BIND_CONFLICT)
+                claims.append((claim, selected))
+        return claims
 
-    def _match(self, wanted: Sequence[tuple[Want, PersistentVolumeClaim]]) -> None:
-        taken: list[Choice] = []
-        for want, claim in wanted:
-            choice = self._cluster.volumes.supply.choose(claim, want, taken)
-            taken.append(choice)
-            self._found.matches.append(Match(claim, choice.volumes, choice.numbers[self._nodes.rows]))
+    def _find_static_bindings(self, requirements: Sequence[tuple[Want, PersistentVolumeClaim]]) -> None:
+        chosen: list[Choice] = []
+        for want, claim in requirements:
+            choice = self._cluster.volumes.supply.choose(claim, want, chosen)
+            chosen.append(choice)
+            binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
+            self._found.static_bindings.append(binding)
 
-    def _provide(self, claim: PersistentVolumeClaim, where: Mask) -> None:
-        """Refuse those of the given rows to which a claim's class cannot provide a volume."""
+    def _check_provisioning(self, claim: PersistentVolumeClaim, where: Mask) -> None:
+        """Reject those of the rows ``where`` for which the claim's class cannot provision a volume."""
         if not where.any():
             return
         storage_class = self._cluster.catalog(StorageClass).get("", claim.storage_class)
@@ -235,22 +246,24 @@ class _Search:
             self._fail(where, f'failed to find storage class "{claim.storage_class}"')
             return
         if storage_class.provisioner in _NO_PROVISIONER:
-            self._refuse(where, _BIND_CONFLICT)
+            self._reject(where, _BIND_CONFLICT)
             return
         if storage_class.allowed_topologies:
-            self._refuse(where & ~self._allowed(storage_class.allowed_topologies), _BIND_CONFLICT)
-        capacities = self._with_room(claim, storage_class)
+            self._reject(where & ~self._allowed(storage_class.allowed_topologies), _BIND_CONFLICT)
+        capacities = self._sufficient_capacities(claim, storage_class)
         if capacities is not None:
-            self._refuse(where & (capacities == NOWHERE), _NOT_ENOUGH_SPACE)
-        self._found.provisions.append(Provision(claim, where & self._open, capacities))
+            self._reject(where & (capacities == NOWHERE), _NOT_ENOUGH_SPACE)
+        self._found.dynamic_provisions.append(DynamicProvision(claim, where & self._passing, capacities))
 
     def _allowed(self, topologies: Sequence[TopologySelectorTerm]) -> Mask:
         key = ("topologies", _encode(topologies))
         allowed = self._cluster.volumes.selections.get(key, lambda nodes: _in_topologies(nodes, topologies))
         return allowed.where[self._nodes.rows]
 
-    def _with_room(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> NDArray[np.int64] | None:
-        """The capacity object with room for a claim, row by row; None where the driver does not track capacity."""
+    def _sufficient_capacities(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass
+    ) -> NDArray[np.int64] | None:
+        """The ``capacities`` of a :class:`DynamicProvision`."""
         size = claim.spec.resources.requests.get(STORAGE)
         driver = self._cluster.catalog(CSIDriver).get("", storage_class.provisioner)
         if size is None or driver is None or not driver.spec.storage_capacity:
@@ -263,8 +276,8 @@ def _in_topologies(nodes: Nodes, topologies: Sequence[TopologySelectorTerm]) -> 
     terms = [
         NodeSelectorTerm(
             match_expressions=[
-                NodeSelectorRequirement(key=wanted.key, operator="In", values=wanted.values)
-                for wanted in term.match_label_expressions
+                NodeSelectorRequirement(key=expression.key, operator="In", values=expression.values)
+                for expression in term.match_label_expressions
             ]
         )
         for term in topologies

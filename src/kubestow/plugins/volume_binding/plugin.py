@@ -1,33 +1,26 @@
-"""VolumeBinding finds a pod's volumes, promises them to it, and has them bound before the pod is (semantics 8.12).
+"""VolumeBinding finds volumes for a pod's claims, reserves them and binds them before the pod (semantics 8.12).
 
-Promises are assumptions in the catalogs of volumes and claims: everybody who looks sees them at once. The binding cycle
-then writes them through the cluster API and waits until the volume controller has completed the binding.
+Filter finds available volumes, or nodes on which volumes can be provisioned. Reserve assumes the result in the caches
+of volumes and claims, where it applies to other pods at once. PreBind writes it and waits until the volume controller
+has completed the bindings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.storage import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
-    WAIT_FOR_FIRST_CONSUMER,
-    ClaimReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from kubestow.api.quantity import units
+from kubestow.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.available_volumes import NO_CHOICE
-from kubestow.cluster.storage.pod_volumes import claims_of, ownership_problem
+from kubestow.cluster.storage.csi_nodes import migrated_plugins
+from kubestow.cluster.storage.pod_volumes import claims_of
 from kubestow.config.plugin_args import VolumeBindingArgs
-from kubestow.errors import APIError, KubestowError, Unreachable
+from kubestow.errors import APIError, InvalidQuantity, KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
@@ -41,199 +34,147 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.node_resources.scoring import UtilizationShape
-from kubestow.plugins.volume_binding import hints as volume_hints
-from kubestow.plugins.volume_binding.assumed_volumes import Promises, outcome
-from kubestow.plugins.volume_binding.finder import PodClaims, find
+from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes
+from kubestow.plugins.volume_binding.binding_check import binding_error, check_bindings
+from kubestow.plugins.volume_binding.claims import pod_volume_claims
+from kubestow.plugins.volume_binding.finder import PodVolumeClaims, find_pod_volumes
 from kubestow.plugins.volume_binding.scoring import storage_scores
 
 __all__ = ["VolumeBinding"]
 
-_UNBOUND = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
-_UNPREPARED = Status.error("not found")
+_STATE_NOT_FOUND = "not found"
+_DEADLINE_EXCEEDED = "context deadline exceeded"
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
-    """From a pod's claims to volumes on its node."""
+    """Binds the claims of a pod to volumes that its node can use.
+
+    Keeps :class:`PodVolumeClaims` from PreFilter on, and :class:`AssumedVolumes` from Reserve on.
+    """
 
     name = "VolumeBinding"
-    missing_pre_filter_error = "not found"
-    time_limit = None  # its args have a limit of their own
+    missing_pre_filter_error = _STATE_NOT_FOUND
+    time_limit = None  # bindTimeoutSeconds applies instead
     parallel = True
-    events_to_register = (
-        on(
-            EventResource.STORAGE_CLASS,
-            Action.ADD | Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=volume_hints.class_helps,
-        ),
-        on(
-            EventResource.PERSISTENT_VOLUME_CLAIM,
-            Action.ADD | Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=volume_hints.is_own_claim,
-        ),
-        on(EventResource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL),
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-        on(
-            EventResource.CSI_NODE,
-            Action.ADD | Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=volume_hints.migration_changed,
-        ),
-        on(
-            EventResource.CSI_DRIVER,
-            Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=volume_hints.stopped_tracking_capacity,
-        ),
-        on(
-            EventResource.CSI_STORAGE_CAPACITY,
-            Action.ADD | Action.UPDATE,
-            invalidates=Invalidation.ALL,
-            hint=volume_hints.capacity_grew,
-        ),
-    )
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._timeout = float(args.bind_timeout_seconds)
-        scores = handle.feature_enabled("StorageCapacityScoring")
-        self._shape = UtilizationShape(args.shape or ()) if scores else None
+        self._bind_timeout = float(args.bind_timeout_seconds)
+        scores_capacity = handle.feature_enabled("StorageCapacityScoring")
+        self._utilization_shape = UtilizationShape(args.shape or ()) if scores_capacity else None
+        add_or_update = Action.ADD | Action.UPDATE
+        self.events_to_register = (
+            on(
+                EventResource.STORAGE_CLASS,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_storage_class_change,
+            ),
+            on(
+                EventResource.PERSISTENT_VOLUME_CLAIM,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_claim_change,
+            ),
+            on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on(
+                EventResource.CSI_NODE,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_csi_node_change,
+            ),
+            on(
+                EventResource.CSI_DRIVER,
+                Action.UPDATE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_csi_driver_change,
+            ),
+            on(
+                EventResource.CSI_STORAGE_CAPACITY,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_storage_capacity_change,
+            ),
+        )
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Pods with claims; where capacity is scored all pods, because then the score is never skipped."""
-        return self._shape is not None or _has_claims(pod.shape)
+        """Pods with claims; all pods where capacity is scored, because then PreScore never skips."""
+        return self._utilization_shape is not None or _has_claims(pod.shape)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """The claims. An ephemeral volume's is the pod's own, so then nothing is shared."""
+        """The claims; None for a pod with an ephemeral volume, whose claim no other pod has."""
         claims = claims_of(pod)
         return None if any(claim.ephemeral for claim in claims) else (pod.namespace, tuple(c.name for c in claims))
 
-    # -- filter --------------------------------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Every claim must be there, and bound unless it waits for the pod's node."""
-        bound, unbound = [], []
-        immediate = False
-        found = self._claims(pod)
-        if isinstance(found, Status):
-            return found
-        for claim in found:
-            if claim.is_bound:
-                bound.append(claim)
-                continue
-            waits = self._waits_for_node(claim)
-            if isinstance(waits, Status):
-                return waits
-            immediate |= not waits
-            unbound.append(claim)
-        if immediate:
-            return _UNBOUND
-        state.put(PodClaims(bound, unbound))
-        return None if found else Status.skip()
-
-    def _claims(self, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
-        catalog = self.handle.cluster.catalog(PersistentVolumeClaim)
-        found = []
-        for wanted in claims_of(pod):
-            claim = catalog.get(pod.namespace, wanted.name)
-            if claim is None:
-                return Status.unresolvable(_missing(wanted.name, ephemeral=wanted.ephemeral))
-            if claim.status.phase == "Lost":
-                volume = claim.spec.volume_name
-                problem = f'persistentvolumeclaim "{wanted.name}" bound to non-existent persistentvolume "{volume}"'
-                return Status.unresolvable(problem)
-            if claim.metadata.deletion_timestamp is not None:
-                return Status.unresolvable(f'persistentvolumeclaim "{wanted.name}" is being deleted')
-            if wanted.ephemeral and (other_owner := ownership_problem(pod, claim)):
-                return Status.unresolvable(other_owner)
-            found.append(claim)
-        return found
-
-    def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool | Status:
-        """Whether an unbound claim gets its volume once the pod's node is known."""
-        name = claim.storage_class
-        storage_class = self.handle.cluster.catalog(StorageClass).get("", name) if name else None
-        if storage_class is None:
-            return False
-        if storage_class.volume_binding_mode is None:
-            return Status.error(f'VolumeBindingMode not set for StorageClass "{name}"')
-        return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.spec.volume_name
+        """Rejects pods with missing, lost, deleted or immediate unbound claims; skips pods without claims."""
+        claims = pod_volume_claims(self.handle.cluster, pod)
+        if isinstance(claims, Status):
+            return claims
+        state.put(claims)
+        return None if claims.bound or claims.unbound else Status.skip()
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """Nodes that reach all bound volumes, and on which the other claims can be served."""
-        claims = state[PodClaims]
-        found = find(self.handle.cluster, claims, nodes)
-        return Verdict(found.keys, claims.status, has_errors=found.has_errors) if found.keys.any() else None
-
-    # -- score ---------------------------------------------------------------------------------------------------
+        """Passes nodes that can use all bound volumes, and on which the other claims can be bound or provisioned."""
+        claims = state[PodVolumeClaims]
+        volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
+        return Verdict(volumes.keys, claims.status, has_errors=volumes.has_errors) if volumes.keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Scores only behind the gate StorageCapacityScoring."""
-        return Status.skip() if self._shape is None else None
+        """Skips unless the gate StorageCapacityScoring is on."""
+        return Status.skip() if self._utilization_shape is None else None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """How well the volumes to be bound use what they are taken from."""
-        claims = state.get(PodClaims) or PodClaims()
-        if self._shape is None or not claims.unbound:
+        """The utilization of the storage that the unbound claims would use."""
+        claims = state.get(PodVolumeClaims) or PodVolumeClaims()
+        if self._utilization_shape is None or not claims.unbound:
             return np.zeros(len(nodes), np.int64)
-        found = find(self.handle.cluster, claims, nodes)
-        return storage_scores(found, self._shape, self.handle.cluster.volumes.capacities, len(nodes))
-
-    # -- reserve -------------------------------------------------------------------------------------------------
+        volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
+        return storage_scores(volumes, self._utilization_shape, self.handle.cluster.volumes.capacities)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Promise volumes to the pod's unbound claims, and claims to the provisioners on its node."""
-        claims = state.get(PodClaims)
+        """Assumes volumes for the unbound claims, and the node for the claims to provision."""
+        claims = state.get(PodVolumeClaims)
         if claims is None:
-            return _UNPREPARED if _has_claims(pod.shape) else None
+            return Status.error(_STATE_NOT_FOUND) if _has_claims(pod.shape) else None
         if not claims.unbound:
             return None
-        promises = self._promises(claims, node_name)
-        try:
-            promises.assume(self.handle.cluster)
-        except KubestowError as error:
-            return Status.error(str(error))
-        state.put(promises)
-        return None
-
-    def _promises(self, claims: PodClaims, node_name: str) -> Promises:
         cluster = self.handle.cluster
         row = cluster.nodes.rows[node_name]
-        found = find(cluster, claims, Nodes(cluster.nodes, slice(row, row + 1)))
-        matched = [
-            (_bound_to(match.volumes[int(match.numbers[0])], match.claim), match.claim)
-            for match in found.matches
-            if match.numbers[0] != NO_CHOICE
-        ]
-        provided = [_selecting(p.claim, node_name) for p in found.provisions if p.where[0]]
-        return Promises(matched, provided)
+        volumes = find_pod_volumes(cluster, claims, Nodes(cluster.nodes, slice(row, row + 1)))
+        assumed = AssumedVolumes.on_node(volumes, node_name)
+        try:
+            assumed.assume(cluster)
+        except KubestowError as error:
+            return Status.error(str(error))
+        state.put(assumed)
+        return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Take the promises back."""
-        promises = state.get(Promises)
-        if promises is not None:
-            promises.restore(self.handle.cluster)
-
-    # -- bind ----------------------------------------------------------------------------------------------------
+        """Restores the assumed volumes and claims."""
+        assumed = state.get(AssumedVolumes)
+        if assumed is not None:
+            assumed.restore(self.handle.cluster)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Nothing to do for a pod whose volumes were all bound."""
-        return Status.skip() if state.get(Promises) is None else SUCCESS
+        """Skips pods without assumed volumes."""
+        return Status.skip() if state.get(AssumedVolumes) is None else SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Write what was promised and wait for the volume controller; a failure is an error, to be tried again."""
-        promises = state.get(Promises)
-        if promises is None:
+        """Writes the assumed volumes and claims, then waits until all claims are bound. All failures are errors."""
+        assumed = state.get(AssumedVolumes)
+        if assumed is None:
             return None
         try:
-            await promises.write(self.handle)
+            await assumed.write(self.handle)
         except (APIError, Unreachable) as error:
             return Status.error(str(error))
         cluster = self.handle.cluster
-        answer = await self.handle.wait_for(lambda: outcome(cluster, promises, pod, node_name), self._timeout)
-        problem = "context deadline exceeded" if answer is None else answer.problem
-        return Status.error(f"binding volumes: {problem}") if problem else None
+        status = await self.handle.wait_for(
+            lambda: check_bindings(cluster, assumed, pod, node_name), self._bind_timeout
+        )
+        return binding_error(_DEADLINE_EXCEEDED) if status is None else status
 
 
 def _has_claims(shape: Shape) -> bool:
@@ -241,33 +182,42 @@ def _has_claims(shape: Shape) -> bool:
     return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes)
 
 
-def _missing(name: str, *, ephemeral: bool) -> str:
-    if ephemeral:
-        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-    return f'persistentvolumeclaim "{name}" not found'
+# -- queueing hints ------------------------------------------------------------------------------------------------
 
 
-def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """A volume as it will be once it is bound to a claim."""
-    metadata, reserved = claim.metadata, volume.spec.claim_ref
-    reference = ClaimReference(
-        kind="PersistentVolumeClaim",
-        api_version="v1",
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-    )
-    annotations = volume.metadata.annotations
-    if reserved is None:
-        annotations = annotations | {BOUND_BY_CONTROLLER: "yes"}
-    return msgspec.structs.replace(
-        volume,
-        metadata=msgspec.structs.replace(volume.metadata, annotations=annotations),
-        spec=msgspec.structs.replace(volume.spec, claim_ref=reference),
-    )
+def _is_schedulable_after_storage_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
+    return old is None or old.allowed_topologies != new.allowed_topologies
 
 
-def _selecting(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """A claim as it will be once a volume is to be provided for it on a node."""
-    annotations = claim.metadata.annotations | {SELECTED_NODE: node_name}
-    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
+def _is_schedulable_after_claim_change(
+    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> bool:
+    names = (claim.name for claim in claims_of(pod))
+    return new.metadata.namespace == pod.namespace and new.metadata.name in names
+
+
+def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+    return old is None or migrated_plugins(old) != migrated_plugins(new)
+
+
+def _is_schedulable_after_csi_driver_change(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
+    """Whether the driver of an inline volume of the pod no longer tracks capacity."""
+    drivers = [volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None]
+    return bool(new.metadata.name in drivers and old.spec.storage_capacity and not new.spec.storage_capacity)
+
+
+def _is_schedulable_after_storage_capacity_change(
+    pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> bool:
+    if old is None:
+        return True
+    before, after = _limit(old), _limit(new)
+    return after is not None and (before is None or after > before)
+
+
+def _limit(capacity: CSIStorageCapacity) -> int | None:
+    """The limit in bytes; None if it is missing or invalid."""
+    try:
+        return None if capacity.limit is None else units(capacity.limit)
+    except InvalidQuantity:
+        return None

@@ -1,12 +1,12 @@
-"""How well the volumes that a pod would get use what they are taken from (gate StorageCapacityScoring).
+"""Scores nodes by the utilization of the storage that a pod's unbound claims would use (gate StorageCapacityScoring).
 
-Per storage class, what the pod's claims request is set against the volumes chosen for them, or where none are chosen
-against the capacity that could provide them. A shape turns that utilisation into a score; classes count alike.
+Per storage class, the requested bytes are compared with the capacity of the chosen volumes or, on nodes without static
+bindings, with that of the CSIStorageCapacity objects. A utilization shape maps each class to a score; the node's score
+is their mean (semantics 8.12).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from kubestow.cluster.storage.available_volumes import NO_CHOICE
 from kubestow.cluster.storage.capacities import NOWHERE, StorageCapacities
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.node_resources.scoring import UtilizationShape
-from kubestow.plugins.volume_binding.finder import Finding, Match, Provision
+from kubestow.plugins.volume_binding.finder import PodVolumes, StaticBinding
 
 __all__ = ["storage_scores"]
 
@@ -27,63 +27,68 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class _ClassUsage:
-    """What is requested of one class and what there is, in bytes per row, where the class matters at all."""
+class _StorageResource:
+    """The requested bytes and the capacity in bytes of one class per row; ``where`` (bool) the class is used."""
 
     where: Mask
     requested: Int64s
     capacity: Int64s
 
+    @classmethod
+    def empty(cls, rows: int) -> _StorageResource:
+        return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
 
-def storage_scores(found: Finding, shape: UtilizationShape, capacities: StorageCapacities, rows: int) -> Int64s:
-    """Scores 0 to 100 per row, int64; 0 where no volume has to be bound."""
-    matched = np.zeros(rows, np.bool_)
-    for match in found.matches:
-        matched |= match.numbers != NO_CHOICE
-    static = list(_of_matches(found.matches, rows))
-    dynamic = list(_of_provisions(found.provisions, capacities, ~matched))
+
+def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: StorageCapacities) -> Int64s:
+    """The score of each row of ``volumes``, 0 to 100, int64; 0 for rows without a volume to bind or provision."""
+    rows = len(volumes.keys)
     total = np.zeros(rows, np.int64)
     classes = np.zeros(rows, np.int64)
-    for usage in (*static, *dynamic):
-        total += np.where(usage.where, shape.scores(usage.requested, usage.capacity), 0)
-        classes += usage.where
+    for resource in (*_static_resources(volumes), *_dynamic_resources(volumes, capacities)):
+        total += np.where(resource.where, shape.scores(resource.requested, resource.capacity), 0)
+        classes += resource.where
     mean = total / np.maximum(classes, 1)
     return np.floor(mean + 0.5).astype(np.int64)  # rounds half away from zero: scores are not negative
 
 
-def _of_matches(matches: list[Match], rows: int) -> Iterator[_ClassUsage]:
-    by_class: dict[str, _ClassUsage] = {}
-    for match in matches:
-        sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in match.volumes), 0], np.int64)
-        classes = [volume.spec.storage_class_name for volume in match.volumes]
-        for name in set(classes):
-            mine = np.array([*(other == name for other in classes), False], np.bool_)[match.numbers]
-            usage = by_class.setdefault(name, _nothing(rows))
-            usage.where |= mine
-            usage.requested += mine * _bytes(match.claim.spec.resources.requests.get(STORAGE))
-            usage.capacity += np.where(mine, sizes[match.numbers], 0)
-    yield from by_class.values()
+def _static_resources(volumes: PodVolumes) -> list[_StorageResource]:
+    by_class: dict[str, _StorageResource] = {}
+    for binding in volumes.static_bindings:
+        # NO_CHOICE, -1, indexes the last entry.
+        sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in binding.volumes), 0], np.int64)
+        for name, of_class in _masks_by_class(binding).items():
+            resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
+            resource.where |= of_class
+            resource.requested += of_class * _bytes(binding.claim.spec.resources.requests.get(STORAGE))
+            resource.capacity += np.where(of_class, sizes[binding.numbers], 0)
+    return list(by_class.values())
 
 
-def _of_provisions(
-    provisions: list[Provision], capacities: StorageCapacities, unmatched: Mask
-) -> Iterator[_ClassUsage]:
-    by_class: dict[str, _ClassUsage] = {}
-    for provision in provisions:
+def _masks_by_class(binding: StaticBinding) -> dict[str, Mask]:
+    """The rows on which the chosen volume is of a class, bool, by class name."""
+    classes = [volume.spec.storage_class_name for volume in binding.volumes]
+    return {
+        name: np.array([*(other == name for other in classes), False], np.bool_)[binding.numbers]
+        for name in dict.fromkeys(classes)
+    }
+
+
+def _dynamic_resources(volumes: PodVolumes, capacities: StorageCapacities) -> list[_StorageResource]:
+    without_static = np.ones(len(volumes.keys), np.bool_)
+    for binding in volumes.static_bindings:
+        without_static &= binding.numbers == NO_CHOICE
+    by_class: dict[str, _StorageResource] = {}
+    for provision in volumes.dynamic_provisions:
         if provision.capacities is None:
             continue
         name = provision.claim.storage_class
-        mine = provision.where & unmatched & (provision.capacities != NOWHERE)
-        usage = by_class.setdefault(name, _nothing(len(mine)))
-        usage.where |= mine
-        usage.requested += mine * _bytes(provision.claim.spec.resources.requests.get(STORAGE))
-        # Not added up: claims of one class are provided from the same capacity.
-        usage.capacity = np.where(mine, capacities.capacity(name, provision.capacities), usage.capacity)
-    yield from by_class.values()
-
-
-def _nothing(rows: int) -> _ClassUsage:
-    return _ClassUsage(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+        where = provision.where & without_static & (provision.capacities != NOWHERE)
+        resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
+        resource.where |= where
+        resource.requested += where * _bytes(provision.claim.spec.resources.requests.get(STORAGE))
+        # Not added up: claims of one class are provisioned from the same capacity.
+        resource.capacity = np.where(where, capacities.capacity(name, provision.capacities), resource.capacity)
+    return list(by_class.values())
 
 
 def _bytes(quantity: Quantity | None) -> int:

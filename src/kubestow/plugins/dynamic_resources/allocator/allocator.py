@@ -1,7 +1,7 @@
-"""Finds devices for claims, on one node after another.
+"""Allocates devices for the claims of a pod, on one node after another, and caches the results.
 
-A search is not repeated without need: nodes that reach the same devices have the same answer, and so have claims that
-ask for the same. An answer holds until somebody takes a device of the pools concerned, or gives one back.
+Nodes that can access the same devices share a result, and so do claims with the same spec. A result is valid until a
+device of an accessible pool is allocated or deallocated, and until slices or device classes change.
 """
 
 from __future__ import annotations
@@ -15,56 +15,58 @@ import msgspec
 from kubestow.api.resource import AllocationResult, DeviceClass, ResourceClaim
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.devices.claims import ClaimLedger
-from kubestow.plugins.dynamic_resources.allocator.allocation import allocation
-from kubestow.plugins.dynamic_resources.allocator.requests import ClaimDemand, demanded
-from kubestow.plugins.dynamic_resources.allocator.search import Chosen, Search, Supplies
+from kubestow.plugins.dynamic_resources.allocator.allocation_result import allocation_result
+from kubestow.plugins.dynamic_resources.allocator.requests import ResolvedClaim, resolve_claim
+from kubestow.plugins.dynamic_resources.allocator.search import AllocationSearch, DeviceResult
+from kubestow.plugins.dynamic_resources.allocator.shared_counters import AvailableCounters
 from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.inventory.cel import Selectors
-from kubestow.plugins.dynamic_resources.inventory.pools import ReachableDevices
+from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices
 
-__all__ = ["Allocator", "Found", "Wanted"]
+__all__ = ["Allocator", "ClaimsToAllocate", "Solution"]
 
-#: So many answers are remembered, about 1.5 kB each; the wishes that were not repeated for longest go first.
-_MOST_REMEMBERED = 50_000
+#: About 1.5 kB each; those of the least recently used claim specs are evicted first.
+_MAX_CACHED_SOLUTIONS = 50_000
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Devices for claims, in the order of the claims that were asked for first; others like them are served alike."""
+class Solution:
+    """Devices for a list of claims, valid for any list of claims with the same specs."""
 
-    demands: Sequence[ClaimDemand]
-    chosen: Sequence[Sequence[Chosen]]
+    claims: Sequence[ResolvedClaim]
+    results: Sequence[Sequence[DeviceResult]]
 
     @property
-    def requests(self) -> list[set[str]]:
-        """For each claim the requests, or the alternatives of requests, that got devices."""
-        return [{choice.demand.name for choice in chosen} for chosen in self.chosen]
+    def allocated_requests(self) -> list[set[str]]:
+        """For each claim the names of its requests or chosen subrequests (``request/subrequest``)."""
+        return [{result.request.result_name for result in results} for results in self.results]
 
-    def allocations(
+    def allocation_results(
         self, claims: Sequence[ResourceClaim], node_name: str, features: Features
     ) -> list[AllocationResult]:
-        """What to write into each claim if the pod goes to this node. Raises AllocationError."""
+        """``status.allocation`` of each claim if the pod is placed on this node. Raises AllocationError."""
         return [
-            allocation(claim, demand, chosen, node_name, features=features)
-            for claim, demand, chosen in zip(claims, self.demands, self.chosen, strict=True)
+            allocation_result(claim, resolved, results, node_name, features=features)
+            for claim, resolved, results in zip(claims, self.claims, self.results, strict=True)
         ]
 
 
-_Answers = dict[ReachableDevices, tuple[int, Found | None]]
+#: By accessible devices: the number of allocation changes in their pools at the time of the search, and its result.
+_Solutions = dict[AccessibleDevices, tuple[int, Solution | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Claims that want devices, all of them or none, and what is known of claims like them."""
+class ClaimsToAllocate:
+    """Claims that are allocated together or not at all, with the cached solutions for their specs."""
 
     claims: Sequence[ResourceClaim]
-    answers: _Answers
+    solutions: _Solutions
 
 
 class Allocator:
-    """``steps`` bounds each search, None does not."""
+    """Allocates claims. ``max_steps`` bounds each search; None for no bound."""
 
     def __init__(
         self,
@@ -72,51 +74,53 @@ class Allocator:
         classes: Catalog[DeviceClass],
         features: Features,
         *,
-        steps: int | None,
+        max_steps: int | None,
     ) -> None:
         self._ledger = ledger
-        self._supplies = Supplies(ledger)
+        self._available_counters = AvailableCounters(ledger)
         self._classes = classes
-        self._selectors = Selectors()
+        self._selectors = SelectorCache()
         self._features = features
-        self._steps = steps
-        self._published = (-1, -1)
-        self._remembered: OrderedDict[bytes, _Answers] = OrderedDict()
+        self._max_steps = max_steps
+        self._versions = (-1, -1)
+        self._solutions: OrderedDict[bytes, _Solutions] = OrderedDict()
 
-    def wanted(self, claims: Sequence[ResourceClaim], *, slices_version: int) -> Wanted:
-        """Claims to find devices for, among slices as they are published now."""
-        if self._published != (slices_version, self._classes.version):
-            self._remembered.clear()
-            self._supplies.forget()
-            self._published = (slices_version, self._classes.version)
+    def prepare(self, claims: Sequence[ResourceClaim], *, slices_version: int) -> ClaimsToAllocate:
+        """Claims to allocate from the slices of a version of their catalog."""
+        if self._versions != (slices_version, self._classes.version):
+            self._solutions.clear()
+            self._available_counters.clear()
+            self._versions = (slices_version, self._classes.version)
         key = _encode([claim.spec for claim in claims])
-        answers = self._remembered.pop(key, None)
-        self._remembered[key] = answers = {} if answers is None else answers
-        while len(self._remembered) > 1 and sum(map(len, self._remembered.values())) > _MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
-        return Wanted(claims, answers)
+        solutions = self._solutions.pop(key, None)
+        self._solutions[key] = solutions = {} if solutions is None else solutions
+        while len(self._solutions) > 1 and sum(map(len, self._solutions.values())) > _MAX_CACHED_SOLUTIONS:
+            self._solutions.popitem(last=False)
+        return ClaimsToAllocate(claims, solutions)
 
-    def find(self, wanted: Wanted, reached: ReachableDevices) -> Found | None:
-        """Devices for all claims, None when there are not enough. Raises AllocationError or SelectorError."""
-        moment = sum(self._ledger.changes(*pool.id) for pool in reached.pools)
-        known = wanted.answers.get(reached)
-        if known is None or known[0] != moment:
-            known = wanted.answers[reached] = (moment, self._search(wanted.claims, reached))
-        return known[1]
+    def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
+        """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
+        changes = sum(self._ledger.changes(*pool.id) for pool in devices.pools)
+        cached = to_allocate.solutions.get(devices)
+        if cached is None or cached[0] != changes:
+            cached = to_allocate.solutions[devices] = (changes, self._search(to_allocate.claims, devices))
+        return cached[1]
 
-    def _search(self, claims: Sequence[ResourceClaim], reached: ReachableDevices) -> Found | None:
-        search = Search(
-            reached.candidates,
-            self._supplies,
+    def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
+        search = AllocationSearch(
+            devices.candidates,
+            self._ledger,
+            self._available_counters,
             selectors=self._selectors,
             features=self._features,
-            steps=self._steps,
+            max_steps=self._max_steps,
         )
-        demands = [
-            demanded(claim, reached, self._class, features=self._features, wanted=search.selects) for claim in claims
+        resolved = [
+            resolve_claim(claim, devices, self._device_class, features=self._features, matches=search.matches)
+            for claim in claims
         ]
-        chosen = search.run(demands)
-        return None if chosen is None else Found(demands, chosen)
+        results = search.run(resolved)
+        return None if results is None else Solution(resolved, results)
 
-    def _class(self, name: str) -> DeviceClass | None:
+    def _device_class(self, name: str) -> DeviceClass | None:
         return self._classes.get("", name)

@@ -1,7 +1,7 @@
-"""Constraints between the devices of a claim: an attribute that all of them share, or that none of them shares.
+"""The constraints of a claim on the attributes of its devices: matchAttribute and distinctAttribute.
 
-Both kinds are monotonic: once a device is refused, adding others never makes it welcome. Every accepted ``add`` is
-either kept or taken back by one ``remove`` with the same arguments.
+Both are monotonic: a device that a constraint rejects stays rejected when further devices are added. Each successful
+``add`` is undone by at most one ``remove`` with the same arguments.
 """
 
 from __future__ import annotations
@@ -11,77 +11,75 @@ from typing import Protocol
 from kubestow.api.resource import DeviceAttribute, DeviceConstraint
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 
-__all__ = ["Constraint", "constraint"]
+__all__ = ["Constraint", "compile_constraint"]
 
 
 class Constraint(Protocol):
-    """Watches over the devices of some requests."""
+    """A constraint with the devices that have been added to it so far."""
 
-    def add(self, request: str, alternative: str, device: PooledDevice) -> bool:
-        """Whether a device may join for a request (and the alternative chosen for it, if it has any)."""
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        """Add a device for a request (and subrequest, or ""); False if that violates the constraint."""
 
-    def remove(self, request: str, alternative: str, device: PooledDevice) -> None:
-        """A device that joined is not chosen after all."""
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        """Undo one successful :meth:`add`."""
 
 
-def constraint(declared: DeviceConstraint) -> Constraint | None:
-    """The working form of a constraint; None for a kind that is not known."""
+def compile_constraint(declared: DeviceConstraint) -> Constraint | None:
+    """The constraint as the search uses it; None for an unknown type."""
     requests = frozenset(declared.requests)
     if declared.match_attribute is not None:
-        return _Match(requests, declared.match_attribute)
+        return _MatchAttribute(requests, declared.match_attribute)
     if declared.distinct_attribute is not None:
-        return _Distinct(requests, declared.distinct_attribute)
+        return _DistinctAttribute(requests, declared.distinct_attribute)
     return None
 
 
-class _OnAttribute:
+class _AttributeConstraint:
     def __init__(self, requests: frozenset[str], attribute: str) -> None:
         self._requests = requests
         self._attribute = attribute
 
-    def _concerns(self, request: str, alternative: str) -> bool:
+    def _applies_to(self, request: str, subrequest: str) -> bool:
         requests = self._requests
-        return not requests or request in requests or (bool(alternative) and f"{request}/{alternative}" in requests)
+        return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
 
 
-class _Match(_OnAttribute):
-    """All devices have the attribute, with the value of the first of them."""
+class _MatchAttribute(_AttributeConstraint):
+    """All devices have the attribute, with equal values."""
 
     def __init__(self, requests: frozenset[str], attribute: str) -> None:
         super().__init__(requests, attribute)
         self._value: DeviceAttribute | None = None
-        self._devices = 0
+        self._device_count = 0
 
-    def add(self, request: str, alternative: str, device: PooledDevice) -> bool:
-        """Whether the device has the value of the others."""
-        if not self._concerns(request, alternative):
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        if not self._applies_to(request, subrequest):
             return True
         value = device.attribute(self._attribute)
-        if value is None or (self._devices and value != self._value):
+        if value is None or (self._device_count and value != self._value):
             return False
         self._value = value
-        self._devices += 1
+        self._device_count += 1
         return True
 
-    def remove(self, request: str, alternative: str, device: PooledDevice) -> None:
-        """One less; the last to go makes the value free."""
-        if self._concerns(request, alternative):
-            self._devices -= 1
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        if self._applies_to(request, subrequest):
+            self._device_count -= 1
 
 
-class _Distinct(_OnAttribute):
+class _DistinctAttribute(_AttributeConstraint):
     """All devices have the attribute, with different values.
 
-    QUIRK: one value is kept per request, so of several devices of one request only the latest is compared with.
+    QUIRK (semantics 8.16): one value is kept per request, so among several devices of one request only the latest is
+    compared.
     """
 
     def __init__(self, requests: frozenset[str], attribute: str) -> None:
         super().__init__(requests, attribute)
         self._values: dict[str, DeviceAttribute] = {}
 
-    def add(self, request: str, alternative: str, device: PooledDevice) -> bool:
-        """Whether no other request has the device's value."""
-        if not self._concerns(request, alternative):
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        if not self._applies_to(request, subrequest):
             return True
         value = device.attribute(self._attribute)
         if value is None or value in self._values.values():
@@ -89,7 +87,6 @@ class _Distinct(_OnAttribute):
         self._values[request] = value
         return True
 
-    def remove(self, request: str, alternative: str, device: PooledDevice) -> None:
-        """The request's value is free again."""
-        if self._concerns(request, alternative):
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        if self._applies_to(request, subrequest):
             self._values.pop(request, None)

@@ -1,8 +1,8 @@
-"""How much of a device's capacity a request takes (semantics 8.16, consumable capacity).
+"""How much of a device's capacity a request consumes (semantics 8.16, consumable capacity).
 
-A device that allows multiple allocations is shared until one of its capacities is used up. What a request takes of a
-capacity is what it asks for, rounded up as the capacity's policy says; without asking it takes the policy's default, or
-all of it.
+A device with ``allowMultipleAllocations`` is shared until one of its capacities is used up. A request consumes the
+amount that it specifies, rounded up by the request policy of the capacity; without an amount it consumes the policy's
+default, or else the whole capacity.
 """
 
 from __future__ import annotations
@@ -18,32 +18,37 @@ from kubestow.api.resource import (
 )
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 
-__all__ = ["consumption", "fits"]
+__all__ = ["consumed_capacity", "has_capacity"]
 
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-def consumption(device: PooledDevice, wanted: CapacityRequirements | None) -> dict[str, Quantity]:
-    """What a request would take of each of a device's capacities. Raises InvalidQuantity."""
-    requests = wanted.requests if wanted is not None else {}
-    return {name: _taken(requests.get(name), capacity) for name, capacity in device.device.capacity.items()}
+def consumed_capacity(device: PooledDevice, requirements: CapacityRequirements | None) -> dict[str, Quantity]:
+    """The amount that a request consumes of each capacity of a device. Raises InvalidQuantity."""
+    requests = requirements.requests if requirements is not None else {}
+    return {name: _consumed(requests.get(name), capacity) for name, capacity in device.device.capacity.items()}
 
 
-def fits(device: PooledDevice, wanted: CapacityRequirements | None, *used: Mapping[str, int] | None) -> bool:
-    """Whether a device has what a request asks for beside what is used (nano units), in a permitted amount."""
-    if wanted is not None and any(name not in device.capacity for name in wanted.requests):
+def has_capacity(
+    device: PooledDevice, requirements: CapacityRequirements | None, *consumed: Mapping[str, int] | None
+) -> bool:
+    """Whether a device has all requested capacities, in amounts that their policies permit.
+
+    ``consumed`` are the amounts in nano units that other allocations consume. Raises InvalidQuantity.
+    """
+    if requirements is not None and any(name not in device.capacity for name in requirements.requests):
         return False
-    for name, quantity in consumption(device, wanted).items():
+    for name, quantity in consumed_capacity(device, requirements).items():
         amount = nanos(quantity)
         policy = device.device.capacity[name].request_policy
         if policy is not None and not _permits(policy, amount):
             return False
-        if amount + sum(taken.get(name, 0) for taken in used if taken) > device.capacity[name]:
+        if amount + sum(amounts.get(name, 0) for amounts in consumed if amounts) > device.capacity[name]:
             return False
     return True
 
 
-def _taken(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
+def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
     policy = capacity.request_policy
     if requested is None:
         return capacity.value if policy is None or policy.default is None else policy.default
@@ -54,38 +59,38 @@ def _taken(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
     return next((value for value in policy.valid_values if nanos(requested) <= nanos(value)), requested)
 
 
-def _rounded_up(requested: Quantity, permitted: CapacityRequestPolicyRange, least: Quantity) -> Quantity:
-    if nanos(requested) < nanos(least):
-        return least
-    step = _step(permitted)
+def _rounded_up(requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity) -> Quantity:
+    if nanos(requested) < nanos(minimum):
+        return minimum
+    step = _step(valid_range)
     if not step:
         return requested
-    beyond = units(requested) - units(least)
-    return _binary(units(least) + -(-beyond // step) * step)
+    above_minimum = units(requested) - units(minimum)
+    return _binary_quantity(units(minimum) + -(-above_minimum // step) * step)
 
 
 def _permits(policy: CapacityRequestPolicy, amount: int) -> bool:
     if policy.default is not None and amount == nanos(policy.default):
         return True
     if policy.valid_range is not None:
-        return _in_range(policy.valid_range, amount)
+        return _is_in_range(policy.valid_range, amount)
     return not policy.valid_values or any(amount == nanos(value) for value in policy.valid_values)
 
 
-def _in_range(permitted: CapacityRequestPolicyRange, amount: int) -> bool:
-    if permitted.max is not None and amount > nanos(permitted.max):
+def _is_in_range(valid_range: CapacityRequestPolicyRange, amount: int) -> bool:
+    if valid_range.max is not None and amount > nanos(valid_range.max):
         return False
-    step = _step(permitted)
-    least = units(permitted.min) if permitted.min is not None else 0
-    return not step or (-(-amount // NANOS) - least) % step == 0
+    step = _step(valid_range)
+    minimum = units(valid_range.min) if valid_range.min is not None else 0
+    return not step or (-(-amount // NANOS) - minimum) % step == 0
 
 
-def _step(permitted: CapacityRequestPolicyRange) -> int:
-    return units(permitted.step) if permitted.step is not None else 0
+def _step(valid_range: CapacityRequestPolicyRange) -> int:
+    return units(valid_range.step) if valid_range.step is not None else 0
 
 
-def _binary(value: int) -> str:
-    """A whole number as Kubernetes writes it with binary suffixes."""
+def _binary_quantity(value: int) -> str:
+    """A whole number in the canonical form of a quantity with a binary suffix."""
     power = 0
     while value and value % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
         value //= 1024

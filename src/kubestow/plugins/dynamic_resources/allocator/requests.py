@@ -1,4 +1,4 @@
-"""What claims ask for, made ready for the search: requests with their alternatives, classes and numbers of devices."""
+"""Claims with their requests resolved for a search: subrequests, device classes, device counts and constraints."""
 
 from __future__ import annotations
 
@@ -13,130 +13,133 @@ from kubestow.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from kubestow.plugins.dynamic_resources.allocator.constraints import Constraint, constraint
+from kubestow.plugins.dynamic_resources.allocator.constraints import Constraint, compile_constraint
 from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.inventory.cel import Selectors
-from kubestow.plugins.dynamic_resources.inventory.pools import Candidate, ReachableDevices
+from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, CandidateDevice
 
-__all__ = ["MOST_DEVICES", "AllocationError", "ClaimDemand", "Demand", "TimedOut", "demanded"]
+__all__ = [
+    "MAX_DEVICES_PER_CLAIM",
+    "AllocationError",
+    "AllocationTimeout",
+    "ResolvedClaim",
+    "ResolvedRequest",
+    "resolve_claim",
+]
 
-MOST_DEVICES = 32
-"""A claim can hold this many devices."""
+MAX_DEVICES_PER_CLAIM = 32
 
-#: Finds a device class by its name.
-Classes = Callable[[str], DeviceClass | None]
+#: Returns the device class of a name.
+ClassLookup = Callable[[str], DeviceClass | None]
 
 
 class AllocationError(Exception):
-    """Something is wrong with a claim or class; the text says with which, and what."""
+    """A claim, class or pool is invalid; the text names it and says what is wrong."""
 
 
-class TimedOut(AllocationError):
-    """A search was given up."""
+class AllocationTimeout(AllocationError):
+    """A search has reached its limit."""
 
 
 @dataclass(slots=True, eq=False)
-class Demand:
-    """One request, or one alternative of a request. ``everything`` are the devices of one that takes all."""
+class ResolvedRequest:
+    """A request or one of its subrequests; ``all_devices`` are the matching devices if the allocation mode is All."""
 
     claim: ResourceClaim
     request: str
-    alternative: str
+    subrequest: str
     selection: DeviceSelection
     device_class: DeviceClass
-    count: int
-    everything: tuple[Candidate, ...] | None = None
+    device_count: int
+    all_devices: tuple[CandidateDevice, ...] | None = None
 
     @property
     def has_admin_access(self) -> bool:
-        """Whether devices are only looked at, and not taken from others."""
+        """Whether the request uses devices without allocating them exclusively."""
         return isinstance(self.selection, ExactDeviceRequest) and bool(self.selection.admin_access)
 
     @property
-    def name(self) -> str:
-        """The name that allocation results carry."""
-        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+    def result_name(self) -> str:
+        """The name in allocation results, ``request`` or ``request/subrequest``."""
+        return f"{self.request}/{self.subrequest}" if self.subrequest else self.request
 
     @property
-    def subject(self) -> str:
-        """For messages."""
-        return f"claim {self.claim.key}, request {self.alternative or self.request}"
+    def description(self) -> str:
+        """The request in error messages."""
+        return f"claim {self.claim.key}, request {self.subrequest or self.request}"
 
-    def selects(self, candidate: Candidate, selectors: Selectors, features: Features) -> bool:
-        """Whether class and request want a device that is reachable. Raises SelectorError."""
+    def matches(self, candidate: CandidateDevice, selectors: SelectorCache, features: Features) -> bool:
+        """Whether a device is accessible and the selectors of class and request match it. Raises SelectorError."""
         device = candidate.device
         if device.device.binding_conditions and not features.binding_conditions:
             return False
+        of_class = f"class {self.device_class.metadata.name}"
         return (
-            device.matches(
-                self.device_class.spec.selectors, selectors, subject=f"class {self.device_class.metadata.name}"
-            )
+            device.matches(self.device_class.spec.selectors, selectors, subject=of_class)
             and device.matches(self.selection.selectors, selectors, subject=f"claim {self.claim.key}")
-            and candidate.reachable
+            and candidate.accessible
         )
 
 
 @dataclass(slots=True, eq=False)
-class ClaimDemand:
-    """A claim's requests, each with its alternatives (a single one where there is no choice), and its constraints."""
+class ResolvedClaim:
+    """A claim with its constraints, and per request the subrequests in order of preference, or the request itself."""
 
     claim: ResourceClaim
-    requests: list[list[Demand]]
+    requests: list[list[ResolvedRequest]]
     constraints: list[Constraint]
 
     @property
-    def fewest_devices(self) -> int:
-        """How many devices the claim needs at least."""
-        return sum(min(demand.count for demand in alternatives) for alternatives in self.requests)
+    def min_device_count(self) -> int:
+        """The number of devices that the claim needs at least."""
+        return sum(min(request.device_count for request in subrequests) for subrequests in self.requests)
 
 
-def demanded(
+def resolve_claim(
     claim: ResourceClaim,
-    reached: ReachableDevices,
-    classes: Classes,
+    devices: AccessibleDevices,
+    classes: ClassLookup,
     *,
     features: Features,
-    wanted: Callable[[Demand, Candidate], bool],
-) -> ClaimDemand:
-    """A claim's demand on some nodes. Raises AllocationError, or what ``wanted`` raises.
+    matches: Callable[[ResolvedRequest, CandidateDevice], bool],
+) -> ResolvedClaim:
+    """Resolve the requests of a claim for nodes with the given accessible devices.
 
-    ``wanted`` says whether a device is among "all" devices of a demand.
+    ``matches`` selects the devices of requests with allocation mode All. Raises AllocationError, and what ``matches``
+    raises.
     """
     requests = []
     for request in claim.spec.devices.requests:
-        alternatives = [_demand(claim, request, selection, classes, features) for selection in _selections(request)]
-        for demand in alternatives:
-            _count(demand, reached, wanted)
-        requests.append(alternatives)
-    whole = ClaimDemand(claim, requests, list(_constraints(claim)))
-    if whole.fewest_devices > MOST_DEVICES:
-        asked = f"number of requested devices {whole.fewest_devices}"
-        raise AllocationError(f"claim {claim.key}: {asked} exceeds the claim limit of {MOST_DEVICES}")
-    return whole
+        selections: Sequence[DeviceSelection] = request.first_available or [request.exactly or ExactDeviceRequest()]
+        subrequests = [_resolve_request(claim, request, selection, classes, features) for selection in selections]
+        for subrequest in subrequests:
+            if subrequest.selection.allocation_mode == "All":
+                _resolve_all_devices(subrequest, devices, matches)
+        requests.append(subrequests)
+    resolved = ResolvedClaim(claim, requests, list(_constraints(claim)))
+    if resolved.min_device_count > MAX_DEVICES_PER_CLAIM:
+        requested = f"number of requested devices {resolved.min_device_count}"
+        raise AllocationError(f"claim {claim.key}: {requested} exceeds the claim limit of {MAX_DEVICES_PER_CLAIM}")
+    return resolved
 
 
-def _selections(request: DeviceRequest) -> Sequence[DeviceSelection]:
-    if request.first_available:
-        return request.first_available
-    return [request.exactly or ExactDeviceRequest()]
-
-
-def _demand(
-    claim: ResourceClaim, request: DeviceRequest, selection: DeviceSelection, classes: Classes, features: Features
-) -> Demand:
-    alternative = selection.name if isinstance(selection, DeviceSubRequest) else ""
-    subject = f"claim {claim.key}, request {alternative or request.name}"
-    problem = _unsupported(selection, features)
+def _resolve_request(
+    claim: ResourceClaim, request: DeviceRequest, selection: DeviceSelection, classes: ClassLookup, features: Features
+) -> ResolvedRequest:
+    subrequest = selection.name if isinstance(selection, DeviceSubRequest) else ""
+    description = f"claim {claim.key}, request {subrequest or request.name}"
+    problem = _problem(selection, features)
     if problem:
-        raise AllocationError(f"{subject}{problem}")
+        raise AllocationError(f"{description}{problem}")
     device_class = classes(selection.device_class_name)
     if device_class is None:
         name = selection.device_class_name
-        raise AllocationError(f"{subject}: could not retrieve device class {name}: not found")
-    return Demand(claim, request.name, alternative, selection, device_class, selection.count)
+        raise AllocationError(f"{description}: could not retrieve device class {name}: not found")
+    return ResolvedRequest(claim, request.name, subrequest, selection, device_class, selection.count)
 
 
-def _unsupported(selection: DeviceSelection, features: Features) -> str:
+def _problem(selection: DeviceSelection, features: Features) -> str:
+    """What is unsupported in a request, as the rest of an error message; empty if nothing is."""
     if isinstance(selection, DeviceSubRequest) and not features.prioritized_list:
         return ": has subrequests, but the DRAPrioritizedList feature is disabled"
     if selection.capacity is not None and not features.consumable_capacity:
@@ -149,25 +152,26 @@ def _unsupported(selection: DeviceSelection, features: Features) -> str:
     return ""
 
 
-def _count(demand: Demand, reached: ReachableDevices, wanted: Callable[[Demand, Candidate], bool]) -> None:
-    """Find out how many "all" are."""
-    if demand.selection.allocation_mode != "All":
-        return
-    everything: list[Candidate] = []
-    for pool in reached.pools:
-        if pool.is_incomplete or pool.invalid:
+def _resolve_all_devices(
+    request: ResolvedRequest,
+    devices: AccessibleDevices,
+    matches: Callable[[ResolvedRequest, CandidateDevice], bool],
+) -> None:
+    all_devices: list[CandidateDevice] = []
+    for pool in devices.pools:
+        if pool.is_incomplete or pool.invalid_reason:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise AllocationError(
-                f"{demand.subject}: asks for all devices, but resource pool {pool.id} is currently {state}"
+                f"{request.description}: asks for all devices, but resource pool {pool.id} is currently {state}"
             )
-        everything += (candidate for candidate in pool.candidates if wanted(demand, candidate))
-    demand.everything, demand.count = tuple(everything), len(everything)
+        all_devices += (candidate for candidate in pool.candidates if matches(request, candidate))
+    request.all_devices, request.device_count = tuple(all_devices), len(all_devices)
 
 
 def _constraints(claim: ResourceClaim) -> Iterator[Constraint]:
     for number, declared in enumerate(claim.spec.devices.constraints):
-        made = constraint(declared)
-        if made is None:
+        constraint = compile_constraint(declared)
+        if constraint is None:
             problem = f"constraint #{number}: empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {claim.key}, {problem}")
-        yield made
+        yield constraint

@@ -1,1 +1,1 @@
-"""Published devices: resource slices, pools, attributes and CEL selectors (semantics 8.16)."""
+"""The published devices: resource slices, pools, attributes and CEL selectors (semantics 8.16)."""

@@ -1,10 +1,10 @@
-"""CEL expressions that select devices.
+"""CEL expressions that select devices (semantics 8.16).
 
-The only module that knows the CEL library, which is loaded when the first selector is compiled. Kubernetes' own types
-are lowered to what the library can pass through functions: a quantity is a map, a version a list of strings, both in
-canonical form, so that ``==`` compares values and ``<`` is refused.
+This is the only module that uses the CEL library; it is imported when the first selector is compiled. Kubernetes' own
+types are converted to types that the library can pass through functions: a quantity is a map, a version a list of
+strings, both in canonical form, so that ``==`` compares values and ``<`` does not compile.
 
-An evaluation ends: the library bounds the iterations of comprehensions, regular expressions take linear time, and an
+Evaluation is bounded: the library limits the iterations of comprehensions, regular expressions take linear time, and an
 expression that could build very long strings does not compile.
 """
 
@@ -18,26 +18,26 @@ from kubestow.api.quantity import NANOS, nanos
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 
-__all__ = ["DeviceFacts", "Selector", "SelectorError", "Selectors"]
+__all__ = ["CELDevice", "CompiledSelector", "SelectorCache", "SelectorError"]
 
-Attribute = int | bool | str | Version
+AttributeValue = int | bool | str | Version
 
-#: The key under which a quantity's nano units stand in the map that it is lowered to.
+#: The key of the nano units in the map that a quantity is converted to.
 _NANOS = "nanos"
-_MOST_REMEMBERED = 1024
-#: Kubernetes' own limit on the length of an expression.
-_LONGEST = 10 * 1024
-#: Strings that could grow beyond this many characters, as a power of two, are not built.
-_LARGEST_STRING_BITS = 24
+_MAX_CACHED_SELECTORS = 1024
+#: Kubernetes' limit on the length of an expression, in characters.
+_MAX_EXPRESSION_LENGTH = 10 * 1024
+#: The limit on the length of strings that an expression could build, as a power of two, in characters.
+_MAX_STRING_BITS = 24
 _INT64 = range(-(2**63), 2**63)
 
 
 class SelectorError(Exception):
-    """A selector that does not compile, or that fails on a device; the text begins with which of the two."""
+    """A selector is invalid or fails on a device; the text begins with "CEL compile error" or "CEL runtime error"."""
 
 
-class DeviceFacts:
-    """What selectors may ask about a device: attributes and capacities (nano units) by domain, then by name."""
+class CELDevice:
+    """The variable ``device`` of an expression: attributes and capacities (nano units) by domain, then by name."""
 
     __slots__ = ("allow_multiple_allocations", "attributes", "capacity", "driver")
 
@@ -45,13 +45,13 @@ class DeviceFacts:
         self,
         *,
         driver: str,
-        attributes: Mapping[str, Mapping[str, Attribute]],
+        attributes: Mapping[str, Mapping[str, AttributeValue]],
         capacity: Mapping[str, Mapping[str, int]],
         allow_multiple_allocations: bool,
     ) -> None:
         self.driver = driver
         self.attributes = {
-            domain: {name: _lowered(value) for name, value in values.items()} for domain, values in attributes.items()
+            domain: {name: _to_cel(value) for name, value in values.items()} for domain, values in attributes.items()
         }
         self.capacity = {
             domain: {name: _quantity(value) for name, value in values.items()} for domain, values in capacity.items()
@@ -59,25 +59,25 @@ class DeviceFacts:
         self.allow_multiple_allocations = allow_multiple_allocations
 
 
-class Selector:
+class CompiledSelector:
     """A compiled expression."""
 
-    __slots__ = ("_compiled", "_domains", "_failure")
+    __slots__ = ("_compiled", "_domains", "_error_type")
 
-    def __init__(self, compiled: Any, domains: frozenset[str] | None, failure: Any) -> None:
+    def __init__(self, compiled: Any, domains: frozenset[str] | None, error_type: Any) -> None:
         self._compiled = compiled
         self._domains = domains
-        self._failure = failure
+        self._error_type = error_type
 
-    def matches(self, device: DeviceFacts) -> bool:
-        """Whether a device is selected. Raises SelectorError when the expression fails on it."""
-        # A domain that a device says nothing of is empty, not missing.
+    def matches(self, device: CELDevice) -> bool:
+        """Whether the expression is true for a device. Raises SelectorError if the evaluation fails."""
+        # A domain without attributes is an empty map, not a missing key.
         domains = () if self._domains is None else (device.driver, *self._domains)
-        nothing: dict[str, Any] = {domain: {} for domain in domains}
+        empty: dict[str, Any] = {domain: {} for domain in domains}
         data = {
             "device.driver": device.driver,
-            "device.attributes": nothing | device.attributes,
-            "device.capacity": nothing | device.capacity,
+            "device.attributes": empty | device.attributes,
+            "device.capacity": empty | device.capacity,
             "device.allowMultipleAllocations": device.allow_multiple_allocations,
         }
         try:
@@ -85,45 +85,46 @@ class Selector:
         except RuntimeError as error:
             raise _runtime_error(str(error)) from None
         value = result.value()
-        if result.type() == self._failure:
+        if result.type() == self._error_type:
             raise _runtime_error(str(value))
         if not isinstance(value, bool):
             raise _runtime_error(f"the result is of type {result.type().name().lower()}, not bool")
         return value
 
 
-class Selectors:
-    """Compiles each expression once and remembers the latest, failures too."""
+class SelectorCache:
+    """Compiles expressions and caches the latest ones, compile errors included."""
 
     def __init__(self) -> None:
-        self._by_expression: dict[str, Selector | SelectorError] = {}
+        self._by_expression: dict[str, CompiledSelector | SelectorError] = {}
         self._environment: Any = None
 
-    def compile(self, expression: str) -> Selector:
-        """The selector of an expression. Raises SelectorError when it does not compile."""
-        known = self._by_expression.get(expression)
-        if known is None:
+    def compile(self, expression: str) -> CompiledSelector:
+        """The selector of an expression. Raises SelectorError if it does not compile."""
+        cached = self._by_expression.get(expression)
+        if cached is None:
             try:
-                known = self._compile(expression)
+                cached = self._compile(expression)
             except SelectorError as error:
-                known = error
-            while len(self._by_expression) >= _MOST_REMEMBERED:
+                cached = error
+            while len(self._by_expression) >= _MAX_CACHED_SELECTORS:
                 del self._by_expression[next(iter(self._by_expression))]
-            self._by_expression[expression] = known
-        if isinstance(known, SelectorError):
-            raise known
-        return known
+            self._by_expression[expression] = cached
+        if isinstance(cached, SelectorError):
+            raise cached
+        return cached
 
-    def _compile(self, expression: str) -> Selector:
+    def _compile(self, expression: str) -> CompiledSelector:
         try:
             from cel_expr_python import cel
         except ImportError as error:
             raise _compile_error(f"no CEL library on this platform: {error}") from None
         if self._environment is None:
             self._environment = _environment(cel)
-        if len(expression) > _LONGEST:
-            raise _compile_error(f"{len(expression)} characters are too many, at most {_LONGEST} are allowed")
-        if _largest_string_bits(expression) > _LARGEST_STRING_BITS:
+        if len(expression) > _MAX_EXPRESSION_LENGTH:
+            problem = f"{len(expression)} characters are too many, at most {_MAX_EXPRESSION_LENGTH} are allowed"
+            raise _compile_error(problem)
+        if _max_string_bits(expression) > _MAX_STRING_BITS:
             raise _compile_error("the strings it could build are too long")
         try:
             compiled = self._environment.compile(expression)
@@ -131,10 +132,10 @@ class Selectors:
             raise _compile_error(_first_line(str(error))) from None
         if (kind := compiled.return_type()) not in (cel.Type.BOOL, cel.Type.DYN):
             raise _compile_error(f"must evaluate to bool or the unknown type, not {kind.name().lower()}")
-        return Selector(compiled, _domains(expression), cel.Type.ERROR)
+        return CompiledSelector(compiled, _domains(expression), cel.Type.ERROR)
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------
 
 
 def _compile_error(problem: str) -> SelectorError:
@@ -142,7 +143,7 @@ def _compile_error(problem: str) -> SelectorError:
 
 
 def _runtime_error(problem: str) -> SelectorError:
-    """With the library's commonest texts in the words that Kubernetes users know."""
+    """An error with the most common texts of the library replaced by those of Kubernetes' CEL library."""
     missing = re.search(r'Key not found in map : "?(.*?)"?$', problem)
     if missing:
         problem = f"no such key: {missing[1]}"
@@ -157,24 +158,24 @@ def _first_line(text: str) -> str:
     return re.sub(r"^[A-Z_]+: (?=ERROR: )| \[[A-Z_]+\]$", "", text.partition("\n")[0])
 
 
-# -- what can be told from an expression's text ------------------------------------------------------------------------
+# -- static checks of an expression's text -------------------------------------------------------------------------
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'')
-#: ``device.attributes.domain``, and ``device.attributes`` without a domain: the map as a whole.
+#: ``device.attributes.domain``, and ``device.attributes`` without a domain, that is the whole map.
 _NAMED_DOMAIN = re.compile(r"\bdevice\s*\.\s*(?:attributes|capacity)\s*\.\s*\??(\w+)")
 _WHOLE_MAP = re.compile(r"\bdevice\s*\.\s*(?:attributes|capacity)\b(?!\s*\[)(?!\s*\.\s*\??\w+\s*(?![\w\s(]))")
 
 
 def _domains(expression: str) -> frozenset[str] | None:
-    """The domains an expression could ask for: any of its strings. None when it looks at all domains together."""
+    """The domains that an expression can look up, any of its strings; None if it uses the whole map of domains."""
     if _WHOLE_MAP.search(expression):
         return None
     strings = (double or single for double, single in _STRING.findall(expression))
     return frozenset((*strings, *_NAMED_DOMAIN.findall(expression)))
 
 
-def _largest_string_bits(expression: str) -> int:
-    """The length of the longest string an expression could build, as a power of two, seen generously."""
+def _max_string_bits(expression: str) -> int:
+    """An upper bound of the length of strings that an expression could build, as a power of two."""
     code = _STRING.sub('""', expression)
     doublings = code.count("+")
     multiplications = len(re.findall(r"\b(?:replace|join|format)\b", code))
@@ -183,23 +184,25 @@ def _largest_string_bits(expression: str) -> int:
     return doublings + (multiplications + 1) * max(6, len(expression).bit_length())
 
 
-# -- Kubernetes' types and functions -----------------------------------------------------------------------------------
+# -- Kubernetes' types and functions -------------------------------------------------------------------------------
 
 
-def _quantity(value: int) -> dict[str, str]:
-    return {_NANOS: str(value)}
+def _quantity(amount: int) -> dict[str, str]:
+    """A quantity in nano units as CEL's type."""
+    return {_NANOS: str(amount)}
 
 
-def _nanos(lowered: Mapping[str, str]) -> int:
-    return int(lowered[_NANOS])
+def _nanos(quantity: Mapping[str, str]) -> int:
+    return int(quantity[_NANOS])
 
 
-def _version(lowered: Sequence[str]) -> Version:
-    major, minor, patch, *prerelease = lowered
+def _version(value: Sequence[str]) -> Version:
+    major, minor, patch, *prerelease = value
     return Version(int(major), int(minor), int(patch), tuple(prerelease))
 
 
-def _lowered(value: Attribute) -> Any:
+def _to_cel(value: AttributeValue) -> Any:
+    """An attribute value as CEL's type."""
     if isinstance(value, Version):
         return [str(value.major), str(value.minor), str(value.patch), *value.prerelease]
     return value
@@ -213,29 +216,29 @@ def _parse_quantity(text: str) -> dict[str, str]:
 
 
 def _parse_version(text: str, normalize: bool = False) -> Any:
-    return _lowered(Version.parse_loosely(text) if normalize else Version.parse(text))
+    return _to_cel(Version.parse_normalized(text) if normalize else Version.parse(text))
 
 
-def _is_parsed_by(parse: Callable[..., Any]) -> Callable[..., bool]:
-    def is_parsed(*arguments: Any) -> bool:
+def _accepted_by(parse: Callable[..., Any]) -> Callable[..., bool]:
+    def is_accepted(*arguments: Any) -> bool:
         try:
             parse(*arguments)
         except ValueError:
             return False
         return True
 
-    return is_parsed
+    return is_accepted
 
 
-def _as_integer(lowered: Mapping[str, str]) -> int:
-    whole, rest = divmod(_nanos(lowered), NANOS)
+def _as_integer(value: Mapping[str, str]) -> int:
+    whole, rest = divmod(_nanos(value), NANOS)
     if rest or whole not in _INT64:
         raise ValueError("cannot convert value to integer")
     return whole
 
 
-def _is_integer(lowered: Mapping[str, str]) -> bool:
-    return _is_parsed_by(_as_integer)(lowered)
+def _is_integer(value: Mapping[str, str]) -> bool:
+    return _accepted_by(_as_integer)(value)
 
 
 def _sign(number: int) -> int:
@@ -247,7 +250,7 @@ def _compare_quantities(one: Mapping[str, str], other: Mapping[str, str]) -> int
 
 
 def _compare_versions(one: Sequence[str], other: Sequence[str]) -> int:
-    left, right = _version(one).order, _version(other).order
+    left, right = _version(one).sort_key, _version(other).sort_key
     return (left > right) - (left < right)
 
 
@@ -295,10 +298,10 @@ def _functions(cel: Any) -> list[Any]:
             (quantity, [quantity, kind.INT], lambda one, other: _quantity(_nanos(one) + sign * other * NANOS)),
         )
 
-    is_version = _is_parsed_by(_parse_version)
+    is_version = _accepted_by(_parse_version)
     return [
         function("quantity", (quantity, [kind.STRING], _parse_quantity), member=False),
-        function("isQuantity", (kind.BOOL, [kind.STRING], _is_parsed_by(_parse_quantity)), member=False),
+        function("isQuantity", (kind.BOOL, [kind.STRING], _accepted_by(_parse_quantity)), member=False),
         function(
             "semver",
             (version, [kind.STRING], _parse_version),
@@ -316,11 +319,11 @@ def _functions(cel: Any) -> list[Any]:
         comparison("isLessThan", kind.BOOL, lambda order: order < 0),
         arithmetic("add", +1),
         arithmetic("sub", -1),
-        function("sign", (kind.INT, [quantity], lambda lowered: _sign(_nanos(lowered)))),
+        function("sign", (kind.INT, [quantity], lambda value: _sign(_nanos(value)))),
         function("isInteger", (kind.BOOL, [quantity], _is_integer)),
         function("asInteger", (kind.INT, [quantity], _as_integer)),
-        function("asApproximateFloat", (kind.DOUBLE, [quantity], lambda lowered: _nanos(lowered) / NANOS)),
-        function("major", (kind.INT, [version], lambda lowered: _version(lowered).major)),
-        function("minor", (kind.INT, [version], lambda lowered: _version(lowered).minor)),
-        function("patch", (kind.INT, [version], lambda lowered: _version(lowered).patch)),
+        function("asApproximateFloat", (kind.DOUBLE, [quantity], lambda value: _nanos(value) / NANOS)),
+        function("major", (kind.INT, [version], lambda value: _version(value).major)),
+        function("minor", (kind.INT, [version], lambda value: _version(value).minor)),
+        function("patch", (kind.INT, [version], lambda value: _version(value).patch)),
     ]

@@ -1,8 +1,8 @@
-"""Pools of devices, and which of them a node reaches (semantics 8.16).
+"""Resource pools, and the devices of them that a node can access (semantics 8.16).
 
-Drivers publish a pool in several slices; only the newest generation counts, and only once all its slices are there.
-Nodes that reach the same slices and devices share one :class:`ReachableDevices`, so a search that failed on one of them
-need not be repeated on the others.
+A pool is published in several slices. Only its newest generation counts, and only once all slices of that generation
+are published. Nodes that can access the same slices and devices share one :class:`AccessibleDevices`, so the result of
+a search on one of these nodes is valid for all of them.
 """
 
 from __future__ import annotations
@@ -14,153 +14,160 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.plugins.dynamic_resources.inventory.devices import Counters, PooledDevice
+from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.slices import PoolID, PublishedSlice, PublishedSlices
 
-__all__ = ["Candidate", "DevicePools", "Pool", "ReachableDevices"]
+__all__ = ["AccessibleDevices", "CandidateDevice", "DevicePool", "DevicePools"]
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A device on offer; ``reachable`` is False for one that its slice offers to other nodes only."""
+class CandidateDevice:
+    """A device of an accessible slice; ``accessible`` is False if the device itself selects other nodes."""
 
     device: PooledDevice
-    pool: Pool
-    reachable: bool
+    pool: DevicePool
+    accessible: bool
 
 
 @dataclass(slots=True, eq=False)
-class Pool:
-    """A pool as nodes see it that reach the same part of it. Devices of an unusable pool are left out.
-
-    ``counters`` are what the pool's devices share, ``elsewhere`` its devices on slices that these nodes do not reach.
-    """
+class DevicePool:
+    """A pool as accessible from some nodes. An incomplete or invalid pool has no devices."""
 
     id: PoolID
     is_incomplete: bool = False
-    invalid: str = ""
-    candidates: tuple[Candidate, ...] = ()
-    elsewhere: tuple[PooledDevice, ...] = ()
-    counters: Counters = field(default_factory=dict)
+    invalid_reason: str = ""
+    candidates: tuple[CandidateDevice, ...] = ()
+    #: Devices of slices that the nodes cannot access.
+    inaccessible: tuple[PooledDevice, ...] = ()
+    shared_counters: CounterAmounts = field(default_factory=dict)
 
     @property
     def has_binding_conditions(self) -> bool:
-        """Whether some device has to be made ready after it was allocated; such pools come last."""
+        """Whether any device has binding conditions; such pools are searched last."""
         return any(candidate.device.device.binding_conditions for candidate in self.candidates)
 
     def devices(self) -> Iterator[PooledDevice]:
-        """All devices of the pool, reachable or not."""
+        """All devices, accessible or not."""
         yield from (candidate.device for candidate in self.candidates)
-        yield from self.elsewhere
+        yield from self.inaccessible
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReachableDevices:
-    """The pools that some nodes reach, in the order in which devices are tried, and their usable devices."""
+class AccessibleDevices:
+    """The pools that some nodes can access, and their candidate devices, in search order."""
 
-    pools: tuple[Pool, ...]
-    candidates: tuple[Candidate, ...]
+    pools: tuple[DevicePool, ...]
+    candidates: tuple[CandidateDevice, ...]
 
     @classmethod
-    def of(cls, pools: Iterable[Pool]) -> ReachableDevices:
-        """Pools in order: by name, those with binding conditions last."""
+    def of(cls, pools: Iterable[DevicePool]) -> AccessibleDevices:
+        """Orders pools by driver and name, those with binding conditions last."""
         ordered = tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
         return cls(ordered, tuple(candidate for pool in ordered for candidate in pool.candidates))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
-    """Where a slice that names no node is offered: masks over the nodes in question, one or one per device."""
+class _NodeSelection:
+    """The nodes that can access a slice without a node name: one mask over the nodes of a view, or one per device."""
 
     slice: PublishedSlice
     masks: list[Mask]
 
 
 class DevicePools:
-    """The pools that slices make up."""
+    """Gathers the published slices into pools."""
 
     def __init__(self, slices: PublishedSlices) -> None:
         self._slices = slices
         self._version = -1
-        self._reached: dict[tuple[str, bytes], ReachableDevices] = {}
+        #: By the node name, if it has local slices, and the bits of the masks of all other slices.
+        self._cache: dict[tuple[str, bytes], AccessibleDevices] = {}
 
-    def reached_by(self, nodes: Nodes) -> list[ReachableDevices]:
-        """What each of the nodes reaches. Raises Unreachable."""
+    def accessible_from(self, nodes: Nodes) -> list[AccessibleDevices]:
+        """The devices that each of the nodes can access. Raises NodeSelectionError."""
         self._slices.refresh()
         if self._version != self._slices.version:
-            self._reached.clear()
+            self._cache.clear()
             self._version = self._slices.version
-        reaches = [_Reach(published, list(published.masks(nodes))) for published in self._slices.shared]
-        masks = [mask for reach in reaches for mask in reach.masks]
+        selections = [
+            _NodeSelection(published, list(published.node_masks(nodes))) for published in self._slices.multi_node
+        ]
+        masks = [mask for selection in selections for mask in selection.masks]
         table: Mask = np.stack(masks, axis=1) if masks else np.empty((len(nodes), 0), np.bool_)
-        return [self._reached_at(name, table[position], reaches) for position, name in enumerate(nodes.names)]
+        return [self._accessible(name, table[position], selections) for position, name in enumerate(nodes.names)]
 
-    def _reached_at(self, node_name: str, offered: Mask, reaches: Sequence[_Reach]) -> ReachableDevices:
-        local = self._slices.local.get(node_name)
-        key = (node_name if local else "", offered.tobytes())
-        known = self._reached.get(key)
-        if known is None:
-            known = self._reached[key] = self._put_together(local or [], offered, reaches)
-        return known
+    def _accessible(self, node_name: str, selected: Mask, selections: Sequence[_NodeSelection]) -> AccessibleDevices:
+        """``selected`` (bool) are the masks of all selections at one node."""
+        node_local = self._slices.node_local.get(node_name)
+        key = (node_name if node_local else "", selected.tobytes())
+        cached = self._cache.get(key)
+        if cached is None:
+            cached = self._cache[key] = self._gather(node_local or [], selected, selections)
+        return cached
 
-    def _put_together(self, local: list[PublishedSlice], offered: Mask, reaches: Sequence[_Reach]) -> ReachableDevices:
-        found: dict[PoolID, list[PublishedSlice]] = {}
-        out_of_reach: set[PooledDevice] = set()
-        for published in local:
-            _add(found, published)
+    def _gather(
+        self, node_local: list[PublishedSlice], selected: Mask, selections: Sequence[_NodeSelection]
+    ) -> AccessibleDevices:
+        by_pool: dict[PoolID, list[PublishedSlice]] = {}
+        inaccessible: set[PooledDevice] = set()
+        for published in node_local:
+            _add_slice(by_pool, published)
         start = 0
-        for reach in reaches:
-            bits = offered[start : start + len(reach.masks)]
-            start += len(reach.masks)
+        for selection in selections:
+            published, bits = selection.slice, selected[start : start + len(selection.masks)]
+            start += len(selection.masks)
             if bits.any():
-                _add(found, reach.slice)
-                if reach.slice.chooses_per_device:
-                    out_of_reach |= {device for device, bit in zip(reach.slice.devices, bits, strict=False) if not bit}
-        pools = (self._pool(pool, slices, out_of_reach) for pool, slices in found.items())
-        return ReachableDevices.of(pool for pool in pools if pool is not None)
+                _add_slice(by_pool, published)
+                if published.per_device_node_selection:
+                    inaccessible |= {device for device, bit in zip(published.devices, bits, strict=False) if not bit}
+        pools = (self._pool(pool, slices, inaccessible) for pool, slices in by_pool.items())
+        return AccessibleDevices.of(pool for pool in pools if pool is not None)
 
-    def _pool(self, pool: PoolID, reached: list[PublishedSlice], out_of_reach: set[PooledDevice]) -> Pool | None:
-        """One pool; None when slices out of reach show that these are obsolete."""
-        generation, wanted = reached[0].generation, reached[0].source.spec.pool.resource_slice_count
-        everything = reached
-        if len(reached) != wanted:
-            if any(other.generation > generation for other in self._slices.of_pool[pool]):
+    def _pool(
+        self, pool: PoolID, accessible: list[PublishedSlice], inaccessible: set[PooledDevice]
+    ) -> DevicePool | None:
+        """One pool; None if inaccessible slices are of a newer generation."""
+        generation, slice_count = accessible[0].generation, accessible[0].source.spec.pool.resource_slice_count
+        of_generation = accessible
+        if len(accessible) != slice_count:
+            if any(other.generation > generation for other in self._slices.by_pool[pool]):
                 return None
-            everything = [other for other in self._slices.of_pool[pool] if other.generation == generation]
-            if len(everything) != wanted:
-                return Pool(pool, is_incomplete=True)
-        return self._assembled(pool, reached, everything, out_of_reach)
+            of_generation = [other for other in self._slices.by_pool[pool] if other.generation == generation]
+            if len(of_generation) != slice_count:
+                return DevicePool(pool, is_incomplete=True)
+        return self._complete_pool(pool, accessible, of_generation, inaccessible)
 
-    def _assembled(
+    def _complete_pool(
         self,
         pool: PoolID,
-        reached: Sequence[PublishedSlice],
-        everything: Sequence[PublishedSlice],
-        out_of_reach: set[PooledDevice],
-    ) -> Pool:
-        reached = sorted(reached, key=lambda published: published.name)
-        names = {published.name for published in reached}
-        elsewhere = [device for other in everything if other.name not in names for device in other.devices]
-        devices = [device for published in reached if not published.counters for device in published.devices]
-        counters = [pair for published in reached for pair in published.counters]
-        problem = (
-            next((published.problem for published in reached if published.problem), "")
+        accessible: Sequence[PublishedSlice],
+        of_generation: Sequence[PublishedSlice],
+        inaccessible: set[PooledDevice],
+    ) -> DevicePool:
+        accessible = sorted(accessible, key=lambda published: published.name)
+        names = {published.name for published in accessible}
+        of_other_slices = [device for other in of_generation if other.name not in names for device in other.devices]
+        devices = [device for published in accessible if not published.shared_counters for device in published.devices]
+        counters = [pair for published in accessible for pair in published.shared_counters]
+        invalid_reason = (
+            next((published.invalid_reason for published in accessible if published.invalid_reason), "")
             or _duplicate([device.id.device for device in devices], "device name")
             or _duplicate([name for name, _ in counters], "counter set name")
-            or (_dangling([*devices, *elsewhere], dict(counters)) if self._slices.partitionable else "")
         )
-        if problem:
-            return Pool(pool, invalid=problem)
-        assembled = Pool(pool, elsewhere=tuple(elsewhere), counters=dict(counters))
-        assembled.candidates = tuple(Candidate(device, assembled, device not in out_of_reach) for device in devices)
-        return assembled
+        if not invalid_reason and self._slices.partitionable_devices:
+            invalid_reason = _unknown_counter([*devices, *of_other_slices], dict(counters))
+        if invalid_reason:
+            return DevicePool(pool, invalid_reason=invalid_reason)
+        complete = DevicePool(pool, inaccessible=tuple(of_other_slices), shared_counters=dict(counters))
+        complete.candidates = tuple(CandidateDevice(device, complete, device not in inaccessible) for device in devices)
+        return complete
 
 
-def _add(found: dict[PoolID, list[PublishedSlice]], published: PublishedSlice) -> None:
-    """Add a slice to its pool: an older generation is left out, a newer one takes the place of all before it."""
-    slices = found.setdefault(published.pool, [])
+def _add_slice(by_pool: dict[PoolID, list[PublishedSlice]], published: PublishedSlice) -> None:
+    """Add a slice to its pool: of an older generation it is ignored, of a newer one it replaces all others."""
+    slices = by_pool.setdefault(published.pool, [])
     if slices and published.generation < slices[0].generation:
         return
     if slices and published.generation > slices[0].generation:
@@ -177,13 +184,13 @@ def _duplicate(names: Sequence[str], what: str) -> str:
     return ""
 
 
-def _dangling(devices: Iterable[PooledDevice], counters: Mapping[str, Mapping[str, int]]) -> str:
-    """What devices consume that their pool does not have."""
+def _unknown_counter(devices: Iterable[PooledDevice], shared_counters: Mapping[str, Mapping[str, int]]) -> str:
+    """The first consumed counter set or counter that the pool does not have."""
     for device in devices:
-        for counter_set, consumed in device.counters.items():
-            if counter_set not in counters:
+        for counter_set, consumed in device.consumes_counters.items():
+            if counter_set not in shared_counters:
                 return f"counter set {counter_set} not found"
             for name in consumed:
-                if name not in counters[counter_set]:
+                if name not in shared_counters[counter_set]:
                     return f"counter {name} not found in counter set {counter_set}"
     return ""

@@ -1,6 +1,7 @@
-"""Slices as drivers publish them: their devices, and the nodes they are offered to (semantics 8.16).
+"""Resource slices as drivers publish them: their devices, and the nodes that can access them (semantics 8.16).
 
-A slice is for one node, for the nodes of a selector, for all of them, or leaves that to each of its devices.
+A slice is local to one node, or for the nodes of a selector, or for all nodes, or selects nodes per device.
+:class:`PublishedSlices` follows the catalog of slices; which of them form a usable pool is decided in :mod:`.pools`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelector
 from kubestow.api.quantity import nanos
-from kubestow.api.resource import ResourceSlice
+from kubestow.api.resource import Device, ResourceSlice
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.errors import InvalidQuantity, InvalidSelector
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 
-__all__ = ["PoolID", "PublishedSlice", "PublishedSlices", "Unreachable", "selects"]
+__all__ = ["NodeSelectionError", "PoolID", "PublishedSlice", "PublishedSlices", "matching_nodes"]
 
 Mask = NDArray[np.bool_]
 
 
 class PoolID(NamedTuple):
-    """A pool's identity."""
+    """The identity of a pool in the cluster."""
 
     driver: str
     name: str
@@ -35,14 +36,14 @@ class PoolID(NamedTuple):
         return f"{self.driver}/{self.name}"
 
 
-class Unreachable(Exception):
-    """It cannot be told which nodes reach a slice; the text names the slice."""
+class NodeSelectionError(Exception):
+    """The node selector of a slice is invalid; the text names the slice."""
 
 
 class PublishedSlice:
-    """A slice, its devices and its counters; one that cannot be read has a ``problem`` and no devices."""
+    """A slice with its devices and shared counters (nano units); without either if ``invalid_reason`` is set."""
 
-    __slots__ = ("counters", "devices", "name", "pool", "problem", "source")
+    __slots__ = ("devices", "invalid_reason", "name", "pool", "shared_counters", "source")
 
     def __init__(self, source: ResourceSlice) -> None:
         spec = source.spec
@@ -50,98 +51,99 @@ class PublishedSlice:
         self.name = source.metadata.name
         self.pool = PoolID(spec.driver, spec.pool.name)
         self.devices: tuple[PooledDevice, ...] = ()
-        self.counters: list[tuple[str, dict[str, int]]] = []
-        self.problem = ""
+        self.shared_counters: list[tuple[str, dict[str, int]]] = []
+        self.invalid_reason = ""
         try:
             self.devices = tuple(PooledDevice(source, device) for device in spec.devices)
-            self.counters = [
+            self.shared_counters = [
                 (counter_set.name, {name: nanos(counter.value) for name, counter in counter_set.counters.items()})
                 for counter_set in spec.shared_counters
             ]
         except InvalidQuantity as error:
-            self.problem = f"slice {self.name}: {error}"
+            self.invalid_reason = f"slice {self.name}: {error}"
 
     @property
     def generation(self) -> int:
-        """The pool's generation that the slice is part of."""
+        """The generation of the pool that the slice belongs to."""
         return self.source.spec.pool.generation
 
     @property
-    def chooses_per_device(self) -> bool:
-        """Whether each device says which nodes reach it."""
+    def per_device_node_selection(self) -> bool:
+        """Whether each device selects the nodes that can access it."""
         return self.source.spec.per_device_node_selection
 
-    def masks(self, nodes: Nodes) -> Iterator[Mask]:
-        """Where a slice that does not name its node is offered, bool: one mask, or one per device.
+    def node_masks(self, nodes: Nodes) -> Iterator[Mask]:
+        """The nodes that can access a slice without a node name, bool: one mask, or one per device.
 
-        None at all for a slice that is offered in a way nobody knows. Raises Unreachable.
+        No mask for an unknown kind of node selection. Raises NodeSelectionError.
         """
         spec = self.source.spec
         try:
             if spec.shared_counters or spec.all_nodes:
                 yield np.ones(len(nodes), np.bool_)
             elif spec.node_selector is not None:
-                yield selects(spec.node_selector, nodes)
+                yield matching_nodes(spec.node_selector, nodes)
             elif spec.per_device_node_selection:
                 for device in spec.devices:
-                    yield _mask(
-                        nodes, node_name=device.node_name, everywhere=device.all_nodes, selector=device.node_selector
-                    )
+                    yield _device_mask(device, nodes)
         except InvalidSelector as error:
             problem = f"failed to perform node selection for slice {self.name}: {error}"
-            raise Unreachable(f"gather pool information: {problem}") from None
+            raise NodeSelectionError(f"gather pool information: {problem}") from None
 
 
 class PublishedSlices:
-    """All slices, following their catalog; a slice that did not change keeps its devices.
+    """All slices of the catalog; a slice that has not changed keeps its devices and their cached results.
 
-    Without ``partitionable`` slices with counters or per-device nodes are offered to nobody.
+    Without ``partitionable_devices`` (the feature gate), no node can access slices with shared counters or per-device
+    node selection, although they are part of their pools.
     """
 
-    def __init__(self, catalog: Catalog[ResourceSlice], *, partitionable: bool) -> None:
+    def __init__(self, catalog: Catalog[ResourceSlice], *, partitionable_devices: bool) -> None:
         self._catalog = catalog
-        self.partitionable = partitionable
+        self.partitionable_devices = partitionable_devices
         self._by_name: dict[str, PublishedSlice] = {}
-        #: Grows with every change.
+        #: That of the catalog at the latest refresh.
         self.version = -1
-        #: Slices by the node that they name, those that name none, and those of each pool.
-        self.local: dict[str, list[PublishedSlice]] = {}
-        self.shared: list[PublishedSlice] = []
-        self.of_pool: dict[PoolID, list[PublishedSlice]] = {}
+        #: Accessible slices with a node name, by node.
+        self.node_local: dict[str, list[PublishedSlice]] = {}
+        #: Accessible slices without a node name.
+        self.multi_node: list[PublishedSlice] = []
+        #: All slices, accessible or not.
+        self.by_pool: dict[PoolID, list[PublishedSlice]] = {}
 
     def refresh(self) -> None:
-        """Catch up with the catalog."""
+        """Follow the changes of the catalog since the latest refresh."""
         if self.version == self._catalog.version:
             return
-        known = self._by_name
-        self._by_name, self.local, self.shared, self.of_pool = {}, {}, [], {}
+        before = self._by_name
+        self._by_name, self.node_local, self.multi_node, self.by_pool = {}, {}, [], {}
         for source in self._catalog:
-            published = known.get(source.metadata.name)
+            published = before.get(source.metadata.name)
             if published is None or published.source is not source:
                 published = PublishedSlice(source)
             self._by_name[published.name] = published
-            self.of_pool.setdefault(published.pool, []).append(published)
-            if self.partitionable or not (published.chooses_per_device or source.spec.shared_counters):
+            self.by_pool.setdefault(published.pool, []).append(published)
+            if self.partitionable_devices or not (published.per_device_node_selection or source.spec.shared_counters):
                 node_name = source.spec.node_name
-                (self.local.setdefault(node_name, []) if node_name else self.shared).append(published)
+                (self.node_local.setdefault(node_name, []) if node_name else self.multi_node).append(published)
         self.version = self._catalog.version
 
 
-def selects(selector: NodeSelector, nodes: Nodes) -> Mask:
-    """Which nodes a selector matches, bool. Raises InvalidSelector when a term cannot be read."""
+def matching_nodes(selector: NodeSelector, nodes: Nodes) -> Mask:
+    """The nodes that a selector matches, bool. Raises InvalidSelector."""
     mask = np.zeros(len(nodes), np.bool_)
     for term in selector.node_selector_terms:
         mask |= matches_term(nodes, term)
     return mask
 
 
-def _mask(nodes: Nodes, *, node_name: str, everywhere: bool, selector: NodeSelector | None) -> Mask:
-    if everywhere and not node_name:
+def _device_mask(device: Device, nodes: Nodes) -> Mask:
+    if device.all_nodes and not device.node_name:
         return np.ones(len(nodes), np.bool_)
-    if selector is not None and not node_name:
-        return selects(selector, nodes)
+    if device.node_selector is not None and not device.node_name:
+        return matching_nodes(device.node_selector, nodes)
     mask = np.zeros(len(nodes), np.bool_)
-    position = nodes.position(node_name) if node_name else None
+    position = nodes.position(device.node_name) if device.node_name else None
     if position is not None:
         mask[position] = True
     return mask

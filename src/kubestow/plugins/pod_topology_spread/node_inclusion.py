@@ -1,0 +1,60 @@
+"""The node inclusion policies of a constraint: the nodes on which it counts pods (semantics 8.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import PodSpec, Taint
+from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.nodes.selectors import selected_by
+from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
+
+__all__ = ["NodeInclusion"]
+
+_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class NodeInclusion:
+    """Selects nodes that have all ``topology_keys`` and pass nodeAffinityPolicy and nodeTaintsPolicy for a pod.
+
+    ``comparison_operators`` is the feature gate TaintTolerationComparisonOperators.
+    """
+
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        spec: PodSpec,
+        *,
+        topology_keys: Sequence[str],
+        comparison_operators: bool,
+    ) -> None:
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        selects_nodes = bool(spec.node_selector or node_affinity)
+        self._topology_keys = tuple(topology_keys)
+        self._node_selection = spec if constraint.honors_node_affinity and selects_nodes else None
+        self._tolerations = tuple(spec.tolerations) if constraint.honors_node_taints else None
+        self._comparison_operators = comparison_operators
+        encoded = msgspec.json.encode((spec.node_selector, node_affinity)) if self._node_selection else b""
+        #: Equal for instances that include the same nodes.
+        self.key = (self._topology_keys, self._tolerations, encoded)
+
+    def __call__(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which rows of ``nodes`` are included, bool."""
+        included = np.ones(len(nodes), np.bool_)
+        for topology_key in self._topology_keys:
+            included &= nodes.label(topology_key) != MISSING
+        if self._node_selection is not None:
+            included &= selected_by(nodes, self._node_selection)
+        if self._tolerations is not None:
+            included &= nodes.by_taints(self._tolerates, np.bool_)
+        return included
+
+    def _tolerates(self, taints: Sequence[Taint]) -> bool:
+        assert self._tolerations is not None
+        return not untolerated(taints, self._tolerations, effects=_EFFECTS, comparisons=self._comparison_operators)
