@@ -1,4 +1,7 @@
-"""VolumeRestrictions rejects pods whose volumes are in use and cannot be shared (semantics 8.11)."""
+"""VolumeRestrictions rejects pods whose volumes are in use and cannot be shared (semantics 8.11).
+
+Legacy disks conflict with those of pods on the same node, ReadWriteOncePod claims with those of pods on any node.
+"""
 
 from __future__ import annotations
 

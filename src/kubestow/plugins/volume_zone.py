@@ -1,4 +1,7 @@
-"""VolumeZone rejects nodes outside the zones and regions of the pod's volumes (semantics 8.13)."""
+"""VolumeZone rejects nodes outside the zones and regions of the pod's volumes (semantics 8.13).
+
+Zones and regions are labels of the bound volumes; node affinity of volumes is checked by VolumeBinding.
+"""
 
 from __future__ import annotations
 

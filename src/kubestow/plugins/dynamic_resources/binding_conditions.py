@@ -1,4 +1,8 @@
-"""Binding conditions: what a driver must report of an allocated device before the pod is bound (semantics 8.16)."""
+"""Binding conditions: what a driver must report of an allocated device before the pod is bound (semantics 8.16).
+
+Allocation results name the binding conditions and the binding failure conditions of their devices; drivers report
+conditions in ``status.devices`` of the claim. The functions here compare both and do not wait.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The features of dynamic resource allocation that feature gates turn on or off."""
+"""The features of dynamic resource allocation that feature gates turn on or off.
+
+Filter, allocator and PreBind get the same :class:`Features`, read once when the plugin is created.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The resource claims that a pod names or that were generated for it from templates (semantics 8.16)."""
+"""The resource claims that a pod names or that were generated for it from templates (semantics 8.16).
+
+Claims come from the ledger, so they include what the API server has accepted before the watch reports it. Extended
+resource claims are not in the pod's spec and not part of the result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""PreBind: writes allocations and reservations into a pod's claims, then waits for binding conditions."""
+"""PreBind: writes allocations and reservations into a pod's claims, then waits for binding conditions.
+
+A claim keeps its pending allocation in the ledger until its write has ended. Unreserve can run while a write is in
+progress, if the binding cycle is cancelled; the write is then undone afterwards.
+"""
 
 from __future__ import annotations
 

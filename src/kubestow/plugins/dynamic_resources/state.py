@@ -1,4 +1,8 @@
-"""What DynamicResources keeps per scheduling and binding cycle: the pod's claims and their allocations."""
+"""What DynamicResources keeps per scheduling and binding cycle: the pod's claims and their allocations.
+
+PreFilter creates the state, Filter adds node allocations, Reserve selects those of the chosen node, and PreBind writes
+them. Score and PostFilter only read it; Unreserve drops what is pending.
+"""
 
 from __future__ import annotations
 

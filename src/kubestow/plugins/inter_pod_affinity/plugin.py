@@ -1,4 +1,8 @@
-"""InterPodAffinity attracts pods to, or repels them from, the topology domains of other pods (semantics 8.15)."""
+"""InterPodAffinity attracts pods to, or repels them from, the topology domains of other pods (semantics 8.15).
+
+Required terms of the incoming pod and required anti-affinity terms of existing pods filter. Preferred terms of both and
+required affinity terms of existing pods score. The counts are in :mod:`.state`, cached per pod shape.
+"""
 
 from __future__ import annotations
 

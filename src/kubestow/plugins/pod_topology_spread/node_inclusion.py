@@ -1,4 +1,8 @@
-"""The node inclusion policies of a constraint: the nodes on which it counts pods (semantics 8.14)."""
+"""The node inclusion policies of a constraint: the nodes on which it counts pods (semantics 8.14).
+
+A policy excludes nodes that the incoming pod could not be placed on, so that their pods and domains do not affect the
+skew. Whether the pod can be placed on a node is not decided here, but by NodeAffinity and TaintToleration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14)."""
+"""PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14).
+
+Hard constraints filter (:mod:`.filtering`), soft constraints score (:mod:`.scoring`). Both are compiled and cached per
+pod shape.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The claims of a pod as VolumeBinding's PreFilter classifies them: bound, delayed or immediate (semantics 8.12)."""
+"""The claims of a pod as VolumeBinding's PreFilter classifies them: bound, delayed or immediate (semantics 8.12).
+
+A pod with a missing, lost or deleted claim is rejected, and so is a pod with an unbound immediate claim: the volume
+controller binds that one before the pod can be scheduled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Builds the allocation result of a claim from the chosen devices: results, configuration, node selector."""
+"""Builds the allocation result of a claim from the chosen devices: results, configuration, node selector.
+
+The search does not depend on claim names and uids, so its result serves all claims with the same spec; what is specific
+to a claim and a node is added here, when the pod is reserved.
+"""
 
 from __future__ import annotations
 

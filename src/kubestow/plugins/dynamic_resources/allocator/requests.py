@@ -1,4 +1,8 @@
-"""Claims with their requests resolved for a search: subrequests, device classes, device counts and constraints."""
+"""Claims with their requests resolved for a search: subrequests, device classes, device counts and constraints.
+
+Resolving depends on the nodes, because a request with allocation mode All needs all matching devices that they can
+access. What is invalid in a claim is found here; which devices it gets is up to :mod:`.search`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The shared counters of pools: what allocated devices leave of them (semantics 8.16, partitionable devices)."""
+"""The shared counters of pools: what allocated devices leave of them (semantics 8.16, partitionable devices).
+
+A device consumes the counters of its pool while it is allocated, whether its slice is accessible or not. What a search
+in progress has consumed is part of the search.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Semantic versions 2.0.0, parsed as strictly as Kubernetes does in device attributes and selectors."""
+"""Semantic versions 2.0.0, parsed as strictly as Kubernetes does in device attributes and selectors.
+
+Numbers are limited to 64 bits. Only the CEL function ``semver(text, true)`` normalizes a version before parsing it.
+"""
 
 from __future__ import annotations
 
