@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from kubestow.api.duration import Duration
-from kubestow.api.names import is_extended_resource, qualified_name_faults
+from kubestow.api.names import is_extended_resource, qualified_name_errors
 from kubestow.config.configuration import (
     API_VERSION,
     ClientConnection,
@@ -179,7 +179,7 @@ def _extender(extender: Extender, managed: set[str], path: str) -> Iterator[Prob
         yield invalid(f"{path}.weight", extender.weight, "must have a positive weight applied to it")
     for index, resource in enumerate(extender.managed_resources):
         place = f"{path}.managedResources[{index}].name"
-        faults = qualified_name_faults(resource.name)
+        faults = qualified_name_errors(resource.name)
         yield from (invalid(place, resource.name, fault) for fault in faults)
         if not faults and not is_extended_resource(resource.name):
             yield invalid(place, resource.name, "is an invalid extended resource name")

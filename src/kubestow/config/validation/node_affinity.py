@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
-from kubestow.api.names import label_value_faults, qualified_name_faults
+from kubestow.api.names import label_value_errors, qualified_name_errors
 from kubestow.config.field_problems import Problem, invalid, unsupported
 
 __all__ = ["preferred_term_problems", "selector_problems"]
@@ -43,12 +43,12 @@ def _expression_problems(requirement: NodeSelectorRequirement, path: str) -> Ite
     if requirement.operator not in _OPERATORS:
         yield unsupported(f"{path}.operator", requirement.operator, _OPERATORS)
         return
-    key_faults = qualified_name_faults(requirement.key)
+    key_faults = qualified_name_errors(requirement.key)
     if key_faults:
         yield invalid(f"{path}.key", requirement.key, "; ".join(key_faults))
     yield from _value_count_problems(requirement, f"{path}.values")
     for index, value in enumerate(requirement.values):
-        value_faults = label_value_faults(value)
+        value_faults = label_value_errors(value)
         if value_faults:
             yield invalid(f"{path}.values[{index}][{requirement.key}]", value, "; ".join(value_faults))
 

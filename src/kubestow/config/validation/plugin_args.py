@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kubestow.api.duration import Duration
-from kubestow.api.names import qualified_name_faults
+from kubestow.api.names import qualified_name_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_problems import Problem, child, duplicate, forbidden, invalid, required, unsupported
 from kubestow.config.plugin_args import (
@@ -58,7 +58,7 @@ def node_resources_fit_problems(args: NodeResourcesFitArgs, path: str) -> Iterat
 
 
 def _name_problems(path: str, name: str) -> Iterator[Problem]:
-    for fault in qualified_name_faults(name):
+    for fault in qualified_name_errors(name):
         yield invalid(path, name, fault)
 
 
