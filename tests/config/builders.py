@@ -39,7 +39,7 @@ def with_args(plugin: str, given: Any) -> dict[str, Any]:
     return v1(profiles=[profile(args={plugin: given})])
 
 
-def loaded(*profiles: dict[str, Any], gates: config.FeatureGates | None = None) -> config.SchedulerConfiguration:
+def loaded(*profiles: dict[str, Any], gates: config.FeatureGates | None = None) -> config.KubeSchedulerConfiguration:
     """The configuration of these profiles."""
     return config.load(v1(profiles=list(profiles)), gates=gates)
 

@@ -33,7 +33,7 @@ def test_without_a_word_there_is_one_default_scheduler() -> None:
     assert [p.scheduler_name for p in configuration.profiles] == ["default-scheduler"]
     assert (configuration.parallelism, configuration.percentage_of_nodes_to_score) == (16, 0)
     assert (configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds) == (1, 10)
-    assert configuration.leader_election == config.LeaderElection()
+    assert configuration.leader_election == config.LeaderElectionConfiguration()
     assert not configuration.delay_cache_until_active
 
 
@@ -44,7 +44,9 @@ def test_a_single_profile_needs_no_name(profiles: Any) -> None:
 
 def test_zero_and_empty_in_leader_election_mean_the_default() -> None:
     zeros = {"leaderElect": False, "leaseDuration": "0s", "renewDeadline": "0", "resourceLock": "", "resourceName": ""}
-    assert config.load(v1(leaderElection=zeros)).leader_election == config.LeaderElection(leader_elect=False)
+    assert config.load(v1(leaderElection=zeros)).leader_election == config.LeaderElectionConfiguration(
+        leader_elect=False
+    )
 
 
 def test_the_client_connection_tells_a_rate_given_from_none() -> None:

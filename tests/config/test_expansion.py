@@ -173,7 +173,7 @@ def test_expanding_what_cannot_be_built_raises() -> None:
         config.expand(built, IN_TREE)
 
 
-def _with_extender(*profiles: dict[str, Any]) -> config.SchedulerConfiguration:
+def _with_extender(*profiles: dict[str, Any]) -> config.KubeSchedulerConfiguration:
     resources = [{"name": "example.com/a", "ignoredByScheduler": True}, {"name": "example.com/b"}]
     return config.load(v1(profiles=list(profiles), extenders=[{"managedResources": resources}]))
 

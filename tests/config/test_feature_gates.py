@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.config import FEATURES, FeatureGates, Stage
+from kubestow.config import FEATURE_SPECS, FeatureGates, Stage
 from kubestow.errors import InputError
 
 
 def test_gates_are_as_in_kubernetes_unless_chosen() -> None:
     gates = FeatureGates()
-    assert {name for name, on in gates if on} == {name for name, feature in FEATURES.items() if feature.default}
+    assert {name for name, on in gates if on} == {name for name, feature in FEATURE_SPECS.items() if feature.default}
     assert gates.enabled("SchedulerAsyncPreemption")
     assert not gates.enabled("SchedulerAsyncAPICalls")
 
@@ -58,17 +58,17 @@ def test_a_gate_goes_with_what_it_needs() -> None:
 
 def test_all_alpha_means_every_alpha_gate_not_chosen_by_name() -> None:
     gates = FeatureGates.parse("AllAlpha=true,NativeHistograms=false")
-    chosen = {name for name, on in gates if on and FEATURES[name].stage is Stage.ALPHA}
-    assert chosen == {name for name, f in FEATURES.items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
+    chosen = {name for name, on in gates if on and FEATURE_SPECS[name].stage is Stage.ALPHA}
+    assert chosen == {name for name, f in FEATURE_SPECS.items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
 
 
 def test_all_beta_can_be_turned_off() -> None:
     gates = FeatureGates({"AllBeta": False})
-    assert not any(on for name, on in gates if FEATURES[name].stage is Stage.BETA)
+    assert not any(on for name, on in gates if FEATURE_SPECS[name].stage is Stage.BETA)
 
 
 def test_what_features_need_exists() -> None:
-    assert {need for feature in FEATURES.values() for need in feature.needs} <= FEATURES.keys()
+    assert {need for feature in FEATURE_SPECS.values() for need in feature.needs} <= FEATURE_SPECS.keys()
 
 
 def test_asking_for_a_gate_that_does_not_exist_is_a_mistake() -> None:

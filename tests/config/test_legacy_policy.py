@@ -34,7 +34,7 @@ def policy(*, predicates: Any = None, priorities: Any = None, **fields: Any) -> 
     return {"apiVersion": "v1", "kind": "Policy", **lists, **fields}
 
 
-def scheduler_of(source: config.Source) -> config.SchedulerConfiguration:
+def scheduler_of(source: config.Source) -> config.KubeSchedulerConfiguration:
     return config.load(legacy.convert(source).data, implements=IN_TREE)
 
 

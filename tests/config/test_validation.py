@@ -77,7 +77,9 @@ def test_leader_election_keeps_its_rules(fields: dict[str, Any], told: list[str]
 
 
 def test_a_configuration_made_in_code_is_checked_alike() -> None:
-    empty = config.SchedulerConfiguration(leader_election=config.LeaderElection(resource_name="", resource_lock=""))
+    empty = config.KubeSchedulerConfiguration(
+        leader_election=config.LeaderElectionConfiguration(resource_name="", resource_lock="")
+    )
     assert [str(p) for p in config.validate(empty, config.FeatureGates())] == [
         "leaderElection.resourceLock: Required value",
         "leaderElection.resourceName: Required value",

@@ -11,7 +11,7 @@ import click
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import ExtensionPoint, FeatureGates, Implements, SchedulerConfiguration
+    from kubestow.config import ExtensionPoint, FeatureGates, Implements, KubeSchedulerConfiguration
 
 __all__ = ["config"]
 
@@ -115,7 +115,7 @@ def _read(file: str) -> bytes:
         raise InputError(file, f"cannot be read: {error.strerror}") from None
 
 
-def _points(configuration: SchedulerConfiguration, implements: Implements) -> str:
+def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> str:
     """The plugins of each profile and extension point, in order, a score's weight in brackets."""
     from kubestow.config import expand
 

@@ -15,18 +15,18 @@ from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
     API_VERSION,
     KIND,
-    ClientConnection,
+    ClientConnectionConfiguration,
     Extender,
-    ExtenderTLS,
+    ExtenderManagedResource,
+    ExtenderTLSConfig,
     ExtensionPoint,
-    LeaderElection,
-    ManagedResource,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginConfig,
     PluginEntry,
     Plugins,
     PluginSet,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
 from kubestow.config.expansion import (
@@ -36,7 +36,7 @@ from kubestow.config.expansion import (
     construct_problems,
     expand,
 )
-from kubestow.config.feature_gates import FEATURES, Feature, FeatureGates, Stage
+from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, FeatureSpec, Stage
 from kubestow.config.field_problems import Problem
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import DEFAULT_BURST, DEFAULT_QPS, render
@@ -46,26 +46,26 @@ __all__ = [
     "API_VERSION",
     "DEFAULT_BURST",
     "DEFAULT_QPS",
-    "FEATURES",
+    "FEATURE_SPECS",
     "KIND",
-    "ClientConnection",
+    "ClientConnectionConfiguration",
     "Duration",
     "EnabledPlugin",
     "Extender",
-    "ExtenderTLS",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
     "ExtensionPoint",
-    "Feature",
     "FeatureGates",
+    "FeatureSpec",
     "Implements",
-    "LeaderElection",
-    "ManagedResource",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "LeaderElectionConfiguration",
     "PluginConfig",
     "PluginEntry",
     "PluginSet",
     "Plugins",
     "Problem",
-    "Profile",
-    "SchedulerConfiguration",
     "Source",
     "Stage",
     "apply_ignored_resources",

@@ -20,18 +20,18 @@ __all__ = [
     "API_VERSION",
     "GROUP",
     "KIND",
-    "ClientConnection",
+    "ClientConnectionConfiguration",
     "Extender",
-    "ExtenderTLS",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
     "ExtensionPoint",
-    "LeaderElection",
-    "ManagedResource",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "LeaderElectionConfiguration",
     "PluginConfig",
     "PluginEntry",
     "PluginSet",
     "Plugins",
-    "Profile",
-    "SchedulerConfiguration",
 ]
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -78,7 +78,7 @@ class _ConfigObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of what a configuration is made of."""
 
 
-class ClientConnection(_ConfigObject, frozen=True):
+class ClientConnectionConfiguration(_ConfigObject, frozen=True):
     """How to talk to the API server. ``qps`` and ``burst`` are None where the file does not give them (or gives 0)."""
 
     kubeconfig: str = ""
@@ -88,7 +88,7 @@ class ClientConnection(_ConfigObject, frozen=True):
     burst: int | None = None
 
 
-class LeaderElection(_ConfigObject, frozen=True):
+class LeaderElectionConfiguration(_ConfigObject, frozen=True):
     """Whether and how replicas elect the one that schedules."""
 
     leader_elect: bool = True
@@ -157,7 +157,7 @@ class PluginConfig(_ConfigObject, frozen=True):
     args: Any = None
 
 
-class Profile(_ConfigObject, frozen=True):
+class KubeSchedulerProfile(_ConfigObject, frozen=True):
     """One way of scheduling, chosen by a pod's ``schedulerName``."""
 
     scheduler_name: str = ""
@@ -171,14 +171,14 @@ class Profile(_ConfigObject, frozen=True):
         return MappingProxyType({config.name: config.args for config in self.plugin_config})
 
 
-class ManagedResource(_ConfigObject, frozen=True):
+class ExtenderManagedResource(_ConfigObject, frozen=True):
     """An extended resource that an extender looks after, perhaps alone (``ignored_by_scheduler``)."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
 
-class ExtenderTLS(_ConfigObject, frozen=True):
+class ExtenderTLSConfig(_ConfigObject, frozen=True):
     """TLS towards an extender; the data of a certificate or key goes before its file."""
 
     insecure: bool = False
@@ -204,24 +204,24 @@ class Extender(_ConfigObject, frozen=True):
     weight: _Int64 = 0
     bind_verb: str = ""
     enable_https: bool = field(default=False, name="enableHTTPS")
-    tls_config: ExtenderTLS | None = None
+    tls_config: ExtenderTLSConfig | None = None
     http_timeout: Duration = Duration()
     node_cache_capable: bool = False
-    managed_resources: tuple[ManagedResource, ...] = ()
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: bool = False
 
 
-class SchedulerConfiguration(_ConfigObject, frozen=True):
+class KubeSchedulerConfiguration(_ConfigObject, frozen=True):
     """A whole KubeSchedulerConfiguration. ``percentage_of_nodes_to_score`` 0 adapts to the size of the cluster."""
 
     parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
+    leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
+    client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int = 0
     pod_initial_backoff_seconds: _Int64 = 1
     pod_max_backoff_seconds: _Int64 = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False

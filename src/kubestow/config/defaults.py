@@ -14,12 +14,12 @@ from msgspec import structs
 
 from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
-    ClientConnection,
-    LeaderElection,
+    ClientConnectionConfiguration,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginConfig,
     Plugins,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
 from kubestow.config.feature_gates import FeatureGates
@@ -38,7 +38,7 @@ from kubestow.config.plugin_args import (
 
 __all__ = ["complete", "complete_data"]
 
-T = TypeVar("T", ClientConnection, LeaderElection)
+T = TypeVar("T", ClientConnectionConfiguration, LeaderElectionConfiguration)
 
 _FREE_CAPACITY_SHAPE = (
     UtilizationShapePoint(utilization=0, score=10),
@@ -59,7 +59,7 @@ def complete_data(data: Mapping[str, Any]) -> dict[str, Any]:
     return completed
 
 
-def complete(configuration: SchedulerConfiguration, gates: FeatureGates) -> SchedulerConfiguration:
+def complete(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> KubeSchedulerConfiguration:
     """The configuration with every default filled in, merged plugin sets, and arguments for all enabled plugins."""
     defaults = default_plugins(gates)
     return structs.replace(
@@ -79,7 +79,7 @@ def _zeros_to_defaults(struct: T) -> T:
     return structs.replace(struct, **unset)
 
 
-def _complete_profile(profile: Profile, defaults: Plugins, gates: FeatureGates) -> Profile:
+def _complete_profile(profile: KubeSchedulerProfile, defaults: Plugins, gates: FeatureGates) -> KubeSchedulerProfile:
     plugins = merge_plugins(defaults, profile.plugins)
     given = tuple(structs.replace(config, args=_complete_args(config.args, gates)) for config in profile.plugin_config)
     missing = sorted(plugins.enabled_names & ARGS_TYPES.keys() - {config.name for config in given})

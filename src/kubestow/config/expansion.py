@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from kubestow.config.configuration import ExtensionPoint, PluginEntry, Profile, SchedulerConfiguration
+from kubestow.config.configuration import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginEntry
 from kubestow.config.field_problems import Problem
 from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.config.validation.plugin_args import node_resources_fit_problems
@@ -37,7 +37,7 @@ class EnabledPlugin(NamedTuple):
     weight: int
 
 
-def expand(profile: Profile, implements: Implements) -> Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]:
+def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]:
     """The plugins of every extension point in the order in which they are called.
 
     Raises ConfigurationError for what cannot be built: a plugin that does not exist, that does not implement a point
@@ -49,7 +49,7 @@ def expand(profile: Profile, implements: Implements) -> Mapping[ExtensionPoint, 
     return MappingProxyType({point: _weighted(profile, point, implements) for point in ExtensionPoint})
 
 
-def construct_problems(configuration: SchedulerConfiguration, implements: Implements) -> list[Problem]:
+def construct_problems(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[Problem]:
     """Why a scheduler cannot be built of a valid configuration and the plugins that exist; empty if it can."""
     if not _extenders_can_be_built(configuration):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
@@ -64,7 +64,7 @@ def construct_problems(configuration: SchedulerConfiguration, implements: Implem
     return [Problem("", f"initializing profiles: {fault}") for fault in faults]
 
 
-def apply_ignored_resources(configuration: SchedulerConfiguration) -> SchedulerConfiguration:
+def apply_ignored_resources(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     """The configuration in which NodeResourcesFit leaves to the extenders what they say the scheduler shall ignore.
 
     Their resources replace the ``ignoredResources`` of every profile; without any, everything stays as it is.
@@ -76,12 +76,12 @@ def apply_ignored_resources(configuration: SchedulerConfiguration) -> SchedulerC
     return structs.replace(configuration, profiles=profiles)
 
 
-def _ignored_resources(configuration: SchedulerConfiguration) -> tuple[str, ...]:
+def _ignored_resources(configuration: KubeSchedulerConfiguration) -> tuple[str, ...]:
     resources = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in resources if resource.ignored_by_scheduler)
 
 
-def _with_ignored_resources(profile: Profile, ignored: tuple[str, ...]) -> Profile:
+def _with_ignored_resources(profile: KubeSchedulerProfile, ignored: tuple[str, ...]) -> KubeSchedulerProfile:
     configs = tuple(
         structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
         if isinstance(config.args, NodeResourcesFitArgs)
@@ -91,14 +91,14 @@ def _with_ignored_resources(profile: Profile, ignored: tuple[str, ...]) -> Profi
     return structs.replace(profile, plugin_config=configs)
 
 
-def _extenders_can_be_built(configuration: SchedulerConfiguration) -> bool:
+def _extenders_can_be_built(configuration: KubeSchedulerConfiguration) -> bool:
     return not _ignored_resources(configuration) or all(_FIT in p.args for p in configuration.profiles)
 
 
 # Ordering ------------------------------------------------------------------------------------------------------------
 
 
-def _expanded(profile: Profile, point: ExtensionPoint, implements: Implements) -> list[str]:
+def _expanded(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements) -> list[str]:
     """The names of a point's plugins in order.
 
     First what is enabled both at the point and at multiPoint, in the point's order; then what only multiPoint brings;
@@ -117,13 +117,15 @@ def _expanded(profile: Profile, point: ExtensionPoint, implements: Implements) -
     return overridden + [n for n in brought if n not in own] + [n for n in own if n not in brought]
 
 
-def _weighted(profile: Profile, point: ExtensionPoint, implements: Implements) -> tuple[EnabledPlugin, ...]:
+def _weighted(
+    profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements
+) -> tuple[EnabledPlugin, ...]:
     names = _expanded(profile, point, implements)
     weights = _weights(profile, point) if point.scores else {}
     return tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
 
 
-def _weights(profile: Profile, point: ExtensionPoint) -> dict[str, int]:
+def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, int]:
     """Each plugin's weight: that of its entry at the point, else at multiPoint; none and 0 mean 1."""
     entries: tuple[PluginEntry, ...] = (*profile.plugins.at(point).enabled, *profile.plugins.multi_point.enabled)
     weights: dict[str, int] = {}
@@ -135,7 +137,7 @@ def _weights(profile: Profile, point: ExtensionPoint) -> dict[str, int]:
 # Refusing ------------------------------------------------------------------------------------------------------------
 
 
-def _faults(profile: Profile, implements: Implements) -> Iterator[str]:
+def _faults(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
     """What the reference refuses in a profile, in the order in which it looks; each plugin is told once."""
     first_of_kind: dict[tuple[str, str], str] = {}
     for fault in chain(_point_faults(profile, implements), _multi_point_faults(profile, implements)):
@@ -151,7 +153,7 @@ class _Fault(NamedTuple):
     text: str
 
 
-def _point_faults(profile: Profile, implements: Implements) -> Iterator[_Fault]:
+def _point_faults(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_Fault]:
     for point in ExtensionPoint:
         seen: set[str] = set()
         for entry in profile.plugins.at(point).enabled:
@@ -165,7 +167,7 @@ def _point_faults(profile: Profile, implements: Implements) -> Iterator[_Fault]:
             seen.add(name)
 
 
-def _multi_point_faults(profile: Profile, implements: Implements) -> Iterator[_Fault]:
+def _multi_point_faults(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_Fault]:
     for point in ExtensionPoint:
         at_point = profile.plugins.at(point)
         if "*" in at_point.disabled_names:
@@ -189,7 +191,7 @@ def _twice(name: str, point: ExtensionPoint) -> _Fault:
     return _Fault(name, "twice", f'plugin "{name}" already registered as "{point.interface}"')
 
 
-def _whole_profile_faults(profile: Profile, implements: Implements) -> Iterator[str]:
+def _whole_profile_faults(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
     whose = f'for profile with scheduler name "{profile.scheduler_name}"'
     queue_sorts = len(_expanded(profile, ExtensionPoint.QUEUE_SORT, implements))
     if queue_sorts != 1:
@@ -205,7 +207,7 @@ def _whole_profile_faults(profile: Profile, implements: Implements) -> Iterator[
         yield "placement score plugins: total score of Score plugins could overflow"
 
 
-def _total_score_overflows(profile: Profile, point: ExtensionPoint, implements: Implements) -> bool:
+def _total_score_overflows(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements) -> bool:
     """Whether the highest possible total leaves int64, computed like the reference in int64.
 
     Weights of 32 bits cannot reach that. But what a running total below zero leaves of the largest int64 wraps around
@@ -226,7 +228,7 @@ def _as_int64(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _fit_faults(profile: Profile, implements: Implements) -> Iterator[str]:
+def _fit_faults(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
     """The one in-tree plugin whose arguments the reference first looks at when it creates the plugin."""
     args = profile.args.get(_FIT)
     if _FIT not in profile.plugins.enabled_names or _FIT not in implements:
@@ -238,7 +240,7 @@ def _fit_faults(profile: Profile, implements: Implements) -> Iterator[str]:
             yield f'initializing plugin "{_FIT}": {told}'
 
 
-def _queue_sort_faults(configuration: SchedulerConfiguration, implements: Implements) -> Iterator[str]:
+def _queue_sort_faults(configuration: KubeSchedulerConfiguration, implements: Implements) -> Iterator[str]:
     """All profiles share one queue, so they need one queue sort plugin with the same arguments."""
     if not configuration.profiles:
         return

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from kubestow.config.component_feature_gates import OTHER_FEATURES
 from kubestow.errors import InputError
 
-__all__ = ["FEATURES", "Feature", "FeatureGates", "Stage"]
+__all__ = ["FEATURE_SPECS", "FeatureGates", "FeatureSpec", "Stage"]
 
 _FLAG = "--feature-gates"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class FeatureSpec:
     """A gate: its default, its stage, whether the default is final, and the gates that must be on with it."""
 
     stage: Stage
@@ -40,21 +40,21 @@ class Feature:
     needs: tuple[str, ...] = ()
 
 
-def _alpha(*needs: str) -> Feature:
-    return Feature(Stage.ALPHA, default=False, needs=needs)
+def _alpha(*needs: str) -> FeatureSpec:
+    return FeatureSpec(Stage.ALPHA, default=False, needs=needs)
 
 
-def _beta(*needs: str, on: bool = True) -> Feature:
-    return Feature(Stage.BETA, default=on, needs=needs)
+def _beta(*needs: str, on: bool = True) -> FeatureSpec:
+    return FeatureSpec(Stage.BETA, default=on, needs=needs)
 
 
-def _ga(*needs: str, locked: bool = True) -> Feature:
-    return Feature(Stage.GA, default=True, locked=locked, needs=needs)
+def _ga(*needs: str, locked: bool = True) -> FeatureSpec:
+    return FeatureSpec(Stage.GA, default=True, locked=locked, needs=needs)
 
 
 _DRA = "DynamicResourceAllocation"
 
-FEATURES: Mapping[str, Feature] = MappingProxyType(
+FEATURE_SPECS: Mapping[str, FeatureSpec] = MappingProxyType(
     {
         "ClearingNominatedNodeNameAfterBinding": _beta(),
         "ComponentFlagz": _beta(),
@@ -122,7 +122,7 @@ class FeatureGates:
     def __init__(self, choices: Mapping[str, bool] | None = None, *, subject: str = _FLAG) -> None:
         choices = choices or {}
         _refuse(subject, _impossible_choices(choices))
-        self._enabled = frozenset(name for name, feature in FEATURES.items() if _chosen(name, feature, choices))
+        self._enabled = frozenset(name for name, feature in FEATURE_SPECS.items() if _chosen(name, feature, choices))
         _refuse(subject, self._unmet_needs())
 
     @classmethod
@@ -132,13 +132,13 @@ class FeatureGates:
 
     def enabled(self, name: str) -> bool:
         """Whether a gate is on. Raises KeyError for a gate that does not exist."""
-        if name not in FEATURES:
+        if name not in FEATURE_SPECS:
             raise KeyError(name)
         return name in self._enabled
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """Every gate with its state, by name."""
-        return ((name, name in self._enabled) for name in FEATURES)
+        return ((name, name in self._enabled) for name in FEATURE_SPECS)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FeatureGates) and self._enabled == other._enabled
@@ -148,12 +148,14 @@ class FeatureGates:
 
     def __repr__(self) -> str:
         differing = {
-            name: name in self._enabled for name, f in FEATURES.items() if f.default != (name in self._enabled)
+            name: name in self._enabled for name, f in FEATURE_SPECS.items() if f.default != (name in self._enabled)
         }
         return f"FeatureGates({differing})"
 
     def _unmet_needs(self) -> list[str]:
-        unmet = {name: [n for n in FEATURES[name].needs if n not in self._enabled] for name in sorted(self._enabled)}
+        unmet = {
+            name: [n for n in FEATURE_SPECS[name].needs if n not in self._enabled] for name in sorted(self._enabled)
+        }
         return [
             f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
             for name, missing in unmet.items()
@@ -161,7 +163,7 @@ class FeatureGates:
         ]
 
 
-def _chosen(name: str, feature: Feature, choices: Mapping[str, bool]) -> bool:
+def _chosen(name: str, feature: FeatureSpec, choices: Mapping[str, bool]) -> bool:
     if name in choices:
         return choices[name]
     for group, stage in _ALL.items():
@@ -171,12 +173,12 @@ def _chosen(name: str, feature: Feature, choices: Mapping[str, bool]) -> bool:
 
 
 def _impossible_choices(choices: Mapping[str, bool]) -> list[str]:
-    known = FEATURES.keys() | _ALL.keys() | OTHER_FEATURES
+    known = FEATURE_SPECS.keys() | _ALL.keys() | OTHER_FEATURES
     unknown = [f"unrecognized feature gate: {name}" for name in choices if name not in known]
     return unknown or [
-        f"cannot set feature gate {name} to {_go(chosen)}, feature is locked to {_go(FEATURES[name].default)}"
+        f"cannot set feature gate {name} to {_go(chosen)}, feature is locked to {_go(FEATURE_SPECS[name].default)}"
         for name, chosen in choices.items()
-        if name in FEATURES and FEATURES[name].locked and chosen != FEATURES[name].default
+        if name in FEATURE_SPECS and FEATURE_SPECS[name].locked and chosen != FEATURE_SPECS[name].default
     ]
 
 

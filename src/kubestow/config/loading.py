@@ -1,4 +1,4 @@
-"""From a configuration's text to a complete, valid :class:`SchedulerConfiguration`, or to everything wrong with it.
+"""From a configuration's text to a complete, valid :class:`KubeSchedulerConfiguration`, or to everything wrong with it.
 
 The text passes through stages: reading, kind and version, types of values, names of fields, rules. As in the reference
 a stage begins only when the one before found nothing, because what it would say about the debris would not help;
@@ -12,7 +12,14 @@ from typing import Any
 
 from msgspec import structs
 
-from kubestow.config.configuration import API_VERSION, GROUP, KIND, PluginConfig, Profile, SchedulerConfiguration
+from kubestow.config.configuration import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    PluginConfig,
+)
 from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import complete, complete_data
 from kubestow.config.document import Document, Unreadable, read_document
@@ -35,7 +42,7 @@ def load(
     subject: str = "configuration",
     gates: FeatureGates | None = None,
     implements: Implements | None = None,
-) -> SchedulerConfiguration:
+) -> KubeSchedulerConfiguration:
     """Read a configuration, fill in its defaults, check it. Raises ConfigurationError with all problems found.
 
     ``subject`` is what the error calls the configuration, such as the name of the file. With ``implements`` it is also
@@ -49,7 +56,7 @@ def load(
     return configuration
 
 
-def default_configuration(gates: FeatureGates | None = None) -> SchedulerConfiguration:
+def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerConfiguration:
     """The configuration of somebody who gives none: one profile, "default-scheduler", with the default plugins."""
     return load({"apiVersion": API_VERSION, "kind": KIND}, gates=gates)
 
@@ -65,7 +72,7 @@ def check(source: Source, *, gates: FeatureGates | None = None, implements: Impl
     return problems
 
 
-def _read(source: Source, gates: FeatureGates) -> tuple[SchedulerConfiguration | None, list[Problem]]:
+def _read(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
     """The configuration, or None and why there is none."""
     try:
         document = read_document(source)
@@ -92,7 +99,7 @@ def _stop_if(problems: list[Problem]) -> None:
         raise _Refused(problems)
 
 
-def _decode(document: Document) -> SchedulerConfiguration:
+def _decode(document: Document) -> KubeSchedulerConfiguration:
     typed = read_typed(document.data)
     _stop_if(typed.problems)
     decoder = Decoder()
@@ -100,7 +107,7 @@ def _decode(document: Document) -> SchedulerConfiguration:
         decoder.decode(ARGS_KINDS[typed.kind], typed.body)
         _stop_if(decoder.mismatches or decoder.strict)
         raise _Refused([Problem("", f"couldn't decode as {KIND}, got {API_VERSION}, Kind={typed.kind}")])
-    decoded = decoder.decode(SchedulerConfiguration, complete_data(typed.body))
+    decoded = decoder.decode(KubeSchedulerConfiguration, complete_data(typed.body))
     _stop_if(decoder.mismatches)
     profiles = tuple(
         _decode_args(profile, decoder, f"profiles[{index}].pluginConfig")
@@ -111,7 +118,7 @@ def _decode(document: Document) -> SchedulerConfiguration:
     return structs.replace(decoded, profiles=profiles)
 
 
-def _decode_args(profile: Profile, decoder: Decoder, path: str) -> Profile:
+def _decode_args(profile: KubeSchedulerProfile, decoder: Decoder, path: str) -> KubeSchedulerProfile:
     configs = tuple(
         structs.replace(config, args=_known_args(config, decoder, f"{path}[{index}].args"))
         for index, config in enumerate(profile.plugin_config)

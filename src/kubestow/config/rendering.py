@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from kubestow.api.duration import Duration
-from kubestow.config.configuration import API_VERSION, KIND, PluginConfig, SchedulerConfiguration
+from kubestow.config.configuration import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.plugin_args import PluginArgs
 
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "render", "rendered"]
@@ -23,7 +23,7 @@ DEFAULT_QPS = 50.0
 DEFAULT_BURST = 100
 
 
-def render(configuration: SchedulerConfiguration) -> dict[str, Any]:
+def render(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
     """A configuration as a v1 object with every default spelled out."""
     connection = configuration.client_connection
     effective = structs.replace(

@@ -54,7 +54,7 @@ class Extending:
     @classmethod
     def of(
         cls,
-        profile: config.Profile,
+        profile: config.KubeSchedulerProfile,
         registry: Registry,
         gates: config.FeatureGates,
         *,

@@ -131,13 +131,13 @@ def replay(case: Case, registry: Registry) -> list[Difference]:
     return differences
 
 
-def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.SchedulerConfiguration:
+def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.KubeSchedulerConfiguration:
     if case.config is None:
         return config.default_configuration(gates)
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
-def _thorough(profile: config.Profile) -> config.Profile:
+def _thorough(profile: config.KubeSchedulerProfile) -> config.KubeSchedulerProfile:
     """The profile as it was recorded: preemption considers every node, whatever its args say."""
     every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
     return structs.replace(

@@ -123,7 +123,7 @@ class _Contract:
         return build_profile(self._alone, self._registry, self._world)
 
     @cached_property
-    def _alone(self) -> config.Profile:
+    def _alone(self) -> config.KubeSchedulerProfile:
         others = [
             name
             for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))

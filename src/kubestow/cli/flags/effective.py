@@ -63,8 +63,8 @@ _EMULATED = frozenset({"1.36", "kube=1.36"})
 
 
 def configured(
-    given: config.SchedulerConfiguration, flags: Flags, gates: config.FeatureGates
-) -> config.SchedulerConfiguration:
+    given: config.KubeSchedulerConfiguration, flags: Flags, gates: config.FeatureGates
+) -> config.KubeSchedulerConfiguration:
     """A configuration with the flags laid over it. Raises ConfigurationError when that makes it wrong."""
     election = _chosen(flags, _ELECTION)
     result = structs.replace(given, leader_election=structs.replace(given.leader_election, **election))
@@ -83,13 +83,13 @@ def _chosen(flags: Flags, fields_of: dict[str, str]) -> dict[str, Any]:
     return {field: flags[name] for name, field in fields_of.items() if name in flags.given}
 
 
-def _tell_ignored(flags: Flags, given: config.SchedulerConfiguration) -> None:
+def _tell_ignored(flags: Flags, given: config.KubeSchedulerConfiguration) -> None:
     for name in sorted(flags.given & {*_CONNECTION, *_WHOLE}):
         if name != "kubeconfig" or given.client_connection.kubeconfig:
             _log.warning("Flag is ignored because --config is given", extra=fields(flag=f"--{name}"))
 
 
-def kubeconfig(configuration: config.SchedulerConfiguration, flags: Flags) -> str:
+def kubeconfig(configuration: config.KubeSchedulerConfiguration, flags: Flags) -> str:
     """The kubeconfig to use; "" to look for one."""
     return configuration.client_connection.kubeconfig or str(flags["kubeconfig"])
 
@@ -196,7 +196,7 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def write_configuration(configuration: config.SchedulerConfiguration, file: Path) -> None:
+def write_configuration(configuration: config.KubeSchedulerConfiguration, file: Path) -> None:
     """Write the effective configuration as YAML, in v1. Raises InputError."""
     try:
         file.write_text(yaml.safe_dump(config.render(configuration), sort_keys=False), encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from kubestow.api.duration import Duration
-from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLS
+from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLSConfig
 from kubestow.config.decoding import described
 from kubestow.config.field_problems import Problem, child, invalid
 from kubestow.config.legacy.conversion import Conversion, Inexpressible
@@ -46,7 +46,7 @@ _KNOWN = {
     "alwaysCheckAllPredicates",
 }
 _EXTENDER_FIELDS = tuple(field.encode_name for field in structs.fields(Extender))
-_TLS_FIELDS = tuple(field.encode_name for field in structs.fields(ExtenderTLS))
+_TLS_FIELDS = tuple(field.encode_name for field in structs.fields(ExtenderTLSConfig))
 
 
 def convert_policy(policy: Mapping[str, Any]) -> Conversion:

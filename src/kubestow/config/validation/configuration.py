@@ -13,13 +13,13 @@ from kubestow.api.duration import Duration
 from kubestow.api.names import is_extended_resource, qualified_name_errors
 from kubestow.config.configuration import (
     API_VERSION,
-    ClientConnection,
+    ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
-    LeaderElection,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginSet,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_problems import Problem, child, duplicate, invalid, required
@@ -33,7 +33,7 @@ _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version 
 _PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
 
 
-def validate(configuration: SchedulerConfiguration, gates: FeatureGates) -> list[Problem]:
+def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> list[Problem]:
     """All problems with a configuration whose defaults are filled in; none if it may be used."""
     problems = chain(
         _client_connection(configuration.client_connection, "clientConnection"),
@@ -47,12 +47,12 @@ def validate(configuration: SchedulerConfiguration, gates: FeatureGates) -> list
     return list(dict.fromkeys(problems))
 
 
-def _client_connection(connection: ClientConnection, path: str) -> Iterator[Problem]:
+def _client_connection(connection: ClientConnectionConfiguration, path: str) -> Iterator[Problem]:
     if connection.burst is not None and connection.burst < 0:
         yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
 
 
-def _leader_election(election: LeaderElection, path: str) -> Iterator[Problem]:
+def _leader_election(election: LeaderElectionConfiguration, path: str) -> Iterator[Problem]:
     if not election.leader_elect:
         return
     durations = {
@@ -75,7 +75,7 @@ def _leader_election(election: LeaderElection, path: str) -> Iterator[Problem]:
         yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
 
 
-def _parallelism(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+def _parallelism(configuration: KubeSchedulerConfiguration) -> Iterator[Problem]:
     if configuration.parallelism <= 0:
         yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
 
@@ -85,7 +85,7 @@ def _percentage(percentage: int | None, path: str) -> Iterator[Problem]:
         yield invalid(path, percentage, "not in valid range [0-100]")
 
 
-def _backoff(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+def _backoff(configuration: KubeSchedulerConfiguration) -> Iterator[Problem]:
     initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
@@ -96,7 +96,7 @@ def _backoff(configuration: SchedulerConfiguration) -> Iterator[Problem]:
 # Profiles ------------------------------------------------------------------------------------------------------------
 
 
-def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[Problem]:
+def _profiles(profiles: Sequence[KubeSchedulerProfile], gates: FeatureGates) -> Iterator[Problem]:
     if not profiles:
         yield required("profiles")
     seen: set[str] = set()
@@ -109,7 +109,7 @@ def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[Prob
     yield from _common_queue_sort(profiles)
 
 
-def _profile(profile: Profile, gates: FeatureGates, path: str) -> Iterator[Problem]:
+def _profile(profile: KubeSchedulerProfile, gates: FeatureGates, path: str) -> Iterator[Problem]:
     if not profile.scheduler_name:
         yield required(f"{path}.schedulerName")
     yield from _percentage(profile.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
@@ -126,7 +126,7 @@ def _profile(profile: Profile, gates: FeatureGates, path: str) -> Iterator[Probl
             yield from args_problems(config.args, gates, f"{place}.args")
 
 
-def _removed_plugins(profile: Profile, path: str) -> Iterator[Problem]:
+def _removed_plugins(profile: KubeSchedulerProfile, path: str) -> Iterator[Problem]:
     """Plugins of earlier releases; the reference looks for them at the classic points only."""
     for point in ExtensionPoint:
         if point in _PLACEMENT:
@@ -136,7 +136,7 @@ def _removed_plugins(profile: Profile, path: str) -> Iterator[Problem]:
                 yield invalid(f"{child(path, point)}.enabled[{index}]", entry.name, _REMOVED)
 
 
-def _common_queue_sort(profiles: Sequence[Profile]) -> Iterator[Problem]:
+def _common_queue_sort(profiles: Sequence[KubeSchedulerProfile]) -> Iterator[Problem]:
     """There is one queue, so all profiles must sort it alike."""
     if not profiles:
         return
