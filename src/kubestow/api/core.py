@@ -16,14 +16,14 @@ from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 from kubestow.api.quantity import Quantity
 
 __all__ = [
-    "AWSElasticBlockStore",
+    "AWSElasticBlockStoreVolumeSource",
     "Affinity",
-    "AzureDisk",
-    "AzureFile",
-    "CinderVolume",
+    "AzureDiskVolumeSource",
+    "AzureFileVolumeSource",
+    "CinderVolumeSource",
     "Container",
     "ContainerPort",
-    "GCEPersistentDisk",
+    "GCEPersistentDiskVolumeSource",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -36,7 +36,7 @@ __all__ = [
     "PodCondition",
     "PodSpec",
     "PodStatus",
-    "PortworxVolume",
+    "PortworxVolumeSource",
     "PreferredSchedulingTerm",
     "ReplicationController",
     "ResourceList",
@@ -46,7 +46,7 @@ __all__ = [
     "Toleration",
     "TopologySpreadConstraint",
     "Volume",
-    "VsphereVolume",
+    "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
 ]
 
@@ -69,7 +69,7 @@ class ContainerPort(APIObject, frozen=True):
     protocol: str = ""
 
 
-class RestartRule(APIObject, frozen=True):
+class ContainerRestartRule(APIObject, frozen=True):
     """``restartPolicyRules[]`` of a container."""
 
     action: str = ""
@@ -83,7 +83,7 @@ class Container(APIObject, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
-    restart_policy_rules: list[RestartRule] = []
+    restart_policy_rules: list[ContainerRestartRule] = []
 
 
 class NodeSelectorRequirement(APIObject, frozen=True):
@@ -182,45 +182,45 @@ class TopologySpreadConstraint(APIObject, frozen=True):
     match_label_keys: list[str] = []
 
 
-class SchedulingGate(APIObject, frozen=True):
+class PodSchedulingGate(APIObject, frozen=True):
     """``spec.schedulingGates[]`` of a pod."""
 
     name: str = ""
 
 
-class PersistentVolumeClaimVolume(APIObject, frozen=True):
+class PersistentVolumeClaimVolumeSource(APIObject, frozen=True):
     """A volume that names a PersistentVolumeClaim."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class EphemeralVolume(APIObject, frozen=True):
+class EphemeralVolumeSource(APIObject, frozen=True):
     """A generic ephemeral volume; its claim is named after pod and volume."""
 
 
-class GCEPersistentDisk(APIObject, frozen=True):
+class GCEPersistentDiskVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class AWSElasticBlockStore(APIObject, frozen=True):
+class AWSElasticBlockStoreVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
     read_only: bool = False
 
 
-class ISCSIVolume(APIObject, frozen=True):
+class ISCSIVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     iqn: str = ""
     read_only: bool = False
 
 
-class RBDVolume(APIObject, frozen=True):
+class RBDVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     monitors: list[str] = []
@@ -229,44 +229,44 @@ class RBDVolume(APIObject, frozen=True):
     read_only: bool = False
 
 
-class AzureDisk(APIObject, frozen=True):
+class AzureDiskVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
 
 
-class AzureFile(APIObject, frozen=True):
+class AzureFileVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     share_name: str = ""
 
 
-class CinderVolume(APIObject, frozen=True):
+class CinderVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
-class VsphereVolume(APIObject, frozen=True):
+class VsphereVirtualDiskVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     volume_path: str = ""
 
 
-class PortworxVolume(APIObject, frozen=True):
+class PortworxVolumeSource(APIObject, frozen=True):
     """A legacy inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
-class CSIInlineVolume(APIObject, frozen=True):
+class CSIVolumeSource(APIObject, frozen=True):
     """An inline CSI volume."""
 
     driver: str = ""
 
 
-class ImageVolume(APIObject, frozen=True):
+class ImageVolumeSource(APIObject, frozen=True):
     """An OCI image mounted as a volume."""
 
     reference: str = ""
@@ -276,19 +276,19 @@ class Volume(APIObject, frozen=True):
     """``spec.volumes[]`` of a pod: the sources that scheduling looks at."""
 
     name: str = ""
-    persistent_volume_claim: PersistentVolumeClaimVolume | None = None
-    ephemeral: EphemeralVolume | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    iscsi: ISCSIVolume | None = None
-    rbd: RBDVolume | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: CinderVolume | None = None
-    vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
-    csi: CSIInlineVolume | None = None
-    image: ImageVolume | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    image: ImageVolumeSource | None = None
 
 
 class PodResourceClaim(APIObject, frozen=True):
@@ -299,7 +299,7 @@ class PodResourceClaim(APIObject, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class SchedulingGroup(APIObject, frozen=True):
+class PodSchedulingGroup(APIObject, frozen=True):
     """``spec.schedulingGroup`` of a pod."""
 
     pod_group_name: str | None = None
@@ -321,12 +321,12 @@ class PodSpec(APIObject, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    scheduling_gates: list[SchedulingGate] = []
+    scheduling_gates: list[PodSchedulingGate] = []
     volumes: list[Volume] = []
     resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodCondition(APIObject, frozen=True):

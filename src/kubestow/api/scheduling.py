@@ -9,14 +9,14 @@ from __future__ import annotations
 from kubestow.api.meta import APIObject, ObjectMeta
 
 __all__ = [
-    "BasicPolicy",
+    "BasicSchedulingPolicy",
     "Condition",
     "CoschedulingPodGroup",
     "CoschedulingPodGroupSpec",
-    "GangPolicy",
+    "GangSchedulingPolicy",
     "PodGroup",
-    "PodGroupConstraints",
-    "PodGroupPolicy",
+    "PodGroupSchedulingConstraints",
+    "PodGroupSchedulingPolicy",
     "PodGroupSpec",
     "PodGroupStatus",
     "TopologyConstraint",
@@ -36,21 +36,21 @@ class Condition(APIObject, frozen=True):
     last_transition_time: str | None = None
 
 
-class BasicPolicy(APIObject, frozen=True):
+class BasicSchedulingPolicy(APIObject, frozen=True):
     """``schedulingPolicy.basic``: pods that belong together, each placed if it fits."""
 
 
-class GangPolicy(APIObject, frozen=True):
+class GangSchedulingPolicy(APIObject, frozen=True):
     """``schedulingPolicy.gang``: so many pods at least are placed, or none."""
 
     min_count: int = 0
 
 
-class PodGroupPolicy(APIObject, frozen=True):
+class PodGroupSchedulingPolicy(APIObject, frozen=True):
     """``spec.schedulingPolicy``: one of the two."""
 
-    basic: BasicPolicy | None = None
-    gang: GangPolicy | None = None
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
 
 
 class TopologyConstraint(APIObject, frozen=True):
@@ -59,7 +59,7 @@ class TopologyConstraint(APIObject, frozen=True):
     key: str = ""
 
 
-class PodGroupConstraints(APIObject, frozen=True):
+class PodGroupSchedulingConstraints(APIObject, frozen=True):
     """``spec.schedulingConstraints``; the API allows one of each sort."""
 
     topology: list[TopologyConstraint] = []
@@ -71,8 +71,8 @@ class PodGroupSpec(APIObject, frozen=True):
     The mode of disruption says who is evicted when one of its pods has to be: ``Pod`` or ``PodGroup``, all of them.
     """
 
-    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
-    scheduling_constraints: PodGroupConstraints = PodGroupConstraints()
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: str = "Pod"
     priority: int | None = None
 

@@ -7,16 +7,16 @@ counts or places by: CSI, and the in-tree ones that CSI drivers have taken over.
 from __future__ import annotations
 
 from kubestow.api.core import (
-    AWSElasticBlockStore,
-    AzureDisk,
-    AzureFile,
-    CinderVolume,
-    GCEPersistentDisk,
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
     NodeSelector,
-    PortworxVolume,
+    PortworxVolumeSource,
     ResourceList,
     ResourceRequirements,
-    VsphereVolume,
+    VsphereVirtualDiskVolumeSource,
 )
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 from kubestow.api.quantity import Quantity
@@ -61,7 +61,7 @@ class ClaimReference(APIObject, frozen=True):
     uid: str = ""
 
 
-class CSIVolume(APIObject, frozen=True):
+class CSIPersistentVolumeSource(APIObject, frozen=True):
     """``spec.csi`` of a volume."""
 
     driver: str = ""
@@ -84,14 +84,14 @@ class PersistentVolumeSpec(APIObject, frozen=True):
     volume_attributes_class_name: str | None = None
     claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
-    csi: CSIVolume | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: CinderVolume | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    portworx_volume: PortworxVolume | None = None
-    vsphere_volume: VsphereVolume | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
 class PhaseStatus(APIObject, frozen=True):
@@ -148,7 +148,7 @@ class PersistentVolumeClaim(APIObject, frozen=True):
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
 
-class TopologySelectorRequirement(APIObject, frozen=True):
+class TopologySelectorLabelRequirement(APIObject, frozen=True):
     """``matchLabelExpressions[]`` of a topology term."""
 
     key: str = ""
@@ -158,7 +158,7 @@ class TopologySelectorRequirement(APIObject, frozen=True):
 class TopologySelectorTerm(APIObject, frozen=True):
     """``allowedTopologies[]`` of a storage class."""
 
-    match_label_expressions: list[TopologySelectorRequirement] = []
+    match_label_expressions: list[TopologySelectorLabelRequirement] = []
 
 
 class StorageClass(APIObject, frozen=True):
