@@ -42,18 +42,18 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) 
     wrong = 0
     for file in files:
         source = _read(file)
-        problems = configuration.check(source, gates=gates, implements=implements)
-        for problem in problems:
-            place = f"{file}:{problem.line}" if problem.line else file
-            told = f"{problem.path}: {problem.text}" if problem.path else problem.text
-            click.echo(f"{place}: {told}")
-        if problems and legacy.is_legacy(source):
+        errors = configuration.check(source, gates=gates, implements=implements)
+        for error in errors:
+            place = f"{file}:{error.line}" if error.line else file
+            text = f"{error.path}: {error.message}" if error.path else error.message
+            click.echo(f"{place}: {text}")
+        if errors and legacy.is_legacy(source):
             click.echo(
                 f"{file}: kubestow config convert {file} gives the same in {configuration.API_VERSION}", err=True
             )
-        if not problems:
+        if not errors:
             click.echo(f"{file}: good")
-        wrong += len(problems)
+        wrong += len(errors)
     return int(wrong > 0)
 
 
@@ -65,7 +65,7 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) 
 def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str) -> None:
     """Print the effective configuration of FILE, or the default one: a comment marks what differs from the default."""
     from kubestow import config as configuration
-    from kubestow.config.comparison import annotated
+    from kubestow.config.diff import annotated
 
     gates, implements = _given(plugins, feature_gates)
     default = configuration.default_configuration(gates)
@@ -85,7 +85,7 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
 def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
     """Print a v1beta2 or v1beta3 configuration, or a scheduler Policy (also in its ConfigMap), as a v1 configuration.
 
-    What has changed its meaning or is left out is told on standard error. What v1 cannot say is refused.
+    What has changed its meaning or is left out is text on standard error. What v1 cannot say is refused.
     """
     import yaml
 
@@ -94,8 +94,8 @@ def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
 
     gates, implements = _given(plugins, feature_gates)
     conversion = legacy.convert(_read(file), subject=file)
-    for remark in conversion.remarks:
-        click.echo(f"{file}: {remark}", err=True)
+    for warning in conversion.warnings:
+        click.echo(f"{file}: {warning}", err=True)
     configuration.load(conversion.data, subject=f"{file}, converted", gates=gates, implements=implements)
     click.echo(yaml.safe_dump(conversion.data, sort_keys=False, allow_unicode=True), nl=False)
 

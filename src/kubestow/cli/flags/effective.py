@@ -73,9 +73,9 @@ def configured(
         result = structs.replace(result, client_connection=connection, **_chosen(flags, _WHOLE))
     else:
         _tell_ignored(flags, given)
-    problems = config.validate(result, gates)
-    if problems:
-        raise ConfigurationError("flags", [(problem.path, problem.text) for problem in problems])
+    errors = config.validate(result, gates)
+    if errors:
+        raise ConfigurationError("flags", [(error.path, error.message) for error in errors])
     return result
 
 
