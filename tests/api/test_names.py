@@ -38,19 +38,19 @@ def test_lengths_are_counted_in_bytes() -> None:
     assert LONG not in names.label_value_errors("é" * 31)
 
 
-def test_labels_have_no_dots() -> None:
+def test_dns1123_labels_have_no_dots() -> None:
     assert names.dns1123_label_errors("a-1") == ()
     assert names.dns1123_label_errors("a.b") == ("must not contain dots",)
     assert names.dns1123_label_errors("a" * 64) == (LONG,)
     assert names.dns1123_label_errors("a_b")[0].startswith("a lowercase RFC 1123 label must consist of")
 
 
-def test_labels_of_rfc_1035_begin_with_a_letter() -> None:
+def test_dns1035_labels_start_with_a_letter() -> None:
     assert names.dns1035_label_errors("a1") == ()
     assert names.dns1035_label_errors("1a")[0].startswith("a DNS-1035 label must consist of")
 
 
-def test_path_segments_are_almost_anything() -> None:
+def test_path_segments_allow_all_but_slash_percent_and_dots() -> None:
     assert names.path_segment_name_errors("system:node: a b") == ()
     assert names.path_segment_name_errors("..") == ("may not be '..'",)
     assert names.path_segment_name_errors("a/b%") == ("may not contain '/'", "may not contain '%'")
@@ -90,5 +90,5 @@ def test_bad_qualified_names(name: str, beginnings: list[str]) -> None:
         (f"{'a' * 250}/gpu", False),
     ],
 )
-def test_extended_resources_are_those_of_vendors(name: str, extended: bool) -> None:
+def test_extended_resources_have_a_vendor_prefix(name: str, extended: bool) -> None:
     assert names.is_extended_resource(name) is extended

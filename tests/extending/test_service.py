@@ -176,8 +176,8 @@ async def test_only_what_is_offered_is_served() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"{", "the request cannot be read: not JSON"),
-        (b'{"Pod": ' + b"[" * 100_000, "the request cannot be read: not JSON"),
+        (b"{", "the request cannot be read: invalid JSON"),
+        (b'{"Pod": ' + b"[" * 100_000, "the request cannot be read: invalid JSON"),
         (b'{"NodeNames": []}', "the request cannot be read: Object missing required field `Pod`"),
         ({"Pod": {"spec": 3}, "NodeNames": []}, "the request cannot be read: spec: Expected `object`, got `int`"),
         ({"Pod": POD, "NodeNames": "red"}, "the request cannot be read: NodeNames: Expected `array | null`, got `str`"),

@@ -1,7 +1,7 @@
-"""Pods, nodes and what they are made of (core/v1), as scheduling reads them.
+"""Pods, nodes and their parts (core/v1), as scheduling reads them.
 
-Field for field the Kubernetes API in Python spelling. Volumes without any of the sources below (config maps, secrets,
-empty directories, …) decode to a bare name: scheduling never looks at them.
+The fields mirror the Kubernetes API in snake case. Volumes of sources that scheduling does not read (config maps,
+secrets, empty directories, …) decode to their name only.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ class NodeSelectorRequirement(APIObject, frozen=True):
 
 
 class NodeSelectorTerm(APIObject, frozen=True):
-    """Requirements that must all hold; a term without any matches nothing."""
+    """A conjunction of requirements; an empty term matches no node."""
 
     match_expressions: list[NodeSelectorRequirement] = []
     match_fields: list[NodeSelectorRequirement] = []
 
 
 class NodeSelector(APIObject, frozen=True):
-    """Terms of which one must hold."""
+    """A disjunction of terms."""
 
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
 class PreferredSchedulingTerm(APIObject, frozen=True):
-    """A weighted preference for nodes."""
+    """A preferred node selector term and its weight (1 to 100)."""
 
     weight: _Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -122,7 +122,7 @@ class NodeAffinity(APIObject, frozen=True):
 
 
 class PodAffinityTerm(APIObject, frozen=True):
-    """Pods to be near to, or far from, within one topology domain."""
+    """A set of pods and the topology key within which to co-locate with them, or not."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -131,7 +131,7 @@ class PodAffinityTerm(APIObject, frozen=True):
 
 
 class WeightedPodAffinityTerm(APIObject, frozen=True):
-    """A weighted preference for (or against) the company of pods."""
+    """A preferred pod (anti-)affinity term and its weight (1 to 100)."""
 
     weight: _Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
@@ -189,39 +189,39 @@ class PodSchedulingGate(APIObject, frozen=True):
 
 
 class PersistentVolumeClaimVolumeSource(APIObject, frozen=True):
-    """A volume that names a PersistentVolumeClaim."""
+    """``persistentVolumeClaim`` of a volume."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
 class EphemeralVolumeSource(APIObject, frozen=True):
-    """A generic ephemeral volume; its claim is named after pod and volume."""
+    """``ephemeral`` of a volume; the name of its claim is ``<pod>-<volume>``."""
 
 
 class GCEPersistentDiskVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
 class AWSElasticBlockStoreVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
     read_only: bool = False
 
 
 class ISCSIVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     iqn: str = ""
     read_only: bool = False
 
 
 class RBDVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     monitors: list[str] = []
     image: str = ""
@@ -230,50 +230,50 @@ class RBDVolumeSource(APIObject, frozen=True):
 
 
 class AzureDiskVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
 
 
 class AzureFileVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     share_name: str = ""
 
 
 class CinderVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
 class VsphereVirtualDiskVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     volume_path: str = ""
 
 
 class PortworxVolumeSource(APIObject, frozen=True):
-    """A legacy inline volume."""
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
 class CSIVolumeSource(APIObject, frozen=True):
-    """An inline CSI volume."""
+    """``csi`` of a volume: a CSI ephemeral inline volume."""
 
     driver: str = ""
 
 
 class ImageVolumeSource(APIObject, frozen=True):
-    """An OCI image mounted as a volume."""
+    """``image`` of a volume: an OCI image mounted as a volume."""
 
     reference: str = ""
 
 
 class Volume(APIObject, frozen=True):
-    """``spec.volumes[]`` of a pod: the sources that scheduling looks at."""
+    """``spec.volumes[]`` of a pod, with the sources that scheduling reads."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -341,7 +341,7 @@ class PodCondition(APIObject, frozen=True):
 
 
 class ContainerStatus(APIObject, frozen=True):
-    """``status.containerStatuses[]``: the resources a kubelet reports during an in-place resize."""
+    """``status.containerStatuses[]``: the resources that the kubelet reports during an in-place resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -432,26 +432,26 @@ class Node(APIObject, frozen=True):
 
 
 class Namespace(APIObject, frozen=True):
-    """A namespace; scheduling reads its labels."""
+    """A Namespace; scheduling reads its labels."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class ServiceSpec(APIObject, frozen=True):
-    """``spec`` of a service."""
+    """``spec`` of a Service or ReplicationController."""
 
     selector: dict[str, str] = {}
 
 
 class Service(APIObject, frozen=True):
-    """A service; its selector gives pods their default topology spread."""
+    """A Service; PodTopologySpread applies its default constraints to the pods it selects."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
 class ReplicationController(APIObject, frozen=True):
-    """A replication controller; the same use as a service's."""
+    """A ReplicationController; read for its selector, like a Service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import msgspec
 
-from kubestow.api.storage import BIND_COMPLETED, PersistentVolume, PersistentVolumeClaim, PhaseStatus
+from kubestow.api.storage import (
+    BIND_COMPLETED,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimStatus,
+    PersistentVolumeStatus,
+)
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import Catalog
 
 __all__ = ["bind_promised_volumes"]
 
-_BOUND = PhaseStatus(phase="Bound")
+_VOLUME_BOUND = PersistentVolumeStatus(phase="Bound")
+_CLAIM_BOUND = PersistentVolumeClaimStatus(phase="Bound")
 
 
 def bind_promised_volumes(cluster: Cluster) -> None:
@@ -42,7 +49,7 @@ def _bind_reserved(
         return
     reserved = msgspec.structs.replace(reserved, uid=claim.metadata.uid)
     spec = msgspec.structs.replace(volume.spec, claim_ref=reserved)
-    volumes.put(msgspec.structs.replace(volume, spec=spec, status=_BOUND))
+    volumes.put(msgspec.structs.replace(volume, spec=spec, status=_VOLUME_BOUND))
     claims.put(_bound(claim, volume.metadata.name))
 
 
@@ -52,5 +59,5 @@ def _bound(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeCl
         claim,
         metadata=msgspec.structs.replace(claim.metadata, annotations=annotations),
         spec=msgspec.structs.replace(claim.spec, volume_name=volume_name),
-        status=_BOUND,
+        status=_CLAIM_BOUND,
     )
