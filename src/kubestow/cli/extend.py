@@ -1,4 +1,4 @@
-"""``kubestow extend``: plugins, or the filters and scores of a profile, as an extender of another scheduler."""
+"""``kubestow extend``: serve plugins, or the filters and scores of a profile, as a scheduler extender."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.serving import interrupted, is_loopback
+from kubestow.cli.server import is_loopback, wait_for_signal
 
 if TYPE_CHECKING:
     from kubestow.extending.running import Extending
@@ -136,7 +136,7 @@ def _tell(extending: Extending, url: str) -> None:
 
 async def _until_interrupted(running: Coroutine[Any, Any, None]) -> None:
     serving = asyncio.create_task(running)
-    stopping = asyncio.create_task(interrupted())
+    stopping = asyncio.create_task(wait_for_signal())
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if serving.done():

@@ -1,4 +1,4 @@
-"""``kubestow verify``: replay recorded decisions and compare every figure."""
+"""``kubestow verify``: replay recorded scheduling decisions and compare the results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["verify"]
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--show", default=5, show_default=True, help="How many differing figures to print in full, per area.")
+@click.option("--show", default=5, show_default=True, help="Maximum number of mismatches to print per area.")
 def verify(files: tuple[Path, ...], show: int) -> int:
-    """Replay recorded cases and compare every figure with what the reference scheduler decided.
+    """Replay recorded cases and compare every result with that of kube-scheduler.
 
-    Prints per area how many cases agree and the first differences in full; the last line is `agree N/M`. Exit status 1
-    on any difference.
+    Prints the number of agreeing cases per area and the first mismatches; the last line is `agree N/M`. The exit status
+    is 1 if there is any mismatch.
     """
     from kubestow.plugins import in_tree_registry
     from kubestow.simulation.recording import read_cases

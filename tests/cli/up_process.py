@@ -16,7 +16,7 @@ _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up",
 
 @dataclass
 class Up:
-    """A running cluster: what the command printed up to ``ready``, and where it is."""
+    """A running cluster: the output of the command up to ``ready``, and its kubeconfig."""
 
     lines: list[str]
     kubeconfig: Path
@@ -27,9 +27,9 @@ class Up:
 
 
 @asynccontextmanager
-async def up(home: Path, *arguments: str) -> AsyncIterator[Up]:
-    """Start a cluster and end it with an interrupt, which has to succeed."""
-    kubeconfig = home / "kubeconfig"
+async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
+    """Start a cluster, and end it with SIGTERM and exit status 0."""
+    kubeconfig = directory / "kubeconfig"
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, "--kubeconfig-out", str(kubeconfig), *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -39,7 +39,7 @@ async def up(home: Path, *arguments: str) -> AsyncIterator[Up]:
         async with asyncio.timeout(60):
             while not lines or lines[-1] != "ready":
                 line = await process.stdout.readline()
-                assert line, "it ends before it is ready"
+                assert line, "the process ended before it was ready"
                 lines.append(line.decode().strip())
         yield Up(lines, kubeconfig)
     finally:
@@ -48,7 +48,7 @@ async def up(home: Path, *arguments: str) -> AsyncIterator[Up]:
 
 
 async def ended(*arguments: str) -> tuple[int | None, str]:
-    """Status and standard error of a command that cannot start."""
+    """The exit status and standard error of a command that fails to start."""
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )

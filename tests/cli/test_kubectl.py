@@ -1,4 +1,4 @@
-"""The first minutes of a newcomer: ``kubestow up``, then what anyone types, with the real kubectl."""
+"""``kubestow up`` with common kubectl commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import up
+from tests.cli.up_process import up
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = NEEDS_KUBECTL
@@ -26,7 +26,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
         yield Kubectl(cluster.url, tmp_path)
 
 
-async def test_a_deployment_is_rolled_out_changed_undone_and_scaled(kubectl: Kubectl) -> None:
+async def test_a_deployment_is_rolled_out_updated_rolled_back_and_scaled(kubectl: Kubectl) -> None:
     web = "deployment/web"
     assert (
         await kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=100") == f"{_named(web)} created\n"
@@ -52,7 +52,7 @@ def _named(deployment: str) -> str:
     return f"{kind}.apps/{name}"
 
 
-async def test_pods_are_shown_in_every_way(kubectl: Kubectl) -> None:
+async def test_pods_are_printed_in_every_format(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
     await kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=30s")
     wide = (await kubectl("get", "pods", "-o", "wide", "--sort-by=.spec.nodeName")).splitlines()
@@ -70,7 +70,7 @@ async def test_pods_are_shown_in_every_way(kubectl: Kubectl) -> None:
     assert "Started container nginx" in described
 
 
-async def test_a_pod_is_applied_compared_edited_labelled_and_deleted(kubectl: Kubectl) -> None:
+async def test_a_pod_is_applied_diffed_edited_labelled_and_deleted(kubectl: Kubectl) -> None:
     assert await kubectl("apply", "-f", "-", stdin=POD) == "pod/app created\n"
     assert await kubectl("diff", "-f", "-", stdin=POD) == ""
     assert await kubectl("edit", "pod", "app", editor="sed -i s/nginx:1/nginx:2/") == "pod/app edited\n"
@@ -83,7 +83,7 @@ async def test_a_pod_is_applied_compared_edited_labelled_and_deleted(kubectl: Ku
     assert "pod/alone created" in await kubectl("run", "alone", "--image=nginx")
 
 
-async def test_a_drained_node_is_left_by_its_pods_and_comes_back(kubectl: Kubectl) -> None:
+async def test_a_node_is_drained_and_uncordoned(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=6")
     await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
     assert "node/node-0 drained" in await kubectl("drain", "node-0", "--timeout=30s")
@@ -102,7 +102,7 @@ async def test_a_job_completes(kubectl: Kubectl) -> None:
     assert "Job completed" in await kubectl("events", "--for=job/hello")
 
 
-async def test_what_is_deleted_takes_along_what_belongs_to_it(kubectl: Kubectl) -> None:
+async def test_deletion_cascades_to_dependents(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "team")
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2", "-n", "team")
     await kubectl("rollout", "status", "deployment/web", "-n", "team", "--timeout=30s")
@@ -114,14 +114,14 @@ async def test_what_is_deleted_takes_along_what_belongs_to_it(kubectl: Kubectl) 
     assert "NotFound" in await kubectl("get", "namespace", "team", fails=True)
 
 
-async def test_a_pod_that_fits_nowhere_is_told_why(kubectl: Kubectl) -> None:
+async def test_an_unschedulable_pod_has_a_reason(kubectl: Kubectl) -> None:
     huge = POD.replace('image: "nginx:1"', 'image: "nginx:1", resources: {requests: {cpu: "999"}}')
     await kubectl("create", "-f", "-", stdin=huge)
     await kubectl("wait", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "pod/app", "--timeout=30s")
     assert "3 Insufficient cpu" in await kubectl("describe", "pod", "app")
 
 
-async def test_questions_about_the_cluster_are_answered(kubectl: Kubectl) -> None:
+async def test_cluster_information_is_available(kubectl: Kubectl) -> None:
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "FIELD: replicas <integer>" in await kubectl("explain", "deployment.spec.replicas")
     assert "deployments" in await kubectl("api-resources") and "batch/v1" in await kubectl("api-versions")

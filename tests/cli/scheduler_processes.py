@@ -1,4 +1,4 @@
-"""``kubestow run`` as processes that share a Lease, on an embedded API server."""
+"""``kubestow run`` processes that share a Lease, with an embedded API server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client, pod
 
-__all__ = ["LEASE", "Candidate", "Field", "field"]
+__all__ = ["LEASE", "Candidate", "ElectionHarness", "election_harness"]
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _CONFIG = {
@@ -24,85 +24,85 @@ _CONFIG = {
 
 
 class Candidate:
-    """One process."""
+    """A process that takes part in leader election."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
 
-    async def says(self, message: str) -> str:
-        """The next line of its log with this message."""
+    async def logs(self, message: str) -> str:
+        """Wait for the next log line with this message."""
         assert self.process.stderr is not None
         async with asyncio.timeout(60):
             while line := (await self.process.stderr.readline()).decode().strip():
                 if f'"{message}"' in line:
                     return line
-        raise AssertionError(f"it ended without saying {message!r}")
+        raise AssertionError(f"the process ended without logging {message!r}")
 
     async def ended(self) -> tuple[int, str]:
-        """Its exit status and the last line on standard error."""
+        """Wait for the end; the exit status and the last line on standard error."""
         async with asyncio.timeout(60):
             _, err = await self.process.communicate()
         assert self.process.returncode is not None
         return self.process.returncode, (err.decode().strip().splitlines() or [""])[-1]
 
 
-class Field:
-    """The server and the candidates; ``moves`` are pods that changed their node."""
+class ElectionHarness:
+    """An API server and the scheduler processes that compete for its Lease."""
 
     def __init__(self, server: DevCluster, config: Path) -> None:
-        self.ask = Client(server)
+        self.client = Client(server)
         self.url = server.url
         self._config = config
         self.candidates: list[Candidate] = []
 
     async def candidate(self) -> Candidate:
-        """Start one more; it knows who leads."""
+        """Start a process and wait until it has observed the leader."""
         flags = ("--master", self.url, "--config", str(self._config), "--secure-port=0")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "kubestow", "run", *flags, stderr=asyncio.subprocess.PIPE
         )
-        there = Candidate(process)
-        self.candidates.append(there)
-        await there.says("New leader elected")
-        return there
+        candidate = Candidate(process)
+        self.candidates.append(candidate)
+        await candidate.logs("New leader elected")
+        return candidate
 
     async def create(self, first: int, count: int) -> None:
-        """Create pods, one after the other."""
+        """Create pods sequentially."""
         for number in range(first, first + count):
-            assert (await self.ask.post(PODS, pod(f"pod-{number}"))).status == 201
+            assert (await self.client.post(PODS, pod(f"pod-{number}"))).status == 201
             await asyncio.sleep(0)
 
     async def nodes_of(self) -> dict[str, str]:
-        """The node of every pod, "" while it has none."""
-        items = (await self.ask.get(PODS)).json["items"]
+        """The node of every pod, or "" if it is not bound."""
+        items = (await self.client.get(PODS)).json["items"]
         return {item["metadata"]["name"]: item["spec"].get("nodeName", "") for item in items}
 
     async def bound(self, count: int) -> dict[str, str]:
-        """Wait until so many pods are bound."""
+        """Wait until ``count`` pods are bound; the node of every pod."""
         async with asyncio.timeout(60):
             while True:
                 nodes = await self.nodes_of()
-                if sum(1 for there in nodes.values() if there) >= count:
+                if sum(1 for node in nodes.values() if node) >= count:
                     return nodes
                 await asyncio.sleep(0.02)
 
     async def lease(self) -> Any:
-        """The Lease as it is."""
-        return (await self.ask.get(LEASE)).json
+        """The current Lease."""
+        return (await self.client.get(LEASE)).json
 
 
 @asynccontextmanager
-async def field(home: Path, nodes: int) -> AsyncIterator[Field]:
-    """A server with some nodes; what runs in the end is killed."""
-    config = home / "config.json"
+async def election_harness(directory: Path, nodes: int) -> AsyncIterator[ElectionHarness]:
+    """An API server with nodes; remaining scheduler processes are killed on exit."""
+    config = directory / "config.json"
     config.write_text(json.dumps(_CONFIG))
     server = DevCluster(nodes=nodes)
     await server.start()
-    there = Field(server, config)
+    harness = ElectionHarness(server, config)
     try:
-        yield there
+        yield harness
     finally:
-        for candidate in there.candidates:
+        for candidate in harness.candidates:
             if candidate.process.returncode is None:
                 candidate.process.kill()
             await candidate.process.wait()
