@@ -1,8 +1,8 @@
-"""An extender of nothing but the standard library, as a process of its own: it shares no code with what it tests.
+"""An extender process that uses only the standard library and shares no code with kubestow.
 
-    python process.py '{"allows": ["a"], "scores": {"a": 10}, "apiserver": "http://…"}'
+    python extender_process.py '{"allows": ["a"], "scores": {"a": 10}, "apiserver": "http://…"}'
 
-It prints its port, then every request as one line: the verb and the body.
+It prints its port, then one line per request: the verb and the body.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Extender(BaseHTTPRequestHandler):
-    """Lets pods go to the nodes that it ``allows``, or anywhere."""
+    """Accepts the nodes in ``allows``, or all nodes without it."""
 
     settings: dict[str, Any] = {}
 
@@ -21,12 +21,12 @@ class Extender(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         verb = self.path.strip("/")
         print(json.dumps([verb, body]), flush=True)  # noqa: T201
-        answer = json.dumps(getattr(self, verb)(body)).encode()
+        result = json.dumps(getattr(self, verb)(body)).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(result)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(result)
 
     def filter(self, body: dict[str, Any]) -> dict[str, Any]:
         allows = self.settings.get("allows")

@@ -1,4 +1,4 @@
-"""A plugin that is served as an extender reads the kinds that it brings along."""
+"""A plugin of an extender reads its custom resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubestow.cluster.events import Action
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.devcluster.cluster import DevCluster
-from kubestow.extending.running import Extending, alone
+from kubestow.extending.app import ExtenderApp, minimal_configuration
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import FilterPlugin
@@ -25,14 +25,14 @@ from kubestow.plugins import in_tree_registry
 
 
 class Closures(CustomObject, frozen=True):
-    """A config map: which nodes are closed."""
+    """A ConfigMap with the names of closed nodes."""
 
     resource: ClassVar[str] = "configmaps.v1."
     data: dict[str, str] = {}
 
 
 class Open(FilterPlugin):
-    """Keeps pods away from closed nodes."""
+    """Rejects closed nodes."""
 
     name = "Open"
     events_to_register = (on(Closures, Action.ADD | Action.UPDATE | Action.DELETE),)
@@ -45,13 +45,13 @@ class Open(FilterPlugin):
         )
 
 
-def served() -> Extending:
+def served() -> ExtenderApp:
     registry = in_tree_registry() | {"Open": Open}
-    profile = config.load(alone(["Open"]), implements=implements(registry)).profiles[0]
-    return Extending.of(profile, registry, config.FeatureGates(), cached=True, seed=1)
+    profile = config.load(minimal_configuration(["Open"]), implements=implements(registry)).profiles[0]
+    return ExtenderApp.of(profile, registry, config.FeatureGates(), node_cache_capable=True, seed=1)
 
 
-async def test_objects_that_only_the_plugin_knows_decide() -> None:
+async def test_a_filter_reads_custom_resources() -> None:
     closures = {"metadata": {"name": "closures"}, "data": {"a": "for repairs"}}
     ready, port = asyncio.Event(), asyncio.get_running_loop().create_future()
     async with DevCluster() as server, aiohttp.ClientSession() as session:
@@ -70,10 +70,10 @@ async def test_objects_that_only_the_plugin_knows_decide() -> None:
             )
         )
         await ready.wait()
-        asked = {"Pod": {"metadata": {"name": "p", "namespace": "default"}, "spec": {}}, "NodeNames": ["a", "b"]}
-        async with session.post(f"http://127.0.0.1:{await port}/filter", json=asked) as response:
-            answer = await response.json(content_type=None)
-        assert answer["NodeNames"] == ["b"]
+        request = {"Pod": {"metadata": {"name": "p", "namespace": "default"}, "spec": {}}, "NodeNames": ["a", "b"]}
+        async with session.post(f"http://127.0.0.1:{await port}/filter", json=request) as response:
+            result = await response.json(content_type=None)
+        assert result["NodeNames"] == ["b"]
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running

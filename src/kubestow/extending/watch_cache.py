@@ -1,7 +1,7 @@
-"""The cluster that an extender's answers are about.
+"""The cluster state of an extender.
 
-With an API server to watch it is kept as a scheduler keeps its own: every node and pod there is. Without one it is what
-the last question showed, nodes and nothing else.
+With an API server, all nodes and pods are cached from a watch, as in the scheduler. Without one, the cache holds the
+nodes of the last request and no pods.
 """
 
 from __future__ import annotations
@@ -21,67 +21,67 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Resource
 
-__all__ = ["Mirror"]
+__all__ = ["WatchCache"]
 
 
-class Mirror:
-    """A cluster that follows a watch (it is the subscriber), or the nodes that it is shown."""
+class WatchCache:
+    """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.synced = False
-        #: Called when the whole cluster has been read.
+        #: Called once, when all initial lists have been received.
         self.on_synced: Callable[[], None] = lambda: None
         self._pods = PodStore()
         self._handlers = EventHandlers(
             self.cluster,
             self._pods,
             _NoQueue(),
-            scheduler_names=_Anybody(),
+            scheduler_names=_AnySchedulerName(),
             watched=WATCHED,
-            listener=_MirrorListener(self),
+            listener=_CacheListener(self),
         )
 
     def expect(self, resources: Iterable[Resource]) -> None:
-        """More will be watched than usual."""
+        """Register resources that are watched in addition to the default ones."""
         self._handlers.expect(resources)
 
-    def complete(self) -> None:
-        """Every watched resource has been listed."""
+    def set_synced(self) -> None:
+        """Mark the cache as synced; called when all initial lists have been received."""
         if not self.synced:
             self.synced = True
             self.on_synced()
 
     def known(self, uid: str) -> PodInfo | None:
-        """The last state of a pod that the API server told."""
+        """The pod with this UID as last received from the API server, or None."""
         return self._pods.get(uid)
 
-    # -- following a watch -----------------------------------------------------------------------------------------
+    # -- with an API server ----------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        """A complete list."""
+        """Apply a list of all objects of a resource."""
         self._handlers.replace(resource, objects)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        """One watch event."""
+        """Apply a watch event."""
         self._handlers.apply(resource, event_type, obj)
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object that does not decode."""
+        """Log an object that cannot be decoded."""
         self._handlers.unreadable(resource, subject, problem)
 
-    # -- being shown nodes -----------------------------------------------------------------------------------------
+    # -- without an API server -------------------------------------------------------------------------------------
 
-    def show(self, nodes: Mapping[str, Raw]) -> None:
-        """These are all nodes there are, by name. Raises InvalidObject.
+    def set_nodes(self, nodes: Mapping[str, Raw]) -> None:
+        """Replace all nodes, given by name as JSON. Raises InvalidObject.
 
-        What was shown before and has not changed costs no more than reading it.
+        Unchanged nodes are only decoded and invalidate no cached results.
         """
-        shown = {name: decode(Node, data) for name, data in nodes.items()}
+        decoded = {name: decode(Node, data) for name, data in nodes.items()}
         table = self.cluster.nodes
-        for name in [name for name in table.names if name not in shown]:
+        for name in [name for name in table.names if name not in decoded]:
             self.cluster.remove_node(name)
-        for name, node in shown.items():
+        for name, node in decoded.items():
             row = table.rows.get(name)
             if row is None:
                 self.cluster.add_node(node)
@@ -90,7 +90,7 @@ class Mirror:
 
 
 class _NoQueue:
-    """Nobody waits to be scheduled here."""
+    """The scheduling queue of an extender: always empty."""
 
     def add(self, info: PodInfo) -> None:
         pass
@@ -108,21 +108,21 @@ class _NoQueue:
         return False
 
 
-class _MirrorListener(WatchListener):
-    """Drops assumptions of deleted pods, and reports that the cluster is complete."""
+class _CacheListener(WatchListener):
+    """Forgets assumed pods that are deleted, and marks the cache as synced."""
 
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
 
     def assumed_pod_deleted(self, uid: str) -> None:
-        self._mirror.cluster.forget(uid)
+        self._cache.cluster.forget(uid)
 
     def synced(self) -> None:
-        self._mirror.complete()
+        self._cache.set_synced()
 
 
-class _Anybody(Container[str]):
-    """Promises made to pods count, whichever scheduler made them."""
+class _AnySchedulerName(Container[str]):
+    """Nominated pods of every scheduler are tracked."""
 
     def __contains__(self, name: object) -> bool:
         return True

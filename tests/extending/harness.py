@@ -1,4 +1,4 @@
-"""Stories over HTTP: an API server, a scheduler on it as ``kubestow run`` starts one, and extenders as processes."""
+"""A harness for extender tests: an API server, a scheduler as in ``kubestow run``, and extender processes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.devcluster.cluster import DevCluster
 
-_PROCESS = Path(__file__).parent / "process.py"
+_PROCESS = Path(__file__).parent / "extender_process.py"
 
 
 @dataclass
-class Running:
-    """An extender's process."""
+class ExtenderProcess:
+    """A running extender process; ``requests`` are the (verb, body) pairs that it received."""
 
     url: str
     process: asyncio.subprocess.Process
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    _received: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def listen(self) -> None:
+    async def read_requests(self) -> None:
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             verb, body = json.loads(line)
-            self.asked.append((verb, body))
-            self._news.set()
+            self.requests.append((verb, body))
+            self._received.set()
 
     async def first(self, verb: str) -> dict[str, Any]:
-        """The body of the first request of a verb."""
+        """Wait for the first request of a verb; its body."""
         async with asyncio.timeout(20):
             while verb not in self.verbs():
-                self._news.clear()
-                await self._news.wait()
-        return next(body for asked, body in self.asked if asked == verb)
+                self._received.clear()
+                await self._received.wait()
+        return next(body for received, body in self.requests if received == verb)
 
     async def stop(self) -> None:
         if self.process.returncode is None:
@@ -51,38 +51,38 @@ class Running:
             await self.process.wait()
 
     def verbs(self) -> list[str]:
-        return [verb for verb, _ in self.asked]
+        return [verb for verb, _ in self.requests]
 
 
 @asynccontextmanager
-async def extender(**settings: Any) -> AsyncIterator[Running]:
-    """An extender's process, see :mod:`.process` for its settings."""
+async def extender(**settings: Any) -> AsyncIterator[ExtenderProcess]:
+    """Run an extender process with the settings of :mod:`.extender_process`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(_PROCESS), json.dumps(settings), stdout=asyncio.subprocess.PIPE, limit=2**24
     )
     assert process.stdout is not None
     port = int(await process.stdout.readline())
-    running = Running(f"http://127.0.0.1:{port}", process)
-    listening = asyncio.create_task(running.listen())
+    running = ExtenderProcess(f"http://127.0.0.1:{port}", process)
+    reading = asyncio.create_task(running.read_requests())
     try:
         yield running
     finally:
         await running.stop()
-        await listening
+        await reading
 
 
-class Story:
-    """A cluster with a scheduler, looked at and changed from outside."""
+class SchedulerHarness:
+    """A cluster with a scheduler, observed and changed over HTTP."""
 
     def __init__(self, server: DevCluster) -> None:
         self.server = server
 
     async def create(self, path: str, obj: dict[str, Any]) -> None:
         """POST an object to a collection."""
-        await self._ask("POST", path, obj)
+        await self._request("POST", path, obj)
 
     async def node(self, name: str, *, labels: dict[str, str] | None = None, **allocatable: str) -> None:
-        """A node of one CPU."""
+        """Create a node with one CPU."""
         amounts = {"cpu": "1", "memory": "4Gi", "pods": "110", **allocatable}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
         metadata = {"name": name, "annotations": {"colour": "green"}, "labels": labels or {}}
@@ -96,7 +96,7 @@ class Story:
         priority: int | None = None,
         requests: dict[str, str] | None = None,
     ) -> None:
-        """A pod that tolerates nodes which nobody has declared ready."""
+        """Create a pod that tolerates all taints."""
         container = {"name": "c", "image": "i", "resources": {"requests": requests or {}, "limits": requests or {}}}
         spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
         spec["tolerations"] = [{"operator": "Exists"}]
@@ -109,16 +109,16 @@ class Story:
         )
 
     async def bound(self, name: str) -> str:
-        """The node of a pod, once it has one."""
-        return str(await self._told(name, lambda pod: pod["spec"].get("nodeName")))
+        """Wait until a pod is bound; its node."""
+        return str(await self._wait_for(name, lambda pod: pod["spec"].get("nodeName")))
 
-    async def refused(self, name: str) -> str:
-        """Why a pod cannot be scheduled, once that is known."""
-        (condition,) = await self._told(name, lambda pod: pod["status"].get("conditions"))
+    async def unschedulable_message(self, name: str) -> str:
+        """Wait until a pod has a condition; its message."""
+        (condition,) = await self._wait_for(name, lambda pod: pod["status"].get("conditions"))
         return str(condition["message"])
 
-    async def _told(self, name: str, what: Callable[[dict[str, Any]], Any]) -> Any:
-        """Something of a pod, once a watch tells it."""
+    async def _wait_for(self, name: str, read: Callable[[dict[str, Any]], Any]) -> Any:
+        """Watch a pod until ``read`` returns something."""
         url = f"{self.server.url}/api/v1/namespaces/default/pods?watch=1&fieldSelector=metadata.name%3D{name}"
         async with (
             aiohttp.ClientSession() as session,
@@ -126,32 +126,34 @@ class Story:
             session.get(URL(url, encoded=True)) as watch,
         ):
             async for line in watch.content:
-                if found := what(json.loads(line)["object"]):
+                if found := read(json.loads(line)["object"]):
                     return found
-        raise AssertionError("the watch has ended")
+        raise AssertionError("the watch ended")
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async def _request(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         async with (
             aiohttp.ClientSession() as session,
             session.request(method, self.server.url + path, json=body) as response,
         ):
-            answer: dict[str, Any] = await response.json()
-            assert response.status < 300, answer
-            return answer
+            result: dict[str, Any] = await response.json()
+            assert response.status < 300, result
+            return result
 
 
 @asynccontextmanager
-async def cluster(*nodes: str, **labelled: dict[str, str]) -> AsyncIterator[DevCluster]:
-    """An API server with some nodes that do nothing, by name, or by name and labels."""
+async def api_server(*nodes: str, **labelled: dict[str, str]) -> AsyncIterator[DevCluster]:
+    """An API server with nodes without kubelets, by name, or by name and labels."""
     async with DevCluster(kubelets=False) as server:
         for name, labels in {**dict.fromkeys(nodes), **labelled}.items():
-            await Story(server).node(name, labels=labels)
+            await SchedulerHarness(server).node(name, labels=labels)
         yield server
 
 
 @asynccontextmanager
-async def story(server: DevCluster, *extenders: dict[str, Any], **configured: Any) -> AsyncIterator[Story]:
-    """A scheduler with some extenders, as configured, on an API server."""
+async def scheduler_harness(
+    server: DevCluster, *extenders: dict[str, Any], **configured: Any
+) -> AsyncIterator[SchedulerHarness]:
+    """Run a scheduler with extenders on an API server."""
     document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": list(extenders), **configured}
     document["leaderElection"] = {"leaderElect": False}
     live, ready = SchedulerApp.create(source=document, seed=1), asyncio.Event()
@@ -159,12 +161,12 @@ async def story(server: DevCluster, *extenders: dict[str, Any], **configured: An
         running = asyncio.create_task(
             live.run(kubeconfig="", master=server.url, on_ready=lambda scheduler: ready.set())
         )
-        stack.push_async_callback(_ended, running)
+        stack.push_async_callback(_cancel, running)
         async with asyncio.timeout(20):
             await ready.wait()
-        yield Story(server)
+        yield SchedulerHarness(server)
 
 
-async def _ended(running: asyncio.Task[None]) -> None:
+async def _cancel(running: asyncio.Task[None]) -> None:
     running.cancel()
     await asyncio.wait((running,))
