@@ -19,7 +19,7 @@ import msgspec
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.server import running_server
+from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
 
 AT_ONCE = 16
@@ -83,7 +83,10 @@ async def all_bound(transport: Transport) -> float:
 
 async def measure(nodes: int, pods: int) -> None:
     """Run once and print."""
-    async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
+    async with (
+        apiserver_process() as url,
+        Transport(await load_credentials(master=url), clock=WallClock()) as transport,
+    ):
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
         scheduler = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kubestow", "run", "--master", url, "--leader-elect=false", "--secure-port=0"),

@@ -25,7 +25,7 @@ import msgspec
 from end_to_end import create, node, pod
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.server import running_server
+from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
 
 PODS_PER_NODE = 40  # by CPU
@@ -110,7 +110,10 @@ async def new_leader(transport: Transport, old: str) -> str:
 
 async def measure(nodes: int, pods: int) -> int:
     """Run once and print; the exit status."""
-    async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
+    async with (
+        apiserver_process() as url,
+        Transport(await load_credentials(master=url), clock=WallClock()) as transport,
+    ):
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
         witness = Witness(transport)
         watching = asyncio.create_task(witness.watch())

@@ -1,4 +1,4 @@
-"""Playing a workload: server, scheduler and submission together, until nothing moves any more."""
+"""A demo run: API server, scheduler and workload submission, until the queue is idle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kubestow import config
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.server import running_server
-from kubestow.demo.submission import Submission, all_objects
+from kubestow.demo.apiserver_process import apiserver_process
+from kubestow.demo.workload_submission import WorkloadSubmission, list_objects
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment
@@ -25,16 +25,16 @@ from kubestow.wall_clock import WallClock
 from kubestow.workloads.report import Summary, summarise
 from kubestow.workloads.workload import Workload
 
-__all__ = ["Outcome", "Progress", "play"]
+__all__ = ["DemoProgress", "DemoResult", "run_demo"]
 
-_LOOK_EVERY = 0.1
-#: Nothing may move for this long before the run counts as settled, in seconds.
-_SETTLED_AFTER = 1.5
+_POLL_INTERVAL = 0.1
+#: The queue must be idle for this long before the run ends, in seconds.
+_IDLE_TIMEOUT = 1.5
 
 
 @dataclass(slots=True)
-class Progress:
-    """Where a run stands; updated in place. ``elapsed`` is in seconds since the first pod was submitted."""
+class DemoProgress:
+    """The progress of a run, updated in place. ``elapsed`` is in seconds since the first pod was submitted."""
 
     nodes: int = 0
     pods: int = 0
@@ -47,69 +47,59 @@ class Progress:
     utilisation: dict[str, float] = field(default_factory=dict)
     nodes_used: int = 0
 
-    # -- the scheduler's observer -----------------------------------------------------------------------------------
 
-    def decision_made(self, decision: Decision, seconds: float) -> None:
-        """Count a scheduling cycle."""
-        self.attempts += 1
-
-    def bound_pod(self, seconds: float) -> None:
-        """Count a pod that was bound so many seconds after it could first be tried."""
-        self.bound += 1
-        self.latencies.append(seconds)
-
-
-class _Observer(Observer):
-    def __init__(self, progress: Progress) -> None:
+class _ProgressObserver(Observer):
+    def __init__(self, progress: DemoProgress) -> None:
         self._progress = progress
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
-        self._progress.decision_made(decision, seconds)
+        self._progress.attempts += 1
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
-        self._progress.bound_pod(seconds)
+        self._progress.bound += 1
+        self._progress.latencies.append(seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a run: ``seconds`` from the first submission until the last pod was bound, and the summary.
+class DemoResult:
+    """The result of a run: ``seconds`` from the first submission to the last binding, and the summary.
 
-    ``evicted`` pods made room for others; ``settled`` is False when the time was up while pods were still moving.
+    ``evicted`` is the number of preempted pods; ``completed`` is False if the queue was not idle at the time limit.
     """
 
     summary: Summary
     seconds: float
-    settled: bool
+    completed: bool
     evicted: int
 
 
-async def play(workload: Workload, *, show: Callable[[Progress], None], limit: float, seed: int) -> Outcome:
-    """Play a workload on an embedded API server, at most ``limit`` seconds, and sum it up.
+async def run_demo(workload: Workload, *, show: Callable[[DemoProgress], None], limit: float, seed: int) -> DemoResult:
+    """Schedule a workload on an embedded API server, for at most ``limit`` seconds.
 
-    ``show`` is called a few times a second with where things stand.
+    ``show`` is called ten times per second with the progress.
     """
-    progress = Progress(nodes=len(workload.nodes), pods=len(workload.pods))
+    progress = DemoProgress(nodes=len(workload.nodes), pods=len(workload.pods))
     clock = WallClock()
     random = Random(seed)
-    async with running_server() as url:
+    async with apiserver_process() as url:
         credentials = await load_credentials(master=url)
         async with (
             ClusterClient(credentials, clock=clock, random=random) as cluster,
             Transport(credentials, clock=clock) as transport,
         ):
-            submission = Submission(transport, workload)
+            submission = WorkloadSubmission(transport, workload)
             await submission.nodes()
             scheduler = Scheduler(
                 config.default_configuration(),
                 registry=in_tree_registry(),
-                environment=Environment(cluster, clock, random, _Observer(progress)),
+                environment=Environment(cluster, clock, random, _ProgressObserver(progress)),
             )
             async with _running(scheduler):
-                seconds, settled = await _run(scheduler, submission, progress, show, limit)
-            nodes = await all_objects(transport, "/api/v1/nodes")
-            pods = await all_objects(transport, "/api/v1/pods")
+                seconds, completed = await _submit_and_wait(scheduler, submission, progress, show, limit)
+            nodes = await list_objects(transport, "/api/v1/nodes")
+            pods = await list_objects(transport, "/api/v1/pods")
     evicted = progress.submitted - len(pods)
-    return Outcome(summarise(nodes, pods, progress.latencies), seconds, settled, evicted)
+    return DemoResult(summarise(nodes, pods, progress.latencies), seconds, completed, evicted)
 
 
 @asynccontextmanager
@@ -125,36 +115,39 @@ async def _running(scheduler: Scheduler) -> AsyncIterator[None]:
             running.result()
 
 
-async def _run(
+async def _submit_and_wait(
     scheduler: Scheduler,
-    submission: Submission,
-    progress: Progress,
-    show: Callable[[Progress], None],
+    submission: WorkloadSubmission,
+    progress: DemoProgress,
+    show: Callable[[DemoProgress], None],
     limit: float,
 ) -> tuple[float, bool]:
-    """Submit and watch until all is quiet. Seconds until the last change, and whether it got quiet in time."""
+    """Submit the pods and wait until the queue is idle.
+
+    Returns the seconds until the last change, and whether the queue was idle within the limit.
+    """
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    start = loop.time()
     submitting = asyncio.create_task(submission.pods())
-    last_change, last_bound = began, -1
+    last_change, last_bound = start, -1
     try:
-        while loop.time() - began < limit:
-            await asyncio.sleep(_LOOK_EVERY)
-            progress.elapsed = loop.time() - began
-            _look(scheduler, submission, progress)
+        while loop.time() - start < limit:
+            await asyncio.sleep(_POLL_INTERVAL)
+            progress.elapsed = loop.time() - start
+            _update(scheduler, submission, progress)
             show(progress)
             if submitting.done():
                 submitting.result()
-            if progress.bound != last_bound or not submitting.done() or _moving(progress):
+            if progress.bound != last_bound or not submitting.done() or _is_busy(progress):
                 last_change, last_bound = loop.time(), progress.bound
-            elif loop.time() - last_change > _SETTLED_AFTER:
-                return last_change - began, True
-        return loop.time() - began, False
+            elif loop.time() - last_change > _IDLE_TIMEOUT:
+                return last_change - start, True
+        return loop.time() - start, False
     finally:
         submitting.cancel()
 
 
-def _look(scheduler: Scheduler, submission: Submission, progress: Progress) -> None:
+def _update(scheduler: Scheduler, submission: WorkloadSubmission, progress: DemoProgress) -> None:
     progress.submitted = submission.submitted
     progress.waiting = Counter(scheduler.queue.counts())
     nodes = scheduler.cluster.all_nodes()
@@ -165,9 +158,9 @@ def _look(scheduler: Scheduler, submission: Submission, progress: Progress) -> N
             progress.utilisation[resource] = int(nodes.requested(resource).sum()) / allocatable
 
 
-def _moving(progress: Progress) -> bool:
-    """Whether some pod is being tried or will be without anything further happening."""
-    on_the_move = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
-    return any(progress.waiting[place] for place in on_the_move) or progress.submitted > progress.bound + sum(
+def _is_busy(progress: DemoProgress) -> bool:
+    """Whether some pod is being scheduled, or will be without a further event."""
+    busy_places = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
+    return any(progress.waiting[place] for place in busy_places) or progress.submitted > progress.bound + sum(
         progress.waiting.values()
     )

@@ -1,4 +1,4 @@
-"""The embedded API server as a process of its own, so that scheduler and server do not share one interpreter."""
+"""The embedded API server in a separate process, so that scheduler and server do not share an interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from kubestow.errors import KubestowError
 
-__all__ = ["running_server"]
+__all__ = ["apiserver_process"]
 
 _SERVING = "serving the Kubernetes API on "
 _START_TIMEOUT = 30.0
@@ -17,8 +17,8 @@ _STOP_TIMEOUT = 5.0
 
 
 @asynccontextmanager
-async def running_server() -> AsyncIterator[str]:
-    """Start an API server on a free port, give its URL, and stop it in the end. Raises KubestowError."""
+async def apiserver_process() -> AsyncIterator[str]:
+    """Start an API server on a free port, yield its URL, and stop it on exit. Raises KubestowError."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -33,7 +33,7 @@ async def running_server() -> AsyncIterator[str]:
             async with asyncio.timeout(_START_TIMEOUT):
                 url = await _url(process)
         except TimeoutError:
-            raise KubestowError("the embedded API server does not become ready") from None
+            raise KubestowError(f"the embedded API server is not ready after {_START_TIMEOUT:.0f} s") from None
         yield url
     finally:
         await _stop(process)
@@ -48,8 +48,8 @@ async def _url(process: asyncio.subprocess.Process) -> str:
             url = text.removeprefix(_SERVING)
         if text == "ready":
             return url
-    problem = (await process.stderr.read()).decode().strip()
-    raise KubestowError(f"the embedded API server does not start: {problem or 'it says nothing'}")
+    error = (await process.stderr.read()).decode().strip()
+    raise KubestowError(f"the embedded API server failed to start: {error or 'no error output'}")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

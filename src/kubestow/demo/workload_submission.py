@@ -1,4 +1,4 @@
-"""Submitting a workload: its objects are created over HTTP, many requests at once, in their own order."""
+"""Submission of a workload: its objects are created over HTTP in order, with many requests in flight."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
-from kubestow.workloads.workload import GateLift, Object, Workload
+from kubestow.workloads.workload import GateRemoval, Object, Workload
 
-__all__ = ["Submission", "all_objects"]
+__all__ = ["WorkloadSubmission", "list_objects"]
 
-_AT_ONCE = 16
-_PAGE = 1000
+_CONCURRENCY = 16
+_PAGE_SIZE = 1000
 
 
-class Submission:
-    """A workload on its way to the API server. ``submitted`` counts the pods that are there."""
+class WorkloadSubmission:
+    """Creates the objects of a workload; ``submitted`` is the number of created pods."""
 
     def __init__(self, transport: Transport, workload: Workload) -> None:
         self._transport = transport
@@ -32,34 +32,34 @@ class Submission:
         await self._create("/api/v1/nodes", self._workload.nodes)
 
     async def pods(self) -> None:
-        """Create the pods in order, and lift gates when they fall due."""
-        lifts = list(self._workload.gate_lifts)
+        """Create the pods in order, and remove scheduling gates as the workload defines."""
+        removals = list(self._workload.gate_removals)
         pods = self._workload.pods
-        for start in range(0, len(pods), _AT_ONCE):
-            batch = pods[start : start + _AT_ONCE]
+        for start in range(0, len(pods), _CONCURRENCY):
+            batch = pods[start : start + _CONCURRENCY]
             namespaces = (pod["metadata"].get("namespace", "default") for pod in batch)
             await asyncio.gather(*map(self._post, map(_pods_path, namespaces), batch))
             self.submitted += len(batch)
-            while lifts and lifts[0].after_submitted <= self.submitted:
-                await self._lift(lifts.pop(0))
-        for lift in lifts:
-            await self._lift(lift)
+            while removals and removals[0].after_submitted <= self.submitted:
+                await self._remove_gate(removals.pop(0))
+        for removal in removals:
+            await self._remove_gate(removal)
 
     async def _create(self, path: str, objects: Sequence[Object]) -> None:
-        for start in range(0, len(objects), _AT_ONCE):
-            await asyncio.gather(*(self._post(path, obj) for obj in objects[start : start + _AT_ONCE]))
+        for start in range(0, len(objects), _CONCURRENCY):
+            await asyncio.gather(*(self._post(path, obj) for obj in objects[start : start + _CONCURRENCY]))
 
     async def _post(self, path: str, obj: Object) -> None:
         try:
             await self._transport.request("POST", path, msgspec.json.encode(obj))
         except APIError as error:
-            if error.code != 409:  # it is there already, as the system's priority classes are
+            if error.code != 409:  # already exists, like the system priority classes
                 raise
 
-    async def _lift(self, lift: GateLift) -> None:
-        path = f"{_pods_path(lift.namespace)}/{lift.pod}"
+    async def _remove_gate(self, removal: GateRemoval) -> None:
+        path = f"{_pods_path(removal.namespace)}/{removal.pod}"
         pod = msgspec.json.decode(await self._transport.request("GET", path))
-        gates = [gate for gate in pod["spec"].get("schedulingGates", []) if gate["name"] != lift.gate]
+        gates = [gate for gate in pod["spec"].get("schedulingGates", []) if gate["name"] != removal.gate]
         patch = [{"op": "replace", "path": "/spec/schedulingGates", "value": gates}]
         await self._transport.request(
             "PATCH", path, msgspec.json.encode(patch), content_type="application/json-patch+json"
@@ -70,17 +70,17 @@ def _pods_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
-async def all_objects(transport: Transport, path: str) -> list[Object]:
-    """Every object of a collection, page by page."""
+async def list_objects(transport: Transport, path: str) -> list[Object]:
+    """List all objects of a collection, in pages."""
     return [obj async for page in _pages(transport, path) for obj in page]
 
 
 async def _pages(transport: Transport, path: str) -> AsyncIterator[Iterable[Object]]:
     token = ""
     while True:
-        query = f"?limit={_PAGE}" + (f"&continue={token}" if token else "")
-        listed: dict[str, Any] = msgspec.json.decode(await transport.request("GET", path + query))
-        yield listed["items"]
-        token = listed["metadata"].get("continue", "")
+        query = f"?limit={_PAGE_SIZE}" + (f"&continue={token}" if token else "")
+        response: dict[str, Any] = msgspec.json.decode(await transport.request("GET", path + query))
+        yield response["items"]
+        token = response["metadata"].get("continue", "")
         if not token:
             return
