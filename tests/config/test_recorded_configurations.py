@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubestow import config
-from kubestow.simulation.refusals import names_same_fields
+from kubestow.simulation.config_errors import report_same_fields
 from tests.config.builders import IN_TREE
 
 _CORPUS = Path(__file__).parents[1] / "conformance" / "corpus" / "configerrors.jsonl.gz"
@@ -31,7 +31,7 @@ def test_a_configuration_is_accepted_or_rejected_as_by_kube_scheduler(case: dict
 @pytest.mark.parametrize("case", [c for c in _CASES if "config_error" in c], ids=lambda case: case["name"])
 def test_errors_name_the_same_fields_as_kube_scheduler(case: dict[str, Any]) -> None:
     errors = [(error.path, error.message) for error in _checked(case)]
-    assert names_same_fields(errors, case["config_error"]), errors
+    assert report_same_fields(errors, case["config_error"]), errors
 
 
 @pytest.mark.parametrize(

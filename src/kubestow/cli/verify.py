@@ -20,7 +20,7 @@ def verify(files: tuple[Path, ...], show: int) -> int:
     is 1 if there is any mismatch.
     """
     from kubestow.plugins import in_tree_registry
-    from kubestow.simulation.recording import read_cases
+    from kubestow.simulation.recorded_cases import read_cases
     from kubestow.simulation.replay import Difference, replay
 
     registry = in_tree_registry()

@@ -35,10 +35,10 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
 from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import CATALOGUED
-from kubestow.simulation.recording import Case, Object
-from kubestow.simulation.refusals import names_same_fields
-from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
-from kubestow.simulation.volume_controller import bind_promised_volumes
+from kubestow.simulation.config_errors import report_same_fields
+from kubestow.simulation.recorded_cases import Case, Object
+from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.simulation.volume_controller import bind_assumed_volumes
 
 __all__ = ["Difference", "replay"]
 
@@ -67,7 +67,7 @@ class _Handle:
     def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
         self.cluster = cluster
         self.random = Random(0)
-        self.resource_claims = ClaimsInMemory(cluster.catalog(ResourceClaim))
+        self.resource_claims = InMemoryResourceClaims(cluster.catalog(ResourceClaim))
         self._gates = gates
 
     def feature_enabled(self, gate: str) -> bool:
@@ -92,7 +92,7 @@ class _Handle:
         return _NOW
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        finished_at_once(work)
+        run_synchronously(work)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Nobody reads events here."""
@@ -154,7 +154,7 @@ def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
     if case.config_error is None:
         return [Difference(case.name, "", "config_error", None, str(error))]
     problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
-    if names_same_fields(problems, case.config_error):
+    if report_same_fields(problems, case.config_error):
         return []
     return [Difference(case.name, "", "config_error", case.config_error, str(error))]
 
@@ -226,7 +226,7 @@ class _World:
     def _apply_post_filter(self, decision: Unschedulable) -> None:
         """Apply what PostFilter achieved: victims are deleted at once, the pod stays pending with its nomination."""
         for action in decision.post_filter.actions:
-            finished_at_once(action())
+            run_synchronously(action())
         pod, result = decision.pod, decision.post_filter.nomination
         if result is None or result.nominated_node_name is None:
             return
@@ -242,7 +242,7 @@ class _World:
         """What a scheduler does between choosing a node and binding: reserve, and the work before binding."""
         pod, state, runtime = decision.pod, decision.state, profile.runtime
         status = runtime.run_reserve_plugins(state, pod, node_name)
-        bind_promised_volumes(self.cluster)
+        bind_assumed_volumes(self.cluster)
         if status.ok:
             status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
             # What VolumeBinding would wait for has just been done in a controller's place.

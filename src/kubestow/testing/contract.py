@@ -30,9 +30,9 @@ from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScore
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
-from kubestow.testing.complaints import complaints
-from kubestow.testing.happenings import Happenings, crowd
 from kubestow.testing.questions import Questions, ReadOnlyRuntime, told
+from kubestow.testing.random_events import RandomEvents, replicate_nodes
+from kubestow.testing.scheduler_errors import scheduler_errors
 from kubestow.testing.world import World
 
 __all__ = ["check_plugin"]
@@ -101,15 +101,15 @@ class _Contract:
         self._objects = objects
         self._random = random
         self._given = nodes
-        self._nodes = crowd(nodes, _NODES)
+        self._nodes = replicate_nodes(nodes, _NODES)
         self._world = World(self._nodes, self._bound)
         self._cluster = self._world.cluster
         for obj in objects:
             self._cluster.catalog(type(obj)).put(obj)
-        self._life = Happenings(self._cluster, self._nodes, [*self._pending, *self._bound], objects, random)
+        self._events = RandomEvents(self._cluster, self._nodes, [*self._pending, *self._bound], objects, random)
         for number, guest in enumerate([*self._pending, *self._bound] * 2):
             node_name = self._nodes[number % len(self._nodes)].metadata.name
-            self._cluster.put_pod(self._info(self._life.guest(guest, node_name)))
+            self._cluster.put_pod(self._info(self._events.copy_to_node(guest, node_name)))
 
     def pods(self) -> list[PodInfo]:
         """The pods that the plugin is asked about."""
@@ -233,7 +233,7 @@ class _Contract:
             there = list(whole.pods(row))
             removed = self._random.sample(there, self._random.randint(0, len(there)))
             guests = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
-            added = [self._info(self._life.guest(guest, whole.name(row))) for guest in guests]
+            added = [self._info(self._events.copy_to_node(guest, whole.name(row))) for guest in guests]
             changes.append(Change(tuple(removed), tuple(added)))
         return np.array(rows, np.intp), changes
 
@@ -259,7 +259,7 @@ class _Contract:
                             "signature, or give no signature"
                         )
                         raise self._broken(point, info, problem)
-            event = self._life.next()
+            event = self._events.next()
 
     def scheduler_lives(self) -> None:
         """No extension point fails while pods are scheduled among all the other plugins."""
@@ -273,7 +273,7 @@ class _Contract:
             binders = [name] if self._kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
             plugins["bind"] = {"enabled": binders, "disabled": [{"name": "*"}]}
         material = [*self._given, *self._objects, *self._bound, *self._pending, pod("too-large", cpu="1000")]
-        told = complaints(material, plugin=self._kind, profile=self._profile_document(plugins))
+        told = scheduler_errors(material, plugin=self._kind, profile=self._profile_document(plugins))
         problems = [problem for problem in told if self._kind.name in problem]
         if problems:
             raise AssertionError(f"plugin {self._kind.name!r} in a living scheduler: {problems[0]}")

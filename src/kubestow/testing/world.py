@@ -22,7 +22,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.decision.ties import FirstByName
-from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
+from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 
 __all__ = ["World"]
 
@@ -49,7 +49,7 @@ class World:
         self.random = Random(0)
         #: Pods whose evictions are still being carried out, by uid.
         self.preempting: set[str] = set()
-        self.resource_claims = ClaimsInMemory(self.cluster.catalog(ResourceClaim))
+        self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.events: list[tuple[str, str]] = []
         #: Drivers whose devices were waited for, and how that ended.
@@ -105,7 +105,7 @@ class World:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Done at once."""
-        finished_at_once(work)
+        run_synchronously(work)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
         """Keep an event, as (pod, reason)."""

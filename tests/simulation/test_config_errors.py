@@ -1,8 +1,10 @@
+"""Comparison of configuration errors by the fields they name."""
+
 from __future__ import annotations
 
 import pytest
 
-from kubestow.simulation.refusals import names_same_fields
+from kubestow.simulation.config_errors import report_same_fields
 
 _INVALID = "Invalid value: 0: must be greater than zero"
 _UNKNOWN = 'strict decoding error: unknown field "leaderElection.lock"'
@@ -23,23 +25,23 @@ _WRONG_TYPE = "json: cannot unmarshal string into Go struct field Extender.exten
         ),
     ],
 )
-def test_the_same_field_is_recognised_in_every_way_of_naming_it(path: str, recorded: str) -> None:
-    assert names_same_fields([(path, "whatever")], recorded)
-    assert not names_same_fields([("extenders", "whatever")], recorded)
+def test_a_field_is_recognised_in_every_notation(path: str, recorded: str) -> None:
+    assert report_same_fields([(path, "whatever")], recorded)
+    assert not report_same_fields([("extenders", "whatever")], recorded)
 
 
-def test_every_field_must_be_named_and_no_other() -> None:
+def test_exactly_the_same_fields_must_be_named() -> None:
     recorded = f"[parallelism: {_INVALID}, profiles[0].schedulerName: Required value]"
     both = [("parallelism", ""), ("profiles[0].schedulerName", "")]
-    assert names_same_fields(both, recorded)
-    assert not names_same_fields(both[:1], recorded)
-    assert not names_same_fields([*both, ("extenders", "")], recorded)
+    assert report_same_fields(both, recorded)
+    assert not report_same_fields(both[:1], recorded)
+    assert not report_same_fields([*both, ("extenders", "")], recorded)
 
 
-def test_fields_inside_a_text_count() -> None:
+def test_fields_in_a_message_are_found() -> None:
     recorded = f'initializing plugin "A": scoringStrategy.resources[0].weight: {_INVALID}'
-    assert names_same_fields([("", recorded)], recorded)
+    assert report_same_fields([("", recorded)], recorded)
 
 
-def test_a_refusal_that_names_no_field_agrees_with_any() -> None:
-    assert names_same_fields([("leaderElection.leaseDuration", "")], 'time: missing unit in duration "15"')
+def test_a_recorded_error_without_a_field_agrees_with_any_error() -> None:
+    assert report_same_fields([("leaderElection.leaseDuration", "")], 'time: missing unit in duration "15"')

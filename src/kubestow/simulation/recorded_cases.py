@@ -1,8 +1,7 @@
-"""Recorded decisions: scenarios with what the reference scheduler decided, read from JSON Lines (gzipped or not).
+"""Recorded decisions of kube-scheduler, read from JSON Lines files (optionally gzipped).
 
-A scenario is a cluster, a configuration and pods to be scheduled one after another; a recorded case has, for each pod,
-what was decided and why. Objects are taken as they are written, except that a missing namespace, uid or schedulerName
-is filled in the way the recording did it.
+A case has a cluster, a configuration, and pods that are scheduled one after another, with the recorded decision for
+each pod. Missing namespaces, UIDs and scheduler names are defaulted as in the recording.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _CLUSTER_SCOPED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One recorded case. ``cluster`` holds objects by plural; ``expect`` has one entry per pod.
+    """A recorded case. ``cluster`` has objects by plural resource name; ``expect`` has one entry per pod.
 
-    ``config_error`` is set where the reference refused the configuration.
+    ``config_error`` is kube-scheduler's error if it rejected the configuration.
     """
 
     name: str
@@ -56,15 +55,15 @@ class Case:
 
 
 def read_cases(path: Path) -> Iterator[Case]:
-    """The cases of a file in order. Raises InputError naming the file and line that cannot be read."""
+    """Read the cases of a file in order. Raises InputError with file and line."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
         try:
             yield _case(msgspec.json.decode(line))
         except (msgspec.DecodeError, TypeError, KeyError, AttributeError) as error:
-            problem = f"missing {error}" if isinstance(error, KeyError) else str(error)
-            raise InputError(str(path), f"not a recorded case: {problem}", place=f"line {number}") from None
+            message = f"missing {error}" if isinstance(error, KeyError) else str(error)
+            raise InputError(str(path), f"invalid recorded case: {message}", place=f"line {number}") from None
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -77,7 +76,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _case(line: Any) -> Case:
     cluster = {
-        plural: [_completed(dict(obj), namespaced=plural not in _CLUSTER_SCOPED) for obj in objects or ()]
+        plural: [_with_default_metadata(dict(obj), namespaced=plural not in _CLUSTER_SCOPED) for obj in objects or ()]
         for plural, objects in (line.get("cluster") or {}).items()
     }
     return Case(
@@ -86,16 +85,19 @@ def _case(line: Any) -> Case:
         config=line.get("config"),
         feature_gates=line.get("featureGates") or {},
         cluster={
-            plural: list(map(_scheduled_by_default, objs)) if plural == "pods" else objs
+            plural: list(map(_with_default_scheduler, objs)) if plural == "pods" else objs
             for plural, objs in cluster.items()
         },
-        pods=[_scheduled_by_default(_completed(dict(pod), namespaced=True)) for pod in line.get("pods") or ()],
+        pods=[
+            _with_default_scheduler(_with_default_metadata(dict(pod), namespaced=True))
+            for pod in line.get("pods") or ()
+        ],
         expect=line["expect"],
         config_error=line.get("config_error"),
     )
 
 
-def _completed(obj: Object, *, namespaced: bool) -> Object:
+def _with_default_metadata(obj: Object, *, namespaced: bool) -> Object:
     metadata = dict(obj.get("metadata") or {})
     name = metadata.get("name", "")
     if namespaced:
@@ -106,7 +108,7 @@ def _completed(obj: Object, *, namespaced: bool) -> Object:
     return obj
 
 
-def _scheduled_by_default(pod: Object) -> Object:
+def _with_default_scheduler(pod: Object) -> Object:
     spec = dict(pod.get("spec") or {})
     spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
     return pod | {"spec": spec}

@@ -1,12 +1,12 @@
-"""A scheduler that lives on a cluster in memory, in virtual time, for tests to tell stories with.
+"""A running scheduler on an in-memory cluster in virtual time.
 
 def test_a_pod_is_bound() -> None:
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("a"))
         await world.settles()
         assert world.node_of("a") == "n"
 
-    in_virtual_time(story, node("n"))
+    in_virtual_time(scenario, node("n"))
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ __all__ = ["Living", "in_virtual_time", "living"]
 
 
 class Living:
-    """The scheduler and its cluster."""
+    """A running scheduler and its cluster."""
 
     def __init__(self, cluster: MemoryCluster, scheduler: Scheduler) -> None:
         self.cluster = cluster
         self.scheduler = scheduler
 
     async def passes(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance virtual time."""
         await asyncio.sleep(seconds)
 
     async def settles(self) -> None:
-        """Let everything happen that is about to happen, in next to no time."""
+        """Process everything that is due within 10 milliseconds."""
         await asyncio.sleep(0.01)
 
     def node_of(self, name: str) -> str:
-        """Where a pod is bound, "" when it is not."""
+        """The node of a pod, or "" if it is not bound."""
         return self.cluster.pod(name).spec.node_name
 
 
@@ -62,10 +62,10 @@ async def living(
     observer: Observer | None = None,
     **configured: Any,
 ) -> AsyncIterator[Living]:
-    """A scheduler on a cluster that holds some objects, until the block ends.
+    """Run a scheduler on a cluster with these objects, until the context ends.
 
-    ``plugins`` are classes beside the in-tree ones, ``extenders`` take part as they are, ``gates`` are feature gates,
-    ``configured`` are fields of a KubeSchedulerConfiguration as the API spells them. Raises ConfigurationError.
+    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, and ``configured``
+    are fields of a KubeSchedulerConfiguration with their API names. Raises ConfigurationError.
     """
     feature_gates = config.FeatureGates(gates)
     cluster = cluster or MemoryCluster()
@@ -93,7 +93,7 @@ async def living(
 
 
 def in_virtual_time(
-    story: Callable[[Living], Awaitable[None]],
+    scenario: Callable[[Living], Awaitable[None]],
     *objects: Any,
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
@@ -102,9 +102,9 @@ def in_virtual_time(
     observer: Observer | None = None,
     **configured: Any,
 ) -> None:
-    """Run a story on a living scheduler (see :func:`living`) to its end, without waiting."""
+    """Run a scenario with a running scheduler (see :func:`living`) in virtual time."""
 
-    async def told() -> None:
+    async def main() -> None:
         async with living(
             objects,
             cluster=cluster,
@@ -114,6 +114,6 @@ def in_virtual_time(
             observer=observer,
             **configured,
         ) as world:
-            await story(world)
+            await scenario(world)
 
-    run(told())
+    run(main())
