@@ -41,9 +41,9 @@ def test_go_notation_is_parsed(text: str, nanoseconds: int) -> None:
     ],
 )
 def test_invalid_durations_have_gos_error_message(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match="time: ") as refusal:
+    with pytest.raises(ValueError, match="time: ") as raised:
         Duration.parse(text)
-    assert str(refusal.value) == problem
+    assert str(raised.value) == problem
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ class Colour(FilterPlugin, ScorePlugin):
     name = "Colour"
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        wanted = pod.labels.get("colour")
-        keys = nodes.by_label("colour", lambda colour: 0 if wanted in (None, colour) else 1, np.int32)
+        required = pod.labels.get("colour")
+        keys = nodes.by_label("colour", lambda colour: 0 if required in (None, colour) else 1, np.int32)
         crowded = (keys == 0) & (nodes.pod_count > 1)
         return Verdict.of(np.where(crowded, 2, keys).astype(np.int32), {1: MISMATCH, 2: CROWDED})
 

@@ -127,16 +127,16 @@ class BindingResult(_Message, frozen=True):
     error: str = ""
 
 
-class _Identity(msgspec.Struct):
+class _NameAndUID(msgspec.Struct):
     name: str
     uid: str = ""
 
 
-class _Identified(msgspec.Struct):
-    metadata: _Identity
+class _NamedObject(msgspec.Struct):
+    metadata: _NameAndUID
 
 
-_IDENTIFIED = msgspec.json.Decoder(_Identified)
+_NAMED_OBJECT = msgspec.json.Decoder(_NamedObject)
 
 
 def name_of(obj: Raw) -> str:
@@ -149,9 +149,9 @@ def uid_of(obj: Raw) -> str:
     return _identity(obj).uid
 
 
-def _identity(obj: Raw) -> _Identity:
+def _identity(obj: Raw) -> _NameAndUID:
     try:
-        return _IDENTIFIED.decode(obj).metadata
+        return _NAMED_OBJECT.decode(obj).metadata
     except UNDECODABLE as error:
         raise InvalidObject(str(error)) from None
 

@@ -73,11 +73,11 @@ class ProfileExtender:
     def _statuses(self, diagnosis: Diagnosis, known: Mapping[str, int]) -> dict[str, Status]:
         """The status of each rejected node among ``known``."""
         names = self._cluster.nodes.names
-        wanted = np.zeros(len(names), np.bool_)
-        wanted[list(known.values())] = True
+        mask = np.zeros(len(names), np.bool_)
+        mask[list(known.values())] = True
         statuses = dict.fromkeys(known, diagnosis.absent)
         for refusal in diagnosis.refusals:
-            for status, where in refusal.verdict.by_status(refusal.where & wanted):
+            for status, where in refusal.verdict.by_status(refusal.where & mask):
                 attributed = status.by(refusal.plugin)
                 statuses |= {names[row]: attributed for row in np.flatnonzero(where).tolist()}
         return statuses
