@@ -84,7 +84,9 @@ def up(
     from kubestow.app import SchedulerApp
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    live = _for_embedded_server(SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed))
+    live = _for_embedded_server(
+        SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
+    )
     seconds = _seconds(grace_period)
     asyncio.run(
         _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
