@@ -21,27 +21,27 @@ def verify(files: tuple[Path, ...], show: int) -> int:
     """
     from kubestow.plugins import in_tree_registry
     from kubestow.simulation.recorded_cases import read_cases
-    from kubestow.simulation.replay import Difference, replay
+    from kubestow.simulation.replay import Mismatch, replay
 
     registry = in_tree_registry()
     cases: dict[str, int] = defaultdict(int)
     agreeing: dict[str, int] = defaultdict(int)
-    differences: dict[str, list[Difference]] = defaultdict(list)
+    mismatches: dict[str, list[Mismatch]] = defaultdict(list)
     for path in files:
         for case in read_cases(path):
             found = replay(case, registry)
             cases[case.area] += 1
             agreeing[case.area] += not found
-            differences[case.area] += found
+            mismatches[case.area] += found
     for area, total in cases.items():
         click.echo(f"{area:<28} {agreeing[area]:>5}/{total}")
-    for area, found in differences.items():
-        for difference in found[:show]:
-            click.echo(f"\n{difference.case}  pod {difference.pod or '-'}  {difference.figure}")
-            click.echo(f"  expected  {difference.expected!r}")
-            click.echo(f"  got       {difference.got!r}")
+    for area, found in mismatches.items():
+        for mismatch in found[:show]:
+            click.echo(f"\n{mismatch.case}  pod {mismatch.pod or '-'}  {mismatch.field}")
+            click.echo(f"  expected  {mismatch.expected!r}")
+            click.echo(f"  got       {mismatch.actual!r}")
         if len(found) > show:
-            click.echo(f"\n{area}: {len(found) - show} more figures differ")
+            click.echo(f"\n{area}: {len(found) - show} more mismatches")
     agreed, total = sum(agreeing.values()), sum(cases.values())
     click.echo(f"agree {agreed}/{total}")
     return int(agreed != total)
