@@ -1,9 +1,9 @@
-"""How fast the embedded API server is: creates, binds, lists, watches, start-up, memory.
+"""The embedded API server: creates, binds, lists, watches, start-up, memory.
 
     python benchmarks/apiserver.py [--pods 50000] [--watchers 100] [--data-dir NEW]
 
-The server runs in its own process, the clients in this one, over loopback. Rates are wall-clock; ``cpu`` is what the
-server's process spent per operation, which is the figure to compare between machines that do other things too.
+The server runs in its own process, the clients in this one, over loopback. Rates are in wall-clock time. ``cpu`` is the
+CPU time of the server process per operation; it is comparable between machines under different load.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class ServerProcess:
     started_in: float
 
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """CPU time so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
-        """Resident bytes."""
+        """Resident memory, in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -112,7 +112,7 @@ async def creates_and_binds(session: aiohttp.ClientSession, server: ServerProces
     await rate("creates", server, pods, create)
     await rate("binds", server, pods, bind)
     size = len(await (await session.get(path, headers=HEADERS)).read()) / pods
-    print(f"{'memory':<28} {(server.memory() - before) / pods:>9,.0f} bytes a pod of {size:,.0f} bytes of JSON")
+    print(f"{'memory':<28} {(server.memory() - before) / pods:>9,.0f} bytes per pod of {size:,.0f} bytes of JSON")
 
 
 async def list_all(session: aiohttp.ClientSession, server: ServerProcess, pods: int) -> None:
@@ -129,7 +129,7 @@ async def list_all(session: aiohttp.ClientSession, server: ServerProcess, pods: 
 async def watches(
     session: aiohttp.ClientSession, server: ServerProcess, watchers: int, events: int, per_second: int
 ) -> None:
-    """Patches one node ``events`` times at a steady rate; every watcher counts what reaches it."""
+    """Patch one node ``events`` times at a constant rate; every watcher counts the events it receives."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}
     path = f"{server.url}/api/v1/nodes"
     async with session.post(path, data=msgspec.json.encode(node), headers=HEADERS) as response:
@@ -150,8 +150,8 @@ async def watches(
     cpu, began = server.cpu(), time.perf_counter()
     patch_headers = HEADERS | {"Content-Type": "application/merge-patch+json"}
     for number in range(events):
-        due = began + number / per_second
-        if (wait := due - time.perf_counter()) > 0:
+        scheduled = began + number / per_second
+        if (wait := scheduled - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
         patch = b'{"metadata":{"annotations":{"n":"%d"}}}' % number
         async with session.patch(f"{path}/n", data=patch, headers=patch_headers) as response:
@@ -168,8 +168,8 @@ async def watches(
 
 async def run(arguments: argparse.Namespace) -> None:
     connector = aiohttp.TCPConnector(limit=0)
-    kept = ("--data-dir", arguments.data_dir) if arguments.data_dir else ()
-    with serving("--no-simulate", *kept) as server:
+    data_dir = ("--data-dir", arguments.data_dir) if arguments.data_dir else ()
+    with serving("--no-simulate", *data_dir) as server:
         print(f"{'start to ready':<28} {server.started_in:>9.2f} s")
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
             await creates_and_binds(session, server, arguments.pods)
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument("--events", type=int, default=3000)
     parser.add_argument("--events-per-second", type=int, default=1000)
-    parser.add_argument("--data-dir", help="keep the cluster in this (new) directory")
+    parser.add_argument("--data-dir", help="a new directory for the cluster's data")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -1,7 +1,7 @@
-"""What the client costs: CPU per binding, events a second from a watch, the first list of a large cluster.
+"""The client: CPU time per binding, watch events per second, and the initial list of a large cluster.
 
-Run with ``python benchmarks/client.py``. Servers run in processes of their own and answer
-from prepared bytes, so that the CPU time shown is the client's alone; it varies by some 10 % between runs.
+Run with ``python benchmarks/client.py``. Servers run in separate processes and send prepared responses, so that the CPU
+time is that of the client alone; it varies by some 10 % between runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTED = 50_000
 
 
 def pod(number: int) -> dict[str, Any]:
-    """A pod of some 2.2 kB, with what real ones carry and scheduling skips."""
+    """A pod of some 2.2 kB, with fields of real pods that scheduling does not read."""
     name = f"web-{number:06}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
     fields = {f"f:field{i}": {".": {}, "f:inner": {}} for i in range(20)}
@@ -72,16 +72,16 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def watch_stream(count: int) -> bytes:
-    """A streaming list of that many pods, complete with its bookmark."""
+    """A streaming list of ``count`` pods with its final bookmark."""
     end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [{"type": "ADDED", "object": pod(number)} for number in range(count)]
     return b"".join(msgspec.json.encode(line) + b"\n" for line in [*lines, {"type": "BOOKMARK", "object": end}])
 
 
 class _Server(asyncio.Protocol):
-    """Answers every complete request with the same bytes."""
+    """Sends the same response to every request."""
 
-    answer = b""
+    response = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
@@ -95,11 +95,11 @@ class _Server(asyncio.Protocol):
             if len(self._received) < size:
                 return
             self._received = self._received[size:]
-            self._transport.write(self.answer)
+            self._transport.write(self.response)
 
 
-def _serve(listening: socket.socket, answer: bytes) -> None:
-    _Server.answer = answer
+def _serve(listening: socket.socket, response: bytes) -> None:
+    _Server.response = response
 
     async def forever() -> None:
         server = await asyncio.get_running_loop().create_server(_Server, sock=listening)
@@ -109,13 +109,13 @@ def _serve(listening: socket.socket, answer: bytes) -> None:
         asyncio.run(forever())
 
 
-def _binding_answer() -> bytes:
+def _binding_response() -> bytes:
     body = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
     head = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     return head % len(body) + body
 
 
-def _watch_answer() -> bytes:
+def _watch_response() -> bytes:
     stream = watch_stream(LISTED)
     chunks = (stream[start : start + 2**15] for start in range(0, len(stream), 2**15))
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -123,7 +123,7 @@ def _watch_answer() -> bytes:
 
 
 async def bindings(url: str) -> None:
-    """POST bindings, many in flight."""
+    """POST bindings with many requests in flight."""
     async with Transport(Credentials(url), clock=WallClock()) as transport:
         pods = PodClient(transport)
 
@@ -139,7 +139,7 @@ async def bindings(url: str) -> None:
 
 
 class _Complete(Exception):
-    """The list is there."""
+    """The list is complete."""
 
 
 class _Counter:
@@ -148,17 +148,17 @@ class _Counter:
         raise _Complete
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        """Not reached."""
+        """Never called."""
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        self.refuse(subject, problem)
+        self.fail(subject, problem)
 
-    def refuse(self, subject: str, problem: str) -> None:
+    def fail(self, subject: str, problem: str) -> None:
         raise AssertionError(f"{subject}: {problem}")
 
 
 async def streaming_list(url: str) -> None:
-    """Read the pods of a large cluster over a watch, the socket included."""
+    """Read the pods of a large cluster with a streaming list over a socket."""
     clock = WallClock()
     async with Transport(Credentials(url), clock=clock) as transport:
         reflector = Reflector(transport, PODS, _Counter(), clock=clock, random=Random(1))
@@ -167,11 +167,11 @@ async def streaming_list(url: str) -> None:
             await reflector.run()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rate = LISTED / cpu
-    print(f"streaming list of {LISTED:,} pods: {cpu:.2f} s CPU, {wall:.2f} s in all; {rate:,.0f} events/s of CPU")
+    print(f"streaming list of {LISTED:,} pods: {cpu:.2f} s CPU, {wall:.2f} s elapsed; {rate:,.0f} events/s of CPU")
 
 
 def decoding() -> None:
-    """Split and decode a watch from memory."""
+    """Split and decode a watch stream in memory."""
     stream, lines, count = watch_stream(20_000), LineSplitter(), 0
     chunks = [stream[start : start + 2**17] for start in range(0, len(stream), 2**17)]
     cpu = time.process_time()
@@ -180,24 +180,24 @@ def decoding() -> None:
             decode(Pod, WatchEvent.parse(line).object)
             count += 1
     cpu = time.process_time() - cpu
-    print(f"decoding a watch: {cpu / count * 1e6:.1f} µs an event of {len(stream) / count:.0f} bytes")
+    print(f"decoding a watch: {cpu / count * 1e6:.1f} µs per event of {len(stream) / count:.0f} bytes")
 
 
 def decoding_a_list() -> None:
-    """Decode a list from memory."""
+    """Decode a list in memory."""
     items = b",".join(msgspec.json.encode(pod(number)) for number in range(LISTED))
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
-    decoder = ObjectDecoder(PODS, _Counter().refuse)
+    decoder = ObjectDecoder(PODS, _Counter().fail)
     cpu = time.process_time()
     with gc_tuning.paused():
         objects = [decoder.decode(item) for item in ListPage.parse(body).items or []]
     cpu = time.process_time() - cpu
-    print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs a pod")
+    print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs per pod")
 
 
-def _against(answer: bytes, run: Callable[[str], Any]) -> None:
+def _run_against(response: bytes, run: Callable[[str], Any]) -> None:
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-    server = multiprocessing.get_context("fork").Process(target=_serve, args=(listening, answer), daemon=True)
+    server = multiprocessing.get_context("fork").Process(target=_serve, args=(listening, response), daemon=True)
     server.start()
     try:
         asyncio.run(run(f"http://127.0.0.1:{listening.getsockname()[1]}"))
@@ -208,5 +208,5 @@ def _against(answer: bytes, run: Callable[[str], Any]) -> None:
 if __name__ == "__main__":
     decoding()
     decoding_a_list()
-    _against(_binding_answer(), bindings)
-    _against(_watch_answer(), streaming_list)
+    _run_against(_binding_response(), bindings)
+    _run_against(_watch_response(), streaming_list)

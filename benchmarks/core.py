@@ -1,11 +1,11 @@
-"""The core alone: decide and assume, no HTTP, every node scored.
+"""The core without HTTP: decide and assume, with every node scored.
 
     .venv/bin/python benchmarks/core.py [--nodes 5000] [--pods 20000] [--fill 100000]
 
-Prints pods per second for identical pods, for those of a replica set behind a service (which the default constraints
-spread) and for pods of which each has a shape of its own, the cost of a pod before and after many others have been
-placed, and the memory that nodes and bound pods take. Nodes are scheduler_perf's default (4 CPUs, 32 GiB, 110 pods),
-pods ask for 100m and 500 MiB.
+Prints pods per second for identical pods, for pods of a ReplicaSet behind a Service (subject to the default topology
+spread constraints), for pods of distinct shapes, and for pods with node affinity; the time per pod before and after
+many others are placed; and the memory of nodes and bound pods. Nodes are scheduler_perf's default (4 CPUs, 32 GiB, 110
+pods), pods request 100m and 500 MiB.
 
 Measured on 2 cores of an Intel Xeon with Python 3.11.7 and NumPy 2.4.6: see docs/performance.md.
 """
@@ -46,7 +46,7 @@ class _Handle:
 
 
 def node(number: int) -> Node:
-    """One of scheduler_perf's default nodes, in one of three zones."""
+    """A default node of scheduler_perf, in one of three zones."""
     labels = {"kubernetes.io/hostname": f"node-{number:05}", "topology.kubernetes.io/zone": f"zone-{number % 3}"}
     allocatable = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     return convert(
@@ -54,7 +54,7 @@ def node(number: int) -> Node:
     )
 
 
-#: scheduler_perf's pod with node affinity: two zones will do.
+#: The node affinity of scheduler_perf's pods: two of three zones.
 IN_TWO_ZONES = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -70,7 +70,7 @@ IN_TWO_ZONES = {
 }
 
 
-#: The service and the replica set of pods labelled ``app: a``.
+#: The Service and the ReplicaSet of pods labelled ``app: a``.
 SERVICE = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"selector": {"app": "a"}}}
 REPLICA_SET = {
     "metadata": {"name": "a", "namespace": "default", "uid": "uid-a"},
@@ -87,7 +87,7 @@ def pod(
     affinity: dict[str, Any] | None = None,
     owners: Sequence[dict[str, Any]] = (),
 ) -> Pod:
-    """A pod that asks for little."""
+    """A pod with small requests."""
     spec = {
         "affinity": affinity,
         "schedulerName": "default-scheduler",
@@ -98,7 +98,7 @@ def pod(
 
 
 class World:
-    """A cluster and the default profile deciding on it."""
+    """A cluster and the default profile."""
 
     def __init__(self, nodes: int) -> None:
         self.cluster = Cluster()
@@ -108,7 +108,7 @@ class World:
         self.pipeline = DecisionPipeline(self.cluster, {profile.scheduler_name: profile}, RandomTie(Random(0)))
 
     def schedule(self, infos: list[PodInfo]) -> float:
-        """Place pods one after another; seconds per pod."""
+        """Schedule pods one after another; the seconds per pod."""
         began = time.perf_counter()
         for info in infos:
             decision = self.pipeline.decide(info)
@@ -118,7 +118,7 @@ class World:
 
 
 def peak_memory() -> float:
-    """The most memory this process ever had, in MB."""
+    """Peak resident memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -141,7 +141,7 @@ def main() -> None:
     infos = [world.cluster.shapes.info(pod(n, owners=[OWNER])) for n in range(options.pods)]
     world.schedule(infos[:200])
     cost = world.schedule(infos[200:])
-    print(f"pods of a replica set behind a service: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
+    print(f"pods of a ReplicaSet behind a Service: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
     world = World(options.nodes)
     distinct = [
@@ -165,7 +165,7 @@ def main() -> None:
         costs.append(world.schedule(infos))
     print(f"first 5,000 of {options.fill:,} pods: {costs[0] * 1e6:.0f} us each, last 5,000: {costs[-1] * 1e6:.0f} us")
     print(f"ratio last to first: {costs[-1] / costs[0]:.2f}")
-    print(f"memory: {peak_memory():.0f} MB with {options.fill:,} pods ({before:.0f} MB before them)")
+    print(f"memory: {peak_memory():.0f} MB with {options.fill:,} pods ({before:.0f} MB before)")
 
 
 if __name__ == "__main__":

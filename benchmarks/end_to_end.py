@@ -1,9 +1,9 @@
-"""End to end over HTTP: embedded API server, scheduler and submitter, each a process of its own.
+"""End to end over HTTP: embedded API server, scheduler and submitter in separate processes.
 
     .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000]
 
-Prints pods per second from the first creation to the last binding, and the CPU time that the scheduler's process used
-per bound pod. The pods are created while the scheduler binds, as in scheduler_perf. Figures: docs/performance.md.
+Prints pods per second from the first creation to the last binding, and the CPU time of the scheduler process per bound
+pod. Pods are created while the scheduler binds, as in scheduler_perf. Results: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.server import running_server
+from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
 
-AT_ONCE = 16
+CONCURRENCY = 16
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """CPU time of a process so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -61,18 +61,18 @@ def pod(number: int) -> bytes:
 
 
 async def create(transport: Transport, path: str, bodies: list[bytes]) -> None:
-    """POST all bodies, so many at once."""
+    """POST all bodies with limited concurrency."""
     queue = iter(bodies)
 
     async def work() -> None:
         for body in queue:
             await transport.request("POST", path, body)
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
 
 async def all_bound(transport: Transport) -> float:
-    """Wait until no pod is without a node; when that was."""
+    """Wait until all pods are bound; the time of the last check."""
     while True:
         seen = time.perf_counter()
         unbound = await transport.request("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3D&limit=1")
@@ -82,8 +82,11 @@ async def all_bound(transport: Transport) -> float:
 
 
 async def measure(nodes: int, pods: int) -> None:
-    """Run once and print."""
-    async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
+    """Run the measurement and print the results."""
+    async with (
+        apiserver_process() as url,
+        Transport(await load_credentials(master=url), clock=WallClock()) as transport,
+    ):
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
         scheduler = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kubestow", "run", "--master", url, "--leader-elect=false", "--secure-port=0"),
@@ -98,7 +101,7 @@ async def measure(nodes: int, pods: int) -> None:
         seconds = await all_bound(transport) - began
         spent = (cpu_seconds(scheduler.pid) - cpu) / pods
         print(f"{pods:,} pods on {nodes:,} nodes: {pods / seconds:,.0f} pods/s bound ({seconds:.2f} s,")
-        print(f"  of which creating them took {created:.2f} s)")
+        print(f"  of which {created:.2f} s until all were created)")
         print(f"scheduler: {spent * 1000:.2f} ms CPU per bound pod, {memory_mb(scheduler.pid):.0f} MB peak")
         scheduler.terminate()
         await scheduler.wait()

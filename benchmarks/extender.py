@@ -1,9 +1,9 @@
-"""Decisions with one extender in another process, over HTTP: filter and prioritize, every node asked about.
+"""Scheduling with one extender in another process: filter and prioritize over HTTP for every node.
 
     .venv/bin/python benchmarks/extender.py [--nodes 5000] [--pods 200]
 
-The extender answers at once and refuses nobody, so what is measured is the protocol: first by names of nodes, then with
-the nodes in full, then without an extender. Seconds of this process's CPU beside the time that passes.
+The extender responds immediately and rejects no node, so the protocol is measured: with node names, with full nodes,
+and without an extender. Prints the elapsed time and the CPU time of this process per pod.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.stages import Extenders
 
-#: What makes a node's JSON as large as those of real nodes are, in bytes.
+#: Bytes of padding that make the JSON of a node as large as that of a real one.
 PADDING = 8_000
 
 
-def serve(told: Connection) -> None:
-    """Run an extender that lets everything pass."""
+def serve(connection: Connection) -> None:
+    """Run an extender that accepts every node, and send its port."""
 
     async def verb(request: web.Request) -> web.Response:
         body = json.loads(await request.read())
-        names = body["NodeNames"] or [one["metadata"]["name"] for one in body["Nodes"]["items"]]
+        names = body["NodeNames"] or [item["metadata"]["name"] for item in body["Nodes"]["items"]]
         if request.path == "/prioritize":
-            answer: Any = [{"Host": name, "Score": 5} for name in names]
+            result: Any = [{"Host": name, "Score": 5} for name in names]
         else:
-            answer = {"Nodes": body["Nodes"], "NodeNames": body["NodeNames"]}
-        return web.json_response(answer)
+            result = {"Nodes": body["Nodes"], "NodeNames": body["NodeNames"]}
+        return web.json_response(result)
 
     async def run() -> None:
         application = web.Application(client_max_size=2**30)
@@ -51,41 +51,43 @@ def serve(told: Connection) -> None:
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        told.send(runner.addresses[0][1])
+        connection.send(runner.addresses[0][1])
         await asyncio.get_running_loop().create_future()
 
     asyncio.run(run())
 
 
-def seen(kept: RawObjectCache, nodes: int, pods: int) -> None:
-    """Show what is kept for extenders the objects that the world is made of."""
+def fill_cache(cache: RawObjectCache, nodes: int, pods: int) -> None:
+    """Put the objects of the cluster into the raw object cache."""
     padding = msgspec.Raw(json.dumps({"note": "x" * PADDING}).encode())
     for number in range(nodes):
-        one = node(number)
-        whole = {**msgspec.to_builtins(one)}
-        whole["metadata"]["annotations"] = msgspec.json.decode(padding)
-        kept.store(NODES, one, msgspec.Raw(msgspec.json.encode(whole)))
+        decoded = node(number)
+        manifest = {**msgspec.to_builtins(decoded)}
+        manifest["metadata"]["annotations"] = msgspec.json.decode(padding)
+        cache.store(NODES, decoded, msgspec.Raw(msgspec.json.encode(manifest)))
     for number in range(pods):
-        kept.store(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
+        cache.store(PODS, pod(number), msgspec.Raw(msgspec.json.encode(pod(number))))
 
 
 async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
-    """Decide about pods, one after another."""
+    """Schedule pods with the extender, one after another."""
     settings = config.Extender(
         url_prefix=url, filter_verb="filter", prioritize_verb="prioritize", weight=1, node_cache_capable=cached
     )
-    kept = RawObjectCache.for_extenders([settings])
-    seen(kept, nodes, pods)
+    cache = RawObjectCache.for_extenders([settings])
+    fill_cache(cache, nodes, pods)
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
-    async with HTTPExtender(settings, kept) as extender:
+    async with HTTPExtender(settings, cache) as extender:
         extenders = Extenders(world.cluster, [extender])
         pipeline = DecisionPipeline(world.cluster, world.profiles, FirstByName(), extenders)
         await pipeline.decide_with_extenders(infos[0])
         began, began_cpu = time.perf_counter(), time.process_time()
         for info in infos:
             place(world, await pipeline.decide_with_extenders(info))
-        report("by name" if cached else "in full", pods, time.perf_counter() - began, time.process_time() - began_cpu)
+        report(
+            "node names" if cached else "full nodes", pods, time.perf_counter() - began, time.process_time() - began_cpu
+        )
 
 
 def place(world: World, decision: Decision) -> None:
@@ -94,7 +96,7 @@ def place(world: World, decision: Decision) -> None:
 
 
 def without(nodes: int, pods: int) -> None:
-    """The same pods with nobody else to ask."""
+    """Schedule the same pods without an extender."""
     world = World(nodes)
     infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
     world.pipeline.decide(infos[0])
@@ -105,7 +107,7 @@ def without(nodes: int, pods: int) -> None:
 
 
 def report(what: str, pods: int, seconds: float, cpu: float) -> None:
-    print(f"{what:12} {seconds / pods * 1e3:8.2f} ms a pod, {cpu / pods * 1e3:8.2f} ms of CPU here")
+    print(f"{what:12} {seconds / pods * 1e3:8.2f} ms per pod, {cpu / pods * 1e3:8.2f} ms CPU in this process")
 
 
 def main() -> None:

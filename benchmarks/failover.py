@@ -1,11 +1,11 @@
-"""Failover over HTTP: the leader is killed while pods are being created, and the standby goes on.
+"""Failover over HTTP: the leader is killed while pods are created, and the standby takes over.
 
     .venv/bin/python benchmarks/failover.py [--nodes 1000] [--pods 10000]
 
-Embedded API server, two schedulers that share a Lease, and a submitter, each a process of its own. The leader is killed
-(SIGKILL) when a third of the pods are bound. A watch beside them sees every change of every pod. Printed are the times
-until the standby led and until its first binding, and whether any pod was moved, lost, or bound beyond a node's room;
-the exit status is 1 if so. Figures: docs/performance.md.
+Embedded API server, two schedulers that share a Lease, and a submitter run in separate processes. The leader is killed
+(SIGKILL) when a third of the pods are bound. A watch records every change of every pod. Prints the times until the
+standby leads and until its first binding, and whether any pod was moved, lost, or bound to a full node; the exit status
+is then 1. Results: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 from end_to_end import create, node, pod
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.server import running_server
+from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
 
 PODS_PER_NODE = 40  # by CPU
@@ -34,72 +34,72 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-schedul
 
 
 @dataclass
-class Witness:
-    """Watches all pods and remembers where each was bound, and when the last binding was seen."""
+class BindingRecorder:
+    """Watches all pods and records their nodes and the times of the bindings."""
 
     transport: Transport
     nodes: dict[str, str] = field(default_factory=dict)
     bound_at: list[float] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    errors: list[str] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         rest = b""
         path = f"{PODS}?watch=true&resourceVersion=0&timeoutSeconds=3600"
         async with self.transport.stream(path, silence=600.0) as chunks:
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._see(msgspec.json.decode(line))
-                self.news.set()
+                    self._handle(msgspec.json.decode(line))
+                self.changed.set()
 
-    def _see(self, event: dict[str, Any]) -> None:
+    def _handle(self, event: dict[str, Any]) -> None:
         if event["type"] not in ("ADDED", "MODIFIED"):
-            self.wrong.append(f"the witness was told {event['type']}")
+            self.errors.append(f"unexpected watch event {event['type']}")
             return
-        name, there = event["object"]["metadata"]["name"], event["object"]["spec"].get("nodeName", "")
+        name, node_name = event["object"]["metadata"]["name"], event["object"]["spec"].get("nodeName", "")
         before = self.nodes.get(name, "")
-        if before and there != before:
-            self.wrong.append(f"pod {name} was on {before} and is on {there or 'no node'}")
-        if there and not before:
+        if before and node_name != before:
+            self.errors.append(f"pod {name} was moved from {before} to {node_name or 'no node'}")
+        if node_name and not before:
             self.bound_at.append(time.monotonic())
-        self.nodes[name] = there
+        self.nodes[name] = node_name
 
-    async def until_bound(self, count: int) -> None:
-        """Return when so many pods are bound."""
+    async def wait_bound(self, count: int) -> None:
+        """Wait until ``count`` pods are bound."""
         while len(self.bound_at) < count:
-            self.news.clear()
-            await self.news.wait()
+            self.changed.clear()
+            await self.changed.wait()
 
-    def verdict(self, pods: int) -> list[str]:
-        """What went wrong."""
+    def all_errors(self, pods: int) -> list[str]:
+        """The errors: moved pods, overcommitted nodes and unbound pods."""
         used = Counter(self.nodes.values())
-        overfull = [f"{name} has {count} pods" for name, count in used.items() if count > PODS_PER_NODE and name]
-        lost = pods - sum(1 for there in self.nodes.values() if there)
-        return [*self.wrong, *overfull, *([f"{lost} pods are not bound"] if lost else [])]
+        overcommitted = [f"{name} has {count} pods" for name, count in used.items() if count > PODS_PER_NODE and name]
+        unbound = pods - sum(1 for node_name in self.nodes.values() if node_name)
+        return [*self.errors, *overcommitted, *([f"{unbound} pods are not bound"] if unbound else [])]
 
 
 async def scheduler(url: str) -> asyncio.subprocess.Process:
-    """A candidate, once it knows who leads."""
+    """Start a scheduler and wait until it has observed the leader."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kubestow", "run", "--master", url, "--secure-port=0", stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     while b"New leader elected" not in await process.stderr.readline():
         pass
-    asyncio.get_running_loop().create_task(_drained(process.stderr))
+    asyncio.get_running_loop().create_task(_drain(process.stderr))
     return process
 
 
-async def _drained(stream: asyncio.StreamReader) -> None:
-    """Read what nobody reads, so that the writer never waits."""
+async def _drain(stream: asyncio.StreamReader) -> None:
+    """Discard output, so that the writer never blocks."""
     while await stream.read(65536):
         pass
 
 
 async def new_leader(transport: Transport, old: str) -> str:
-    """Wait until the lease names another than the old leader."""
+    """Wait until the holder of the lease is not ``old``; the new holder."""
     while True:
         lease = msgspec.json.decode(await transport.request("GET", LEASE))
         holder: str = lease["spec"].get("holderIdentity", "")
@@ -109,33 +109,36 @@ async def new_leader(transport: Transport, old: str) -> str:
 
 
 async def measure(nodes: int, pods: int) -> int:
-    """Run once and print; the exit status."""
-    async with running_server() as url, Transport(await load_credentials(master=url), clock=WallClock()) as transport:
+    """Run the measurement and print the results; the exit status."""
+    async with (
+        apiserver_process() as url,
+        Transport(await load_credentials(master=url), clock=WallClock()) as transport,
+    ):
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
-        witness = Witness(transport)
-        watching = asyncio.create_task(witness.watch())
+        recorder = BindingRecorder(transport)
+        watching = asyncio.create_task(recorder.watch())
         leader, standby = await scheduler(url), await scheduler(url)
         old = await new_leader(transport, "")
         creating = asyncio.create_task(create(transport, PODS, [pod(number) for number in range(pods)]))
-        await witness.until_bound(pods // 3)
+        await recorder.wait_bound(pods // 3)
         os.kill(leader.pid, signal.SIGKILL)
         killed = time.monotonic()
-        before = len(witness.bound_at)
+        before = len(recorder.bound_at)
         await new_leader(transport, old)
         led = time.monotonic() - killed
-        after = sum(1 for seen in witness.bound_at if seen < killed + 1.0)
+        after = sum(1 for bound_at in recorder.bound_at if bound_at < killed + 1.0)
         await creating
-        await witness.until_bound(pods)
-        first = witness.bound_at[after] - killed
+        await recorder.wait_bound(pods)
+        first = recorder.bound_at[after] - killed
         print(f"{pods:,} pods on {nodes:,} nodes; the leader was killed after {before:,} bindings")
         print(f"the standby led {led:.1f} s later, and bound its first pod after {first:.1f} s;")
-        print(f"all pods were bound {witness.bound_at[-1] - killed:.1f} s after the kill")
+        print(f"all pods were bound {recorder.bound_at[-1] - killed:.1f} s after the kill")
         standby.terminate()
         status = await standby.wait()
         watching.cancel()
-        verdict = witness.verdict(pods)
-        print("\n".join(verdict) or f"every pod was bound once and none was lost; the new leader ended with {status}")
-        return 1 if verdict or status else 0
+        errors = recorder.all_errors(pods)
+        print("\n".join(errors) or f"every pod was bound exactly once; the new leader exited with status {status}")
+        return 1 if errors or status else 0
 
 
 def main() -> None:

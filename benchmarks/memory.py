@@ -1,9 +1,9 @@
-"""Memory of the scheduler's state: many nodes and many bound pods, decoded from JSON as a real API server sends it.
+"""Memory of the scheduler's state: many nodes and bound pods, decoded from JSON as a real API server sends it.
 
     .venv/bin/python benchmarks/memory.py [--nodes 5000] [--pods 100000]
 
-Objects carry what real ones carry (managed fields, conditions, container statuses, token volumes); pods come from 200
-workloads. Prints the resident memory of the process before and after. Figures: docs/performance.md.
+Objects have the fields of real ones (managed fields, conditions, container statuses, token volumes); pods belong to 200
+workloads. Prints the resident memory of the process before and after. Results: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def resident_mb() -> float:
 
 
 def node(number: int) -> bytes:
-    """A node as a cloud provider's kubelet describes it."""
+    """A node with the fields that a cloud provider's kubelet sets."""
     name = f"node-{number:05}"
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
     labels |= {f"cloud.example.com/label-{n}": f"value-{n}" for n in range(12)}
@@ -63,7 +63,7 @@ def node(number: int) -> bytes:
 
 
 def pod(number: int, nodes: int) -> bytes:
-    """A running pod of one of the workloads, as the API server shows it."""
+    """A running pod of one of the workloads, as returned by the API server."""
     app = f"app-{number % WORKLOADS}"
     name = f"{app}-7d9f8c6b5d-{number:06}"
     resources = {"requests": {"cpu": f"{100 + number % WORKLOADS}m", "memory": "256Mi"}}
@@ -105,12 +105,12 @@ def pod(number: int, nodes: int) -> bytes:
 
 
 def read(kind: type[Any], texts: Iterator[bytes]) -> list[Any]:
-    """Decode objects from their own texts, one after another."""
+    """Decode objects one after another."""
     return [decode(kind, text) for text in texts]
 
 
 async def measure(nodes: int, pods: int) -> None:
-    """Fill a scheduler's state and print."""
+    """Fill the scheduler's state and print the memory."""
     before = resident_mb()
     scheduler = Scheduler(
         config.default_configuration(),
@@ -120,12 +120,12 @@ async def measure(nodes: int, pods: int) -> None:
     scheduler.handlers.replace(NODES, read(Node, map(node, range(nodes))))
     with_nodes = resident_mb()
     for start in range(0, pods, 1000):
-        for each in read(Pod, (pod(number, nodes) for number in range(start, start + 1000))):
-            scheduler.handlers.apply(PODS, "ADDED", each)
+        for bound_pod in read(Pod, (pod(number, nodes) for number in range(start, start + 1000))):
+            scheduler.handlers.apply(PODS, "ADDED", bound_pod)
     gc.collect()
     print(f"{nodes:,} nodes and {pods:,} bound pods: {resident_mb():.0f} MB resident")
     print(f"({before:.0f} MB before, {with_nodes:.0f} MB with the nodes,")
-    print(f" {(resident_mb() - with_nodes) * 2**20 / pods:,.0f} bytes a pod)")
+    print(f" {(resident_mb() - with_nodes) * 2**20 / pods:,.0f} bytes per pod)")
 
 
 def main() -> None:

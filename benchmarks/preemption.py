@@ -1,7 +1,7 @@
-"""How fast pods find room by preemption: the core alone, on a full cluster of low-priority pods.
+"""Preemption throughput: the core alone, on a full cluster of low-priority pods.
 
-Every preemptor is decided twice: once it fits nowhere and DefaultPreemption names a node and its victims; once the
-victims are gone, it is placed there. Run with ``python benchmarks/preemption.py [--nodes N] [--preemptors N]``.
+Every preemptor is scheduled twice: in the first cycle DefaultPreemption nominates a node and selects victims; after
+their removal, the pod is placed there. Run with ``python benchmarks/preemption.py [--nodes N] [--preemptors N]``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PODS_PER_NODE = 4
 
 
 class Handle:
-    """What plugins need of a scheduler."""
+    """The plugin handle of this benchmark."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -34,23 +34,23 @@ class Handle:
         self._gates = config.FeatureGates({})
 
     def feature_enabled(self, gate: str) -> bool:
-        """Defaults."""
+        """The default of the gate."""
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        """Victims are gone at once."""
+        """Always False: victims are removed immediately."""
         return False
 
     def waiting_pods(self) -> tuple[()]:
-        """Nobody waits."""
+        """Always empty."""
         return ()
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """The core alone binds nothing."""
+        """No effect."""
 
 
 def node(number: int) -> Node:
-    """A node for four pods of 900 millicores."""
+    """A node with capacity for four pods of 900 millicores."""
     allocatable = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     name = f"n{number:05}"
     labels = {"topology.kubernetes.io/zone": f"z{number % 3}", "kubernetes.io/hostname": name}
@@ -70,17 +70,17 @@ def pod(name: str, *, cpu: str, priority: int, node_name: str = "", started: str
     return convert(Pod, {"metadata": metadata, "spec": spec, "status": {"startTime": started}})
 
 
-def full_cluster(nodes: int, *, shuffled: Random) -> Cluster:
-    """Nodes full of pods of low, slightly different priorities, started at different times."""
+def full_cluster(nodes: int, *, random: Random) -> Cluster:
+    """Full nodes with pods of low, random priorities and random start times."""
     cluster = Cluster()
     for number in range(nodes):
         cluster.add_node(node(number))
     for number in range(nodes * PODS_PER_NODE):
-        started = f"2026-01-{1 + shuffled.randrange(28):02}T00:00:00Z"
+        started = f"2026-01-{1 + random.randrange(28):02}T00:00:00Z"
         victim = pod(
             f"low-{number}",
             cpu="900m",
-            priority=shuffled.randrange(10),
+            priority=random.randrange(10),
             node_name=f"n{number % nodes:05}",
             started=started,
         )
@@ -93,8 +93,8 @@ def preempt(
 ) -> Iterator[float]:
     """Place the preemptors; yields the seconds each took.
 
-    At once: victims are gone before the next pod is looked at. Otherwise they linger until all have preempted, so that
-    thousands of nodes are promised to somebody.
+    With ``at_once``, victims are removed before the next pod is scheduled. Otherwise they stay until all pods have
+    preempted, so that thousands of nodes have nominated pods.
     """
     waiting: list[tuple[PodInfo, tuple[PodInfo, ...]]] = []
     for info in preemptors:
@@ -116,15 +116,14 @@ def preempt(
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--preemptors", type=int, default=5000)
-    parser.add_argument("--shapes", type=int, default=1, help="how many different kinds of preemptors")
-    parser.add_argument("--lingering", action="store_true", help="victims take long to leave")
-    parser.add_argument("--thorough", action="store_true", help="consider every node, not a tenth of them")
+    parser.add_argument("--shapes", type=int, default=1, help="number of distinct preemptor shapes")
+    parser.add_argument("--lingering", action="store_true", help="victims stay until all pods have preempted")
     options = parser.parse_args()
-    cluster = full_cluster(options.nodes, shuffled=Random(1))
+    cluster = full_cluster(options.nodes, random=Random(1))
     configuration = config.default_configuration(config.FeatureGates({}))
     profile = build_profile(configuration.profiles[0], in_tree_registry(), Handle(cluster))
     pipeline = DecisionPipeline(cluster, {"default-scheduler": profile}, RandomTie(Random(2)))

@@ -1,11 +1,12 @@
-"""A long life: pods come and go over nodes that come, go and change, and the scheduler must not grow.
+"""A soak test: pods and nodes are created, updated and deleted, and the scheduler's memory must not grow.
 
     .venv/bin/python benchmarks/soak.py [--pods 200000] [--nodes 1000]
 
-The scheduler runs on an in-memory cluster in virtual time, without HTTP. Workloads have labels, namespaces and sizes of
-their own and come and go with their pods; some spread over zones, keep apart, mount claims, cannot be placed or preempt
-others. Nodes are replaced by new ones with new names, relabelled and tainted. Printed is the resident memory after
-each tenth; the exit status is 1 if the last is more than 10 % above the first. Figures: docs/performance.md.
+The scheduler runs on an in-memory cluster in virtual time, without HTTP. Workloads have distinct labels, namespaces and
+requests, and are deleted with their pods; some have topology spread or inter-pod affinity, mount claims, are
+infeasible, or preempt others. Nodes are replaced by new ones with new names, relabelled and tainted. Prints the
+resident memory after each tenth; the exit status is 1 if the last is more than 10 % above the first. Results:
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -32,97 +33,97 @@ from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
 from kubestow.testing.virtual_time import VirtualClock, run
 
-#: Pods that live at once, pods that come in one go, and pods of one workload.
-LIVING, BATCH, WORKLOAD = 8_000, 500, 50
+#: Existing pods, pods per batch, and pods per workload.
+EXISTING, BATCH, WORKLOAD = 8_000, 500, 50
 ALLOWED_GROWTH = 1.1
 
 
 def resident_mb() -> float:
-    """Resident memory of this process, once what is free has been given back."""
+    """Resident memory of this process after returning free memory to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-class Life:
-    """The cluster's inhabitants."""
+class Churn:
+    """Creates, updates and deletes the objects of a cluster."""
 
     def __init__(self, cluster: MemoryCluster, random: Random) -> None:
         self._cluster, self._random = cluster, random
         self._nodes: list[Node] = []
         self._pods: deque[Pod] = deque()
         self._claims: dict[str, list[Any]] = {}
-        self._made = 0
+        self._created = 0
 
-    def begin(self, nodes: int) -> None:
-        """Nodes to start with."""
+    def create_nodes(self, nodes: int) -> None:
+        """Create the initial nodes."""
         self._cluster.put(storage_class())
         for _ in range(nodes):
             self._add_node()
 
     def _add_node(self) -> None:
-        self._made += 1
-        made = node(
-            f"node-{self._made}",
+        self._created += 1
+        created = node(
+            f"node-{self._created}",
             cpu="16",
             memory="64Gi",
-            zone=f"zone-{self._made % 3}",
-            labels={"rack": f"r{self._made % 40}"},
+            zone=f"zone-{self._created % 3}",
+            labels={"rack": f"r{self._created % 40}"},
         )
-        self._nodes.append(made)
-        self._cluster.put(made)
+        self._nodes.append(created)
+        self._cluster.put(created)
 
-    def disturb(self) -> None:
-        """Some nodes are replaced, some relabelled, some tainted or cleared."""
+    def update_nodes(self) -> None:
+        """Replace some nodes, relabel some, and taint or untaint some."""
         for _ in range(5):
-            leaving = self._nodes.pop(self._random.randrange(len(self._nodes)))
-            self._cluster.remove(leaving)
+            removed = self._nodes.pop(self._random.randrange(len(self._nodes)))
+            self._cluster.remove(removed)
             self._add_node()
         for number in self._random.sample(range(len(self._nodes)), 10):
             old = self._nodes[number]
-            labels = old.metadata.labels | {"rack": f"r{self._random.randrange(40)}", "deploy": str(self._made)}
+            labels = old.metadata.labels | {"rack": f"r{self._random.randrange(40)}", "deploy": str(self._created)}
             taints = [] if old.spec.taints else node(taints=["dedicated=yes:NoSchedule"]).spec.taints
             new = replace(old, metadata=replace(old.metadata, labels=labels), spec=replace(old.spec, taints=taints))
             self._nodes[number] = new
             self._cluster.put(new)
 
     def create(self, count: int) -> None:
-        """Workloads of pods, each of its own kind."""
+        """Create workloads with distinct properties, ``count`` pods in total."""
         for first in range(0, count, WORKLOAD):
-            self._made += 1
-            draw, app = self._random, f"app-{self._made}"
-            made = {
-                "namespace": f"team-{self._made % 500}",
+            self._created += 1
+            random, app = self._random, f"app-{self._created}"
+            template = {
+                "namespace": f"team-{self._created % 500}",
                 "labels": {"app": app},
-                "cpu": f"{draw.randrange(50, 500)}m",
-                "memory": f"{draw.randrange(64, 2048)}Mi",
-                "priority": draw.choice((0, 0, 0, 10)),
-                "affinity": self._company(app),
+                "cpu": f"{random.randrange(50, 500)}m",
+                "memory": f"{random.randrange(64, 2048)}Mi",
+                "priority": random.choice((0, 0, 0, 10)),
+                "affinity": self._pod_affinity(app),
                 "spread": self._spread(app),
-                "gates": ("later",) if draw.random() < 0.05 else (),
+                "gates": ("later",) if random.random() < 0.05 else (),
             }
-            if draw.random() < 0.05:
-                made |= {"cpu": "64"}  # fits nowhere
+            if random.random() < 0.05:
+                template |= {"cpu": "64"}  # infeasible
             for number in range(first, min(first + WORKLOAD, count)):
-                self._create_pod(f"{app}-{number}", made)
+                self._create_pod(f"{app}-{number}", template)
 
-    def _create_pod(self, name: str, made: dict[str, Any]) -> None:
-        self._made += 1
+    def _create_pod(self, name: str, template: dict[str, Any]) -> None:
+        self._created += 1
         spec: dict[str, Any] = {}
         if self._random.random() < 0.02:
             spec = mounting(name)
             self._claims[name] = [
                 volume(f"pv-{name}", claim=name, claim_uid=f"uid-{name}", phase="Bound"),
-                claim(name, namespace=made["namespace"], volume=f"pv-{name}", metadata={"uid": f"uid-{name}"}),
+                claim(name, namespace=template["namespace"], volume=f"pv-{name}", metadata={"uid": f"uid-{name}"}),
             ]
             for obj in self._claims[name]:
                 self._cluster.put(obj)
-        there = pod(name, spec=spec, metadata={"uid": f"uid-{self._made}"}, **made)
-        self._pods.append(there)
-        self._cluster.put(there)
+        created = pod(name, spec=spec, metadata={"uid": f"uid-{self._created}"}, **template)
+        self._pods.append(created)
+        self._cluster.put(created)
 
-    def _company(self, app: str) -> dict[str, Any] | None:
+    def _pod_affinity(self, app: str) -> dict[str, Any] | None:
         if self._random.random() > 0.1:
             return None
         kind = self._random.choice(("podAffinity", "podAntiAffinity"))
@@ -138,32 +139,32 @@ class Life:
         return [{"topologyKey": key, "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
 
     def delete_down_to(self, count: int) -> None:
-        """The oldest pods go."""
+        """Delete the oldest pods until ``count`` remain."""
         while len(self._pods) > count:
-            gone = self._pods.popleft()
-            self._cluster.remove(gone)
-            for obj in self._claims.pop(gone.metadata.name, ()):
+            deleted = self._pods.popleft()
+            self._cluster.remove(deleted)
+            for obj in self._claims.pop(deleted.metadata.name, ()):
                 self._cluster.remove(obj)
 
 
 async def measure(pods: int, nodes: int) -> int:
-    """Run once and print; the exit status."""
+    """Run the soak test and print the memory; the exit status."""
     cluster = MemoryCluster()
     scheduler = Scheduler(
         config.default_configuration(),
         registry=in_tree_registry(),
         environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1)),
     )
-    life = Life(cluster, Random(2))
-    life.begin(nodes)
+    churn = Churn(cluster, Random(2))
+    churn.create_nodes(nodes)
     running = asyncio.create_task(scheduler.run())
     tenths: list[float] = []
     bound, began = 0, time.process_time()
     for done in range(BATCH, pods + 1, BATCH):
-        life.create(BATCH)
+        churn.create(BATCH)
         await asyncio.sleep(5)
-        life.delete_down_to(LIVING)
-        life.disturb()
+        churn.delete_down_to(EXISTING)
+        churn.update_nodes()
         await asyncio.sleep(5)
         bound += len(cluster.bindings)
         cluster.bindings.clear()
@@ -178,7 +179,7 @@ async def measure(pods: int, nodes: int) -> int:
     running.cancel()
     await asyncio.wait([running])
     growth = tenths[-1] / tenths[0]
-    print(f"after the last tenth {growth:.3f} times the memory after the first")
+    print(f"memory growth from the first to the last tenth: {growth:.3f}")
     return 1 if growth > ALLOWED_GROWTH else 0
 
 

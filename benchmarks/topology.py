@@ -1,10 +1,10 @@
-"""Placing pods that spread over domains, or that care for each other's company, on 5,000 nodes.
+"""Topology spread and inter-pod affinity on 5,000 nodes.
 
     .venv/bin/python benchmarks/topology.py [--nodes 5000] [--pods 2000] [SCENARIO ...]
 
-Pods are those of the scheduler_perf workloads. Each is decided on with the default plugins, every node scored, and then
-assumed, so the figure is what the core alone can do: decisions per second, of wall clock and of processor time. Every
-scenario is measured beside a few and beside many pods that were placed before, because cost must not grow with them.
+Pods are those of the scheduler_perf workloads. Each is scheduled with the default plugins, every node scored, and then
+assumed, so the result is the throughput of the core: decisions per second of wall-clock and of CPU time. Every scenario
+runs with few and with many existing pods, because the time per pod must not grow with them.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class World(testing.World):
         self.cluster.catalog(Service).put(convert(Service, service))
 
     def make(self, namespace: str, labels: dict[str, str], spec: Spec) -> PodInfo:
-        """A pod with the requests of all scheduler_perf templates."""
+        """A pod with the requests of scheduler_perf's templates."""
         self._pods += 1
         name = f"pod-{self._pods}"
         return self.info(pod(name, namespace=namespace, labels=labels, cpu="100m", memory="500Mi", spec=spec))
 
     def fill(self, pods: Iterator[PodInfo], count: int) -> None:
-        """Put pods on the nodes in turn, whether they would fit or not."""
+        """Assume pods on the nodes in turn, feasible or not."""
         names = self.cluster.nodes.names
         for number, info in enumerate(islice(pods, count)):
             self.cluster.assume(info, names[number % len(names)])
 
     def place(self, pods: list[PodInfo]) -> int:
-        """Decide and assume one pod after another; how many found a node."""
+        """Schedule one pod after another; the number of placed pods."""
         placed = 0
         for info in pods:
             decision = self.pipeline.decide(info)
@@ -89,26 +89,26 @@ def _preferred(kind: str, term: Spec) -> Spec:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What pods are placed, and into the company of which others."""
+    """The scheduled pods and the existing pods of a measurement."""
 
     labels: dict[str, str]
     spec: Spec
     namespaces: tuple[str, ...] = ("sched-1",)
-    #: Spec and labels of the pods that are there before; the same as the measured ones unless said otherwise.
+    #: Labels and spec of the existing pods; by default those of the scheduled pods.
     beside: tuple[dict[str, str], Spec] | None = None
-    #: How many pods are there before: few, and many (fewer where each node can have only one).
+    #: The small and the large number of existing pods; at most one per node with required anti-affinity.
     few: int = 1000
     many: int = 20000
 
     def pods(self, world: World) -> Iterator[PodInfo]:
-        """The measured pods without end, namespace by namespace in turn."""
+        """The scheduled pods, an endless iterator over the namespaces in turn."""
         number = 0
         while True:
             yield world.make(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
             number += 1
 
     def others(self, world: World) -> Iterator[PodInfo]:
-        """The pods that are there before."""
+        """The existing pods, an endless iterator."""
         labels, spec = self.beside or (self.labels, self.spec)
         while True:
             yield world.make(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
@@ -142,7 +142,7 @@ SCENARIOS = {
 
 
 def measure(scenario: Scenario, *, size: int, pods: int, before: int) -> tuple[int, float, float]:
-    """How many pods found a node, and pods per second of wall clock and of processor time."""
+    """The number of placed pods, and pods per second of wall-clock time and of CPU time."""
     world = World(size)
     world.fill(scenario.others(world), before)
     measured = list(islice(scenario.pods(world), pods + 20))
@@ -154,9 +154,9 @@ def measure(scenario: Scenario, *, size: int, pods: int, before: int) -> tuple[i
 
 
 def main() -> None:
-    """Measure and print a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"all by default: {', '.join(SCENARIOS)}")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"default: all of {', '.join(SCENARIOS)}")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=2000)
     options = parser.parse_args()

@@ -80,7 +80,7 @@ def run(
 
 def read_configuration(
     source: Path | str | Mapping[str, Any] | None, gates: config.FeatureGates, registry: Registry
-) -> config.SchedulerConfiguration:
+) -> config.KubeSchedulerConfiguration:
     """Load a configuration from a file or from plain data; None stands for the defaults. Raises InputError."""
     if source is None:
         return config.default_configuration(gates)
@@ -113,7 +113,7 @@ class AppOptions:
 class SchedulerApp:
     """A configured scheduler that is not connected to a cluster yet."""
 
-    configuration: config.SchedulerConfiguration
+    configuration: config.KubeSchedulerConfiguration
     registry: Registry
     gates: config.FeatureGates
     random: Random

@@ -21,7 +21,7 @@ from kubestow.api.duration import Duration
         (f"{'0' * 5000}1.5{'0' * 5000}s", 15 * 10**8),
     ],
 )
-def test_go_notation_is_read(text: str, nanoseconds: int) -> None:
+def test_go_notation_is_parsed(text: str, nanoseconds: int) -> None:
     assert Duration.parse(text).nanoseconds == nanoseconds
 
 
@@ -40,10 +40,10 @@ def test_go_notation_is_read(text: str, nanoseconds: int) -> None:
         (f"{'9' * 5000}s", f'time: invalid duration "{"9" * 5000}s"'),
     ],
 )
-def test_what_go_refuses_is_refused_in_its_words(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match="time: ") as refusal:
+def test_invalid_durations_have_gos_error_message(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="time: ") as raised:
         Duration.parse(text)
-    assert str(refusal.value) == problem
+    assert str(raised.value) == problem
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_what_go_refuses_is_refused_in_its_words(text: str, problem: str) -> Non
         (3_600_500_000_000, "1h0m0.5s"),
     ],
 )
-def test_a_duration_prints_as_in_go(nanoseconds: int, text: str) -> None:
+def test_a_duration_is_printed_as_in_go(nanoseconds: int, text: str) -> None:
     assert str(Duration(nanoseconds)) == text
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_what_is_printed_is_read_back(nanoseconds: int) -> None:
+def test_printed_durations_parse_to_themselves(nanoseconds: int) -> None:
     assert Duration.parse(str(Duration(nanoseconds))) == Duration(nanoseconds)
 
 

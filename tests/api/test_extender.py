@@ -1,4 +1,4 @@
-"""Reading the extender protocol as Go does: keys in any case, nulls for nothing, passing over what is unknown."""
+"""Decoding of the extender protocol as in Go: case-insensitive keys, nulls as zero values, unknown keys ignored."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ preemption_results = st.fixed_dictionaries(
 spellings = st.sampled_from([str.lower, str.upper, str.swapcase])
 
 
-def respelled(message: dict[str, Any], spell: Callable[[str], str]) -> dict[str, Any]:
-    """The same with the keys of messages spelled another way; those of maps are names of nodes."""
-    changed: dict[str, Any] = {spell(key): value for key, value in message.items()} | {"Unheard-of": [None]}
+def with_keys_in_case(message: dict[str, Any], spell: Callable[[str], str]) -> dict[str, Any]:
+    """The message with its keys in another case; the keys of maps are node names and stay."""
+    changed: dict[str, Any] = {spell(key): value for key, value in message.items()} | {"Unknown": [None]}
     victims = changed.get(spell("NodeNameToMetaVictims"))
     if victims is not None:
         changed[spell("NodeNameToMetaVictims")] = {
-            name: {spell("Pods"): [respelled(pod, spell) for pod in one["Pods"]]}
+            name: {spell("Pods"): [with_keys_in_case(pod, spell) for pod in one["Pods"]]}
             | {spell("NumPDBViolations"): one["NumPDBViolations"]}
             for name, one in victims.items()
         }
@@ -54,28 +54,24 @@ def respelled(message: dict[str, Any], spell: Callable[[str], str]) -> dict[str,
 
 
 def both(kind: type[Any], message: dict[str, Any], spell: Callable[[str], str]) -> tuple[Any, Any]:
-    return read(kind, json.dumps(message).encode()), read(kind, json.dumps(respelled(message, spell)).encode())
+    return read(kind, json.dumps(message).encode()), read(kind, json.dumps(with_keys_in_case(message, spell)).encode())
 
 
 @given(filter_results, spellings)
-def test_an_answer_to_filter_is_the_same_however_it_is_spelled(
-    message: dict[str, Any], spell: Callable[[str], str]
-) -> None:
+def test_keys_of_a_filter_result_are_case_insensitive(message: dict[str, Any], spell: Callable[[str], str]) -> None:
     as_declared, otherwise = both(FilterResult, message, spell)
     assert as_declared == otherwise
     assert as_declared.failed_nodes == message["FailedNodes"]
 
 
 @given(preemption_results, spellings)
-def test_an_answer_to_preempt_is_the_same_however_it_is_spelled(
-    message: dict[str, Any], spell: Callable[[str], str]
-) -> None:
+def test_keys_of_a_preemption_result_are_case_insensitive(message: dict[str, Any], spell: Callable[[str], str]) -> None:
     as_declared, otherwise = both(PreemptionResult, message, spell)
     assert as_declared == otherwise
     assert as_declared.node_name_to_meta_victims.keys() == message["NodeNameToMetaVictims"].keys()
 
 
-def test_nulls_are_nothing() -> None:
+def test_null_decodes_as_the_zero_value() -> None:
     assert read(FilterResult, b'{"FailedNodes": null, "Error": null, "Nodes": {"items": null}}').nodes is not None
     assert read(PreemptionResult, b'{"NodeNameToMetaVictims": {"a": {"Pods": null}}}') == read(
         PreemptionResult, b'{"NodeNameToMetaVictims": {"a": {"Pods": []}}}'
@@ -90,17 +86,17 @@ def test_nulls_are_nothing() -> None:
         (FilterResult, b'{"failednodes": {"a": 1}}', "FailedNodes[...]: Expected `str`, got `int`"),
         (list[HostPriority], b'[{"host": "a", "score": "5"}]', "[0].Score: Expected `int`, got `str`"),
         (list[HostPriority], b'[{"Host": "a", "Score": 9223372036854775808}]', "[0].Score: Expected `int` <= "),
-        (FilterResult, b'{"Error": "\xff"}', "not JSON"),
-        (FilterResult, b"{} {}", "not JSON"),
+        (FilterResult, b'{"Error": "\xff"}', "invalid JSON"),
+        (FilterResult, b"{} {}", "invalid JSON"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(kind: type[Any], data: bytes, problem: str) -> None:
+def test_an_error_has_the_path_of_the_field(kind: type[Any], data: bytes, problem: str) -> None:
     with pytest.raises(InvalidObject) as caught:
         read(kind, data)
     assert problem in str(caught.value)
 
 
-def test_an_object_is_known_by_its_metadata() -> None:
+def test_name_and_uid_are_read_from_the_metadata() -> None:
     read_back = read(FilterResult, b'{"Nodes": {"items": [{"metadata": {"name": "a", "uid": "u", "labels": {}}}, {}]}}')
     assert read_back.nodes is not None
     first, second = read_back.nodes.items

@@ -1,4 +1,4 @@
-"""Quantities, against the plain meaning of their syntax."""
+"""Parsing and rounding of resource quantities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_millis_count_millicores(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.5.2", "abc", "1 Gi", "1Kii", "1e", "--1", "0x10", "1gi", "١"])
-def test_what_is_no_quantity_is_refused_by_name(text: str) -> None:
+def test_an_invalid_quantity_is_named_in_the_error(text: str) -> None:
     with pytest.raises(InvalidQuantity, match="is not a resource quantity"):
         units(text)
 
@@ -35,7 +35,7 @@ def test_a_bare_number_is_a_quantity() -> None:
     assert (millis(2), millis(0.5)) == (2000, 500)
 
 
-def test_what_is_too_large_for_64_bits_saturates() -> None:
+def test_quantities_saturate_at_64_bits() -> None:
     assert units("1e999999999") == units("100E") == 2**63 - 1
 
 

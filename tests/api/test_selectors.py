@@ -13,7 +13,7 @@ def selector(**fields: object) -> LabelSelector:
     return convert(LabelSelector, fields)
 
 
-def test_no_selector_matches_nothing_and_an_empty_one_everything() -> None:
+def test_a_missing_selector_matches_nothing_and_an_empty_one_everything() -> None:
     assert compile_selector(None) == NOTHING
     assert compile_selector(selector()) == EVERYTHING
     assert not NOTHING.matches({"a": "b"})
@@ -35,7 +35,7 @@ def test_each_operator(operator: str, values: list[str], matching: dict[str | No
         assert compiled.matches({} if value is None else {"k": value}) is expected
 
 
-def test_selectors_that_say_the_same_are_equal() -> None:
+def test_equivalent_selectors_are_equal() -> None:
     one = selector(matchLabels={"a": "1", "b": "2"})
     other = selector(matchLabels={"b": "2"}, matchExpressions=[{"key": "a", "operator": "In", "values": ["1"]}])
     assert compile_selector(one) == compile_selector(other)
@@ -44,6 +44,6 @@ def test_selectors_that_say_the_same_are_equal() -> None:
 @pytest.mark.parametrize(
     ("operator", "values"), [("Near", ["x"]), ("In", []), ("Exists", ["x"]), ("", []), ("NotIn", [])]
 )
-def test_a_selector_that_makes_no_sense_is_refused(operator: str, values: list[str]) -> None:
+def test_an_invalid_selector_is_rejected(operator: str, values: list[str]) -> None:
     with pytest.raises(InvalidSelector):
         compile_selector(selector(matchExpressions=[{"key": "k", "operator": operator, "values": values}]))

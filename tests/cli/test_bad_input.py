@@ -1,4 +1,4 @@
-"""Whatever a person gets wrong ends in one line that says so, and never in a traceback."""
+"""Invalid input ends a command with an error line, never with a traceback."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import pytest
 from kubestow.cli import main
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Run a command; its exit status and what it said on standard error."""
-    with pytest.raises(SystemExit) as ended:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run a command; its exit status and standard error."""
+    with pytest.raises(SystemExit) as exited:
         main(list(arguments))
     error = capsys.readouterr().err
     assert "Traceback" not in error
-    return int(ended.value.code or 0), error.strip()
+    return int(exited.value.code or 0), error.strip()
 
 
 @pytest.mark.parametrize("arguments", [["fly"], ["demo", "--nodes", "many"], ["verify"]])
-def test_what_was_asked_wrongly_is_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    status, error = told(capsys, *arguments)
+def test_invalid_usage_exits_with_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    status, error = run(capsys, *arguments)
     assert status == 2
     assert "Error: " in error
 
 
-def test_a_kubeconfig_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, error = told(capsys, "run", "--secure-port=0", "--kubeconfig", str(tmp_path / "none.yaml"))
+def test_a_missing_kubeconfig_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, error = run(capsys, "run", "--secure-port=0", "--kubeconfig", str(tmp_path / "none.yaml"))
     assert (status, "none.yaml" in error, "\n" in error) == (1, True, False)
 
 
-def test_a_kubeconfig_that_is_not_yaml_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_invalid_kubeconfig_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("clusters: [\n  - {")
-    status, error = told(capsys, "run", "--secure-port=0", "--kubeconfig", str(broken))
+    status, error = run(capsys, "run", "--secure-port=0", "--kubeconfig", str(broken))
     assert (status, "broken.yaml" in error) == (1, True)
 
 
-def test_every_mistake_in_a_configuration_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_every_error_of_a_configuration_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 0\n"
         "podInitialBackoffSeconds: -1\n"
     )
-    status, error = told(capsys, "run", "--config", str(wrong))
+    status, error = run(capsys, "run", "--config", str(wrong))
     assert status == 1
     assert error.splitlines() == [
         f"kubestow: {wrong}: parallelism: Invalid value: 0: should be an integer value greater than zero (line 3)",
@@ -53,10 +53,10 @@ def test_every_mistake_in_a_configuration_is_told(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_a_file_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = tmp_path / "pod.yaml"
     other.write_text("apiVersion: v1\nkind: Pod\n")
-    status, error = told(capsys, "run", "--config", str(other))
+    status, error = run(capsys, "run", "--config", str(other))
     assert (status, "pod.yaml" in error, "Pod" in error) == (1, True, True)
 
 
@@ -71,24 +71,24 @@ def test_a_file_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str], t
         ("kubestow.framework.interface:ScorePlugin", "has no name"),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str], spelling: str, problem: str) -> None:
-    status, error = told(capsys, "run", "--plugin", spelling)
+def test_an_invalid_plugin_is_named(capsys: pytest.CaptureFixture[str], spelling: str, problem: str) -> None:
+    status, error = run(capsys, "run", "--plugin", spelling)
     assert (status, problem in error, spelling in error) == (1, True, True)
 
 
-def test_an_unknown_feature_gate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    status, error = told(capsys, "run", "--feature-gates", "Telepathy=true")
+def test_an_unknown_feature_gate_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    status, error = run(capsys, "run", "--feature-gates", "Telepathy=true")
     assert (status, "Telepathy" in error) == (1, True)
 
 
-def test_a_recording_that_is_cut_off_is_named_with_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_truncated_recording_is_named_with_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     cut = tmp_path / "cut.jsonl.gz"
     with gzip.open(cut, "wt") as stream:
         stream.write(json.dumps({"name": "a/1", "expect": []}) + "\n{oops\n")
-    status, error = told(capsys, "verify", str(cut))
+    status, error = run(capsys, "verify", str(cut))
     assert (status, "cut.jsonl.gz: line 2" in error) == (2, True)
 
 
-def test_a_recording_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, error = told(capsys, "verify", str(tmp_path / "none.jsonl.gz"))
+def test_a_missing_recording_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, error = run(capsys, "verify", str(tmp_path / "none.jsonl.gz"))
     assert (status, "none.jsonl.gz" in error) == (2, True)

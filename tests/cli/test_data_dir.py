@@ -1,23 +1,23 @@
-"""A cluster that ``kubestow up`` keeps on disk."""
+"""``kubestow up --data-dir``: a persistent cluster."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tests.cli.clusters import ended, up
 from tests.cli.test_up import DEPLOYMENT, NODES, create, get, placed
+from tests.cli.up_process import ended, up
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 async def identities(url: str, path: str) -> dict[str, str]:
-    """Names and uids."""
+    """The UIDs of objects by name."""
     items: list[dict[str, Any]] = (await get(url, path))["items"]
-    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in items}
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
 
 
-async def test_a_second_start_goes_on_with_the_pods_and_makes_only_missing_nodes(tmp_path: Path) -> None:
+async def test_a_restart_resumes_the_pods_and_creates_only_missing_nodes(tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "data"))
     async with up(tmp_path, "--nodes", "2", *data) as cluster:
         await create(cluster.url, DEPLOYMENTS, DEPLOYMENT)
@@ -25,13 +25,15 @@ async def test_a_second_start_goes_on_with_the_pods_and_makes_only_missing_nodes
         pods, nodes = [await identities(cluster.url, f"/api/v1/{kind}") for kind in ("pods", "nodes")]
     async with up(tmp_path, "--nodes", "4", *data) as cluster:
         assert await identities(cluster.url, "/api/v1/pods") == pods
-        then = await identities(cluster.url, "/api/v1/nodes")
-        assert len(then) == 4 and then.items() >= nodes.items()
+        all_nodes = await identities(cluster.url, "/api/v1/nodes")
+        assert len(all_nodes) == 4 and all_nodes.items() >= nodes.items()
     async with up(tmp_path, *data) as cluster:
-        assert await identities(cluster.url, "/api/v1/nodes") == then, "the usual number is for new clusters"
+        assert await identities(cluster.url, "/api/v1/nodes") == all_nodes, (
+            "the default number of nodes is for new clusters"
+        )
 
 
-async def test_a_file_is_read_into_a_new_cluster_only(tmp_path: Path) -> None:
+async def test_the_cluster_file_is_loaded_into_a_new_cluster_only(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.yaml"
     nodes.write_text(NODES)
     arguments = ("--cluster", str(nodes), "--data-dir", str(tmp_path / "data"))
@@ -41,9 +43,9 @@ async def test_a_file_is_read_into_a_new_cluster_only(tmp_path: Path) -> None:
         assert await identities(cluster.url, "/api/v1/nodes") == first != {}
 
 
-async def test_a_directory_in_use_is_one_line(tmp_path: Path) -> None:
+async def test_a_directory_in_use_is_one_error_line(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with up(tmp_path, "--data-dir", str(data)):
-        status, said = await ended("--data-dir", str(data), "--kubeconfig-out", str(tmp_path / "other"))
+        status, error = await ended("--data-dir", str(data), "--kubeconfig-out", str(tmp_path / "other"))
     assert status == 2
-    assert said == f"kubestow: {data / 'kubestow.db'}: is in use by another process; one cluster has one server\n"
+    assert error == f"kubestow: {data / 'kubestow.db'}: is in use by another process; one cluster has one server\n"

@@ -1,4 +1,4 @@
-"""The flags of ``kubestow run``: kube-scheduler's spellings, defaults, precedence and refusals."""
+"""The flags of ``kubestow run``: syntax, defaults, precedence and errors as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from kubestow.errors import ConfigurationError, InputError
 
 
 def flags(**texts: str) -> Flags:
-    """Flags as they are after these were given, with underscores for dashes."""
-    return Flags.read({name.replace("_", "-"): [text] for name, text in texts.items()})
+    """The flags with these arguments; underscores stand for dashes."""
+    return Flags.parse({name.replace("_", "-"): [text] for name, text in texts.items()})
 
 
-def ended(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
+def exit_status(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as exited:
         main(["run", *arguments])
-    return int(end.value.code or 0)
+    return int(exited.value.code or 0)
 
 
-def written(tmp_path: Path, *arguments: str) -> Any:
+def effective_configuration(tmp_path: Path, *arguments: str) -> Any:
     """The effective configuration of a command line."""
     file = tmp_path / "effective.yaml"
-    assert ended(*arguments, "--write-config-to", str(file)) == 0
+    assert exit_status(*arguments, "--write-config-to", str(file)) == 0
     return yaml.safe_load(file.read_text())
 
 
@@ -72,17 +72,17 @@ DEFAULTS = {
 
 
 def test_the_defaults_are_kube_schedulers() -> None:
-    shown = Flags.read({}).written()
+    shown = Flags.parse({}).as_text()
     assert {name: shown[name] for name in DEFAULTS} == DEFAULTS
     empty = {name for name, value in shown.items() if value in ("", "[]", "0", "false")}
     assert shown.keys() - DEFAULTS.keys() <= empty
 
 
 def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("--help") == 0
-    told = capsys.readouterr().out
-    assert all(f"{section} flags:" in told for section in SECTIONS)
-    assert all(f"--{name}" in told for name in BY_NAME)
+    assert exit_status("--help") == 0
+    help_text = capsys.readouterr().out
+    assert all(f"{section} flags:" in help_text for section in SECTIONS)
+    assert all(f"--{name}" in help_text for name in BY_NAME)
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
         ["--leader-elect", "--leader-elect=f", "--leader-elect-retry-period=1s", "--leader-elect-retry-period=3s"],
     ],
 )
-def test_flags_are_spelled_as_pflag_has_them(tmp_path: Path, arguments: list[str]) -> None:
-    election = written(tmp_path, *arguments)["leaderElection"]
+def test_flags_have_the_syntax_of_pflag(tmp_path: Path, arguments: list[str]) -> None:
+    election = effective_configuration(tmp_path, *arguments)["leaderElection"]
     assert (election["leaderElect"], election["retryPeriod"]) == (False, "3s")
 
 
-def test_a_boolean_never_takes_the_next_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("--leader-elect", "false") == 1
+def test_a_boolean_flag_does_not_consume_the_next_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status("--leader-elect", "false") == 1
     assert '"kubestow run" does not take any arguments, got ["false"]' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("spelling", [["-v=3"], ["-v3"], ["-v", "3"], ["--v=3"], ["--v", "3"]])
-def test_verbosity_in_every_spelling(tmp_path: Path, spelling: list[str]) -> None:
-    assert written(tmp_path, *spelling)["kind"] == config.KIND
+def test_verbosity_is_accepted_in_every_syntax(tmp_path: Path, spelling: list[str]) -> None:
+    assert effective_configuration(tmp_path, *spelling)["kind"] == config.KIND
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_verbosity_in_every_spelling(tmp_path: Path, spelling: list[str]) -> Non
         (["--leader-elect-lease-duration=1s"], "leaderElection.leaseDuration: "),
         (["--leader-elect-resource-lock=endpoints"], 'resourceLock value must be "leases"'),
         (["--logging-format=xml"], "expected one of text, json"),
-        (["--tls-cert-file=a.crt"], "expected together with --tls-private-key-file"),
+        (["--tls-cert-file=a.crt"], "must be set together"),
         (["--tls-min-version=VersionTLS14"], "--tls-min-version"),
         (["--tls-cipher-suites=TLS_NONE"], "cipher suite TLS_NONE not supported or doesn't exist"),
         (["--tls-sni-cert-key=only.crt"], "--tls-sni-cert-key"),
         (["--feature-gates=Telepathy=true"], "unrecognized feature gate: Telepathy"),
         (["--feature-gates=GangScheduling"], "missing bool value for GangScheduling"),
-        (["--emulated-version=1.30"], "1.30 is not emulated"),
+        (["--emulated-version=1.30"], "version 1.30 is not supported"),
         (["--show-hidden-metrics-for-version=1.1"], "--show-hidden-metrics-for-version"),
         (["--allow-metric-labels=metric=a"], "--allow-metric-labels"),
         (["--vmodule=queue=many"], "--vmodule"),
@@ -136,57 +136,61 @@ def test_verbosity_in_every_spelling(tmp_path: Path, spelling: list[str]) -> Non
         (["--write-config-to=/does/not/exist/at-all"], "/does/not/exist/at-all: cannot be written"),
     ],
 )
-def test_a_flag_that_cannot_be_used_is_one_line_and_status_1(
+def test_an_invalid_flag_is_one_error_line_and_status_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     file = tmp_path / "effective.yaml"
-    assert ended("--write-config-to", str(file), *arguments) == 1
-    told = capsys.readouterr().err
-    assert problem in told
-    assert told.count("\n") == 1
+    assert exit_status("--write-config-to", str(file), *arguments) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
     assert not file.exists()
 
 
-def test_without_a_file_deprecated_flags_count(tmp_path: Path) -> None:
-    shown = written(tmp_path, "--kube-api-qps=7", "--kube-api-burst=8", "--kubeconfig=/a", "--profiling=false")
+def test_without_a_file_deprecated_flags_apply(tmp_path: Path) -> None:
+    shown = effective_configuration(
+        tmp_path, "--kube-api-qps=7", "--kube-api-burst=8", "--kubeconfig=/a", "--profiling=false"
+    )
     connection = shown["clientConnection"]
     assert (connection["qps"], connection["burst"], connection["kubeconfig"]) == (7, 8, "/a")
     assert shown["enableProfiling"] is False
 
 
-def test_with_a_file_only_leader_election_is_laid_over_it(tmp_path: Path) -> None:
+def test_with_a_file_only_leader_election_flags_override_it(tmp_path: Path) -> None:
     file = configuration(
         tmp_path,
         clientConnection={"qps": 1, "kubeconfig": "/file"},
         leaderElection={"leaderElect": False, "resourceName": "mine"},
     )
-    shown = written(tmp_path, "--config", file, "--kube-api-qps=7", "--kubeconfig=/flag", "--leader-elect")
+    shown = effective_configuration(
+        tmp_path, "--config", file, "--kube-api-qps=7", "--kubeconfig=/flag", "--leader-elect"
+    )
     assert (shown["clientConnection"]["qps"], shown["clientConnection"]["kubeconfig"]) == (1, "/file")
     assert shown["leaderElection"]["leaderElect"] is True
     assert shown["leaderElection"]["resourceName"] == "mine"
 
 
 @pytest.mark.parametrize(("in_file", "used"), [("/file", "/file"), ("", "/flag")])
-def test_the_files_kubeconfig_goes_before_the_flags(in_file: str, used: str) -> None:
+def test_the_kubeconfig_of_the_file_takes_precedence(in_file: str, used: str) -> None:
     given = config.load(
         {"apiVersion": config.API_VERSION, "kind": config.KIND, "clientConnection": {"kubeconfig": in_file}}
     )
     assert effective.kubeconfig(given, flags(config="some.yaml", kubeconfig="/flag")) == used
 
 
-def test_flags_and_file_are_checked_together(tmp_path: Path) -> None:
+def test_flags_and_file_are_validated_together(tmp_path: Path) -> None:
     given = config.load(Path(configuration(tmp_path, leaderElection={"leaseDuration": "12s"})).read_bytes())
     with pytest.raises(ConfigurationError, match="RenewDeadline"):
         effective.configured(given, flags(leader_elect_renew_deadline="13s"), FeatureGates())
 
 
-def test_no_secure_port_serves_nothing() -> None:
+def test_secure_port_0_disables_serving() -> None:
     assert effective.serving_options(flags(secure_port="0")) is None
 
 
-def test_serving_flags_come_through() -> None:
+def test_serving_flags_become_serving_options() -> None:
     options = effective.serving_options(
-        Flags.read(
+        Flags.parse(
             {
                 "authorization-always-allow-paths": ["/healthz,/metrics", "/livez"],
                 "requestheader-username-headers": ["X-Remote-User,X-Other"],
@@ -202,7 +206,7 @@ def test_serving_flags_come_through() -> None:
     assert [pair.names for pair in options.tls.by_name] == [("*.example", "b.example"), ()]
 
 
-def test_labels_are_allowed_by_flag_and_by_file(tmp_path: Path) -> None:
+def test_label_values_are_allowed_by_flag_and_by_file(tmp_path: Path) -> None:
     manifest = tmp_path / "labels.yaml"
     manifest.write_text('metric1,label1: "a,b"\nmetric2,label2: "c"\n')
     allowed = effective.allowed_labels(
@@ -215,12 +219,12 @@ def test_labels_are_allowed_by_flag_and_by_file(tmp_path: Path) -> None:
     }
 
 
-def test_feature_gates_may_name_their_component() -> None:
+def test_feature_gates_can_have_a_component_prefix() -> None:
     given = flags(feature_gates="kube:GenericWorkload=true,GangScheduling=true", emulated_version="kube=1.36")
     assert FeatureGates.parse(effective.feature_gates(given)).enabled("GangScheduling")
 
 
-def test_a_manifest_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     manifest = tmp_path / "labels.yaml"
     manifest.write_text("- a\n")
     with pytest.raises(InputError, match=r"labels\.yaml"):

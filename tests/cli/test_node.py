@@ -1,4 +1,4 @@
-"""``kubestow node``: nodes of a running cluster fall silent and come back."""
+"""``kubestow node``: stop and start nodes of a running cluster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.clusters import Up, up
+from tests.cli.up_process import Up, up
 
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "node")
 
 
 async def node(*arguments: str) -> tuple[int | None, str]:
-    """Status, and what it printed."""
+    """The exit status and output of the command."""
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -25,7 +25,7 @@ async def node(*arguments: str) -> tuple[int | None, str]:
 
 
 async def follow(cluster: Up, path: str, until: Any) -> dict[str, Any]:
-    """Watch until an object is as it should be."""
+    """Watch until an object satisfies a predicate."""
     async with (
         asyncio.timeout(60),
         aiohttp.ClientSession() as session,
@@ -42,7 +42,7 @@ def ready_is(status: str, name: str) -> Any:
     def found(node: dict[str, Any]) -> bool:
         conditions = node["status"].get("conditions", ())
         return node["metadata"]["name"] == name and any(
-            one["type"] == "Ready" and one["status"] == status for one in conditions
+            condition["type"] == "Ready" and condition["status"] == status for condition in conditions
         )
 
     return found
@@ -58,7 +58,7 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-async def test_a_stopped_node_loses_its_pods_to_another_until_it_is_started(tmp_path: Path) -> None:
+async def test_pods_of_a_stopped_node_are_moved_until_it_is_started(tmp_path: Path) -> None:
     template = {"metadata": pod("x")["metadata"], "spec": pod("x")["spec"]}
     labels = {"matchLabels": {"app": "web"}}
     replica_set = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": labels, "template": template}}
@@ -79,5 +79,5 @@ async def test_a_stopped_node_loses_its_pods_to_another_until_it_is_started(tmp_
         await follow(cluster, "/api/v1/pods", elsewhere)
         assert await node("start", lost, "--kubeconfig", config) == (0, f"node/{lost} started\n")
         await follow(cluster, "/api/v1/nodes", ready_is("True", lost))
-        status, said = await node("stop", "nowhere", "--kubeconfig", config)
-        assert (status, 'nodes "nowhere" not found' in said) == (1, True)
+        status, output = await node("stop", "missing", "--kubeconfig", config)
+        assert (status, 'nodes "missing" not found' in output) == (1, True)

@@ -1,4 +1,4 @@
-"""``kubestow run`` as a process: it answers from the start, schedules, and ends in good order."""
+"""``kubestow run`` as a process: endpoints, scheduling, termination."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The process, ended for certain."""
+    """The process, killed on exit if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "kubestow", "run", *arguments), stderr=asyncio.subprocess.PIPE
     )
@@ -49,7 +49,7 @@ async def status(port: int, path: str, token: str = "") -> int:
         return response.status
 
 
-async def test_a_scheduler_is_watched_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
+async def test_a_scheduler_serves_its_endpoints_and_ends_on_sigterm(tmp_path: Path) -> None:
     port = free_port()
     async with DevCluster(nodes=2, apiserver=APIServerOptions(tokens=KNOWN)) as api:
         named = save(tmp_path, kubeconfig(api.url, token="own"))
@@ -57,36 +57,36 @@ async def test_a_scheduler_is_watched_and_ends_when_it_is_asked_to(tmp_path: Pat
         flags = [*configs, f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
         async with running(*flags, "--logging-format=json") as process, asyncio.timeout(60):
             assert process.stderr is not None
-            told = [json.loads(await process.stderr.readline())]
-            while told[-1]["msg"] != "Scheduling":
-                told.append(json.loads(await process.stderr.readline()))
-            assert told[-1]["nodes"] == 2
-            assert "Serving securely" in [line["msg"] for line in told]
+            lines = [json.loads(await process.stderr.readline())]
+            while lines[-1]["msg"] != "Scheduling":
+                lines.append(json.loads(await process.stderr.readline()))
+            assert lines[-1]["nodes"] == 2
+            assert "Serving securely" in [line["msg"] for line in lines]
             assert [await status(port, path) for path in ("/readyz", "/metrics")] == [200, 403]
             assert await status(port, "/metrics", "prometheus") == 200
             process.terminate()
             assert await process.wait() == 0
 
 
-async def test_a_scheduler_that_is_up_before_its_api_server_waits_for_it(tmp_path: Path) -> None:
+async def test_a_scheduler_started_before_its_api_server_waits_for_it(tmp_path: Path) -> None:
     port, api_port = free_port(), free_port()
     flags = [f"--master=http://127.0.0.1:{api_port}", f"--secure-port={port}", "--leader-elect=false"]
     async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
-        told = await process.stderr.readuntil(b"retrying in")
-        assert f"API server http://127.0.0.1:{api_port} is not available: " in told.decode()
-        assert f'"Serving securely" address="0.0.0.0:{port}"' in told.decode()
+        log = await process.stderr.readuntil(b"retrying in")
+        assert f"API server http://127.0.0.1:{api_port} is not available: " in log.decode()
+        assert f'"Serving securely" address="0.0.0.0:{port}"' in log.decode()
         assert [await status(port, path) for path in ("/livez", "/readyz")] == [200, 500]
         async with DevCluster(apiserver=APIServerOptions(port=api_port), nodes=1):
-            told = await process.stderr.readuntil(b'"Scheduling"')
+            log = await process.stderr.readuntil(b'"Scheduling"')
             assert await status(port, "/readyz") == 200
             process.terminate()
-            told += await process.stderr.read()
+            log += await process.stderr.read()
             assert await process.wait() == 0
-    assert "Traceback" not in told.decode()
+    assert "Traceback" not in log.decode()
 
 
-async def test_a_scheduler_ends_when_it_is_asked_to_while_it_waits_for_its_api_server(tmp_path: Path) -> None:
+async def test_a_scheduler_that_waits_for_its_api_server_ends_on_sigterm(tmp_path: Path) -> None:
     flags = [f"--master=http://127.0.0.1:{free_port()}", "--secure-port=0", "--leader-elect=false"]
     async with running(*flags) as process, asyncio.timeout(60):
         assert process.stderr is not None
@@ -95,7 +95,7 @@ async def test_a_scheduler_ends_when_it_is_asked_to_while_it_waits_for_its_api_s
         assert await process.wait() == 0
 
 
-async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -104,5 +104,5 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         async with running(*flags) as process, asyncio.timeout(60):
             assert await process.wait() == 1
             assert process.stderr is not None
-            told = (await process.stderr.read()).decode().splitlines()
-    assert told[-1] == f"kubestow: --secure-port: 127.0.0.1:{port} is in use by another process"
+            lines = (await process.stderr.read()).decode().splitlines()
+    assert lines[-1] == f"kubestow: --secure-port: 127.0.0.1:{port} is in use by another process"

@@ -1,4 +1,4 @@
-"""``kubestow up``: what it prints, what it is given, and how it ends."""
+"""``kubestow up``: output, options, and clusters that run pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.clusters import ended, up
+from tests.cli.up_process import ended, up
 
 NODES = """
 apiVersion: v1
@@ -36,7 +36,7 @@ async def get(url: str, path: str) -> dict[str, Any]:
 
 
 async def placed(url: str, count: int) -> set[str]:
-    """Wait until so many pods have run at one time; the nodes they were on."""
+    """Wait until ``count`` pods are running; the nodes of the pods."""
     nodes: dict[str, str] = {}
     async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/pods?watch=true") as watch:
         async for line in watch.content:
@@ -53,7 +53,7 @@ async def create(url: str, path: str, body: dict[str, Any]) -> None:
         assert response.status == 201, await response.text()
 
 
-async def test_it_prints_where_it_is_and_a_deployment_comes_to_run(tmp_path: Path) -> None:
+async def test_it_prints_its_url_and_runs_a_deployment(tmp_path: Path) -> None:
     async with up(tmp_path, "--nodes", "3") as cluster:
         config = json.loads(cluster.kubeconfig.read_text())
         assert config["clusters"][0]["cluster"]["server"] == cluster.url
@@ -62,7 +62,7 @@ async def test_it_prints_where_it_is_and_a_deployment_comes_to_run(tmp_path: Pat
         assert await placed(cluster.url, 3) <= {"node-0", "node-1", "node-2"}
 
 
-async def test_a_cluster_from_a_file_takes_the_place_of_the_usual_nodes(tmp_path: Path) -> None:
+async def test_a_cluster_file_replaces_the_default_nodes(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.yaml"
     nodes.write_text(NODES)
     async with up(tmp_path, "--cluster", str(nodes)) as cluster:
@@ -71,7 +71,7 @@ async def test_a_cluster_from_a_file_takes_the_place_of_the_usual_nodes(tmp_path
         assert await placed(cluster.url, 3) == {"only"}
 
 
-async def test_the_scheduler_follows_its_configuration(tmp_path: Path) -> None:
+async def test_the_scheduler_uses_the_configuration_file(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -81,19 +81,19 @@ async def test_the_scheduler_follows_its_configuration(tmp_path: Path) -> None:
         assert "5 simulated nodes; scheduling for mine" in cluster.lines
 
 
-async def test_anothers_kubeconfig_is_not_replaced_but_ones_own_is(tmp_path: Path) -> None:
+async def test_only_a_kubeconfig_of_kubestow_is_overwritten(tmp_path: Path) -> None:
     async with up(tmp_path) as cluster:
-        own = cluster.kubeconfig
+        kubeconfig = cluster.kubeconfig
     async with up(tmp_path):
         pass
-    precious = json.dumps({"clusters": [{"name": "production"}]})
-    own.write_text(precious)
-    status, said = await ended("--kubeconfig-out", str(own))
-    assert (status, own.read_text()) == (2, precious)
-    assert said == f"kubestow: {own}: is there already and not a kubeconfig of kubestow's; name another file\n"
+    other = json.dumps({"clusters": [{"name": "production"}]})
+    kubeconfig.write_text(other)
+    status, error = await ended("--kubeconfig-out", str(kubeconfig))
+    assert (status, kubeconfig.read_text()) == (2, other)
+    assert error == (f"kubestow: {kubeconfig}: already exists and was not written by kubestow; choose another file\n")
 
 
-async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+async def test_an_invalid_file_is_one_error_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("kind: Node\napiVersion: v1\n")
     for option, file, expected in (
@@ -101,11 +101,11 @@ async def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         ("--cluster", tmp_path / "none", 2),
         ("--config", broken, 1),
     ):
-        status, said = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))
-        assert (status, said.count("\n"), str(file) in said) == (expected, 1, True)
+        status, error = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))
+        assert (status, error.count("\n"), str(file) in error) == (expected, 1, True)
 
 
-async def test_a_pod_with_a_claim_of_a_class_that_waits_comes_to_run(tmp_path: Path) -> None:
+async def test_a_pod_with_a_wait_for_first_consumer_claim_runs(tmp_path: Path) -> None:
     claim = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -125,7 +125,7 @@ async def test_a_pod_with_a_claim_of_a_class_that_waits_comes_to_run(tmp_path: P
         assert found["status"]["phase"] == "Bound"
 
 
-async def test_a_pod_with_a_device_claim_from_a_template_comes_to_run(tmp_path: Path) -> None:
+async def test_a_pod_with_a_resource_claim_template_runs(tmp_path: Path) -> None:
     devices = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
     slice_ = {
         "metadata": {"name": "node-1-gpus"},

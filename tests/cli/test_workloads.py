@@ -1,4 +1,4 @@
-"""Workloads of all kinds with ``kubestow up`` and the real kubectl."""
+"""``kubestow up`` with kubectl: workloads of all kinds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import up
+from tests.cli.up_process import up
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = NEEDS_KUBECTL
@@ -34,8 +34,8 @@ async def test_a_drain_waits_for_the_disruption_budget(kubectl: Kubectl) -> None
     await kubectl("create", "pdb", "guard", "--selector=app=web", "--max-unavailable=1")
     await kubectl("wait", "--for=jsonpath={.status.disruptionsAllowed}=1", "pdb/guard", "--timeout=30s")
     assert (await kubectl("get", "pdb", "guard")).splitlines()[1].split()[:4] == ["guard", "N/A", "1", "1"]
-    refused = await kubectl("drain", "node-0", "--timeout=2s", fails=True)
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in refused
+    error = await kubectl("drain", "node-0", "--timeout=2s", fails=True)
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in error
     await kubectl("uncordon", "node-1")
     await kubectl("wait", "--for=jsonpath={.status.disruptionsAllowed}=1", "pdb/guard", "--timeout=30s")
     assert "node/node-0 drained" in await kubectl("drain", "node-0", "--timeout=30s")
@@ -51,7 +51,9 @@ async def test_a_drain_waits_for_the_disruption_budget(kubectl: Kubectl) -> None
 
 
 @pytest.mark.parametrize(("kind", "resource"), [("StatefulSet", "statefulset"), ("DaemonSet", "daemonset")])
-async def test_sets_are_rolled_out_changed_undone_and_restarted(kubectl: Kubectl, kind: str, resource: str) -> None:
+async def test_sets_are_rolled_out_updated_rolled_back_and_restarted(
+    kubectl: Kubectl, kind: str, resource: str
+) -> None:
     web, image = f"{resource}/web", "jsonpath={.spec.template.spec.containers[0].image}"
     replicas = "replicas: 3" if kind == "StatefulSet" else ""
     assert await kubectl("apply", "-f", "-", stdin=manifest(kind, replicas)) == f"{resource}.apps/web created\n"
@@ -71,7 +73,7 @@ async def test_sets_are_rolled_out_changed_undone_and_restarted(kubectl: Kubectl
     assert "SuccessfulCreate" in described and "3 Running / 0 Waiting / 0 Succeeded / 0 Failed" in described
 
 
-async def test_sets_are_shown_in_their_columns(kubectl: Kubectl) -> None:
+async def test_sets_are_printed_with_their_columns(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=manifest("StatefulSet", "replicas: 2"))
     await kubectl("apply", "-f", "-", stdin=manifest("DaemonSet"))
     await kubectl("rollout", "status", "sts/web", "--timeout=30s")
@@ -85,7 +87,7 @@ async def test_sets_are_shown_in_their_columns(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "controllerrevisions")).count("web-") == 2
 
 
-async def test_all_that_has_a_scale_is_scaled(kubectl: Kubectl) -> None:
+async def test_every_scalable_workload_is_scaled(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=manifest("StatefulSet", "podManagementPolicy: Parallel"))
     await kubectl("apply", "-f", "-", stdin=manifest("ReplicaSet").replace("web", "set"))
     older = manifest("ReplicationController", version="v1").replace("web", "old")
@@ -97,7 +99,7 @@ async def test_all_that_has_a_scale_is_scaled(kubectl: Kubectl) -> None:
     assert "SuccessfulCreate" in await kubectl("describe", "rc", "old")
 
 
-async def test_a_drain_leaves_daemon_pods_where_they_are(kubectl: Kubectl) -> None:
+async def test_a_drain_does_not_evict_daemon_pods(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=manifest("DaemonSet"))
     await kubectl("rollout", "status", "ds/web", "--timeout=30s")
     assert "node/node-0 drained" in await kubectl("drain", "node-0", "--ignore-daemonsets", "--timeout=30s")
@@ -115,7 +117,7 @@ async def test_a_deployment_is_paused_and_resumed(kubectl: Kubectl) -> None:
     assert "nginx:2" in await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}")
 
 
-async def test_cron_jobs_start_jobs_by_the_clock_and_by_hand(kubectl: Kubectl) -> None:
+async def test_cron_jobs_create_jobs_on_schedule_and_manually(kubectl: Kubectl) -> None:
     created = await kubectl("create", "cronjob", "tick", "--image=busybox", "--schedule=0 0 1 1 *", "--", "true")
     assert created == "cronjob.batch/tick created\n"
     header, row = (await kubectl("get", "cronjobs")).splitlines()

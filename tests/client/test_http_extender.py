@@ -188,11 +188,11 @@ async def test_a_status_other_than_200_is_an_error(server: ScriptedServer) -> No
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"<html>", "malformed response: not JSON"),
-        (b"\xff\xfe", "malformed response: not JSON"),
-        (b"", "malformed response: not JSON"),
-        (b'{"Error": ' + b"[" * 100_000, "malformed response: not JSON"),
-        (b'{"Nodes": {"items": [' + b"[" * 100_000, "malformed response: not JSON"),
+        (b"<html>", "malformed response: invalid JSON"),
+        (b"\xff\xfe", "malformed response: invalid JSON"),
+        (b"", "malformed response: invalid JSON"),
+        (b'{"Error": ' + b"[" * 100_000, "malformed response: invalid JSON"),
+        (b'{"Nodes": {"items": [' + b"[" * 100_000, "malformed response: invalid JSON"),
         (b"[]", "malformed response: Expected `object`, got `array`"),
         ({"NodeNames": [3]}, "NodeNames[0]: Expected `str`, got `int`"),
         ({"Nodes": {"items": [{"metadata": {}}]}}, "Nodes.items: Object missing required field `name`"),

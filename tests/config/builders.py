@@ -1,4 +1,4 @@
-"""Configurations as plain data, complete but for what a test is about, and the in-tree plugins as data."""
+"""Builders of configurations as plain data, and the extension points of the in-tree plugins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def v1(**fields: Any) -> dict[str, Any]:
 
 
 def profile(name: str = DEFAULT, *, args: Mapping[str, Any] | None = None, **plugins: Any) -> dict[str, Any]:
-    """A profile with arguments by plugin and plugin sets by point, the latter made by :func:`enabled` and so on."""
+    """A profile with arguments by plugin and plugin sets by extension point (see :func:`enabled`)."""
     plugin_config = [{"name": plugin, "args": given} for plugin, given in (args or {}).items()]
     return {"schedulerName": name, "plugins": plugins, "pluginConfig": plugin_config}
 
@@ -30,23 +30,23 @@ def enabled(*names: str, disabled: tuple[str, ...] = (), **weights: int) -> dict
 
 
 def disabled(*names: str) -> dict[str, Any]:
-    """A plugin set that only takes plugins away."""
+    """A plugin set that only disables plugins."""
     return enabled(disabled=names)
 
 
 def with_args(plugin: str, given: Any) -> dict[str, Any]:
-    """A configuration whose one profile gives a plugin arguments."""
+    """A configuration with one profile and arguments for one plugin."""
     return v1(profiles=[profile(args={plugin: given})])
 
 
-def loaded(*profiles: dict[str, Any], gates: config.FeatureGates | None = None) -> config.SchedulerConfiguration:
-    """The configuration of these profiles."""
+def loaded(*profiles: dict[str, Any], gates: config.FeatureGates | None = None) -> config.KubeSchedulerConfiguration:
+    """The loaded configuration of these profiles."""
     return config.load(v1(profiles=list(profiles)), gates=gates)
 
 
-def problems(source: config.Source, **choices: bool) -> list[str]:
-    """What is wrong with a configuration, as lines, under the given feature gates."""
-    return [str(problem) for problem in config.check(source, gates=config.FeatureGates(choices))]
+def field_errors(source: config.Source, **choices: bool) -> list[str]:
+    """The errors of a configuration, as lines, with feature gate overrides."""
+    return [str(error) for error in config.check(source, gates=config.FeatureGates(choices))]
 
 
 _BY_POINT = {
@@ -84,11 +84,11 @@ IN_TREE: config.Implements = _implements()
 
 
 def expanded(plugin_profile: dict[str, Any], point: str, implements: config.Implements = IN_TREE) -> list[str]:
-    """The names at one extension point of a profile."""
+    """The names of the plugins at one extension point of a profile."""
     (only,) = loaded(plugin_profile).profiles
     return [plugin.name for plugin in config.expand(only, implements)[config.ExtensionPoint(point)]]
 
 
-def construct_problems(*profiles: dict[str, Any], implements: config.Implements = IN_TREE) -> list[str]:
-    """Why no scheduler can be built of these profiles."""
-    return [problem.text for problem in config.construct_problems(loaded(*profiles), implements)]
+def construction_errors(*profiles: dict[str, Any], implements: config.Implements = IN_TREE) -> list[str]:
+    """The errors of building a scheduler from these profiles."""
+    return [error.message for error in config.construction_errors(loaded(*profiles), implements)]

@@ -1,4 +1,4 @@
-"""Strict decoding: types of values, names of fields, kinds."""
+"""Strict decoding: value types, field names, kinds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from kubestow import config
 from kubestow.config.plugin_args import InterPodAffinityArgs, NodeResourcesFitArgs
-from tests.config.builders import loaded, problems, profile, v1, with_args
+from tests.config.builders import field_errors, loaded, profile, v1, with_args
 
 
-def test_values_of_the_wrong_type_are_all_told_at_once() -> None:
+def test_all_type_errors_are_reported_at_once() -> None:
     source = v1(parallelism="16", profiles=[{"schedulerName": 1}], extenders={}, clientConnection={"qps": True})
-    assert problems(source) == [
+    assert field_errors(source) == [
         'parallelism: expected an integer (int32), got string "16"',
         "profiles[0].schedulerName: expected a string, got number 1",
         "extenders: expected a list, got an object",
@@ -22,7 +22,7 @@ def test_values_of_the_wrong_type_are_all_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "problem"),
+    ("fields", "error"),
     [
         ({"parallelism": 2**31}, "parallelism: expected an integer (int32), got number 2147483648"),
         ({"parallelism": 1.0}, "parallelism: expected an integer (int32), got number 1.0"),
@@ -44,13 +44,13 @@ def test_values_of_the_wrong_type_are_all_told_at_once() -> None:
         ({"extenders": [{"tlsConfig": {"caData": "%"}}]}, "extenders[0].tlsConfig.caData: expected base64 text"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused(fields: dict[str, Any], problem: str) -> None:
-    assert problems(v1(**fields)) == [problem]
+def test_a_value_of_the_wrong_type_is_rejected(fields: dict[str, Any], error: str) -> None:
+    assert field_errors(v1(**fields)) == [error]
 
 
-def test_fields_that_do_not_exist_are_all_told_at_once() -> None:
+def test_all_unknown_fields_are_reported_at_once() -> None:
     source = v1(profilez=None, Profiles=[], profiles=[profile(args={"NodeAffinity": {"addedAfinity": {}}}, permits={})])
-    assert problems(source) == [
+    assert field_errors(source) == [
         'profilez: unknown field, did you mean "profiles"?',
         'Profiles: unknown field, did you mean "profiles"?',
         'profiles[0].plugins.permits: unknown field, did you mean "permit"?',
@@ -58,20 +58,20 @@ def test_fields_that_do_not_exist_are_all_told_at_once() -> None:
     ]
 
 
-def test_kubernetes_objects_inside_arguments_are_strict_too() -> None:
+def test_kubernetes_objects_in_arguments_are_decoded_strictly() -> None:
     terms: dict[str, Any] = {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [{}]}}
-    (problem,) = problems(with_args("NodeAffinity", {"addedAffinity": terms}))
-    assert problem.startswith(f"profiles[0].pluginConfig[0].args.addedAffinity.{next(iter(terms))}: unknown field")
+    (error,) = field_errors(with_args("NodeAffinity", {"addedAffinity": terms}))
+    assert error.startswith(f"profiles[0].pluginConfig[0].args.addedAffinity.{next(iter(terms))}: unknown field")
 
 
-def test_a_wrong_type_is_told_before_unknown_fields_and_these_before_rules() -> None:
+def test_type_errors_precede_unknown_fields_and_these_precede_validation() -> None:
     rule: dict[str, Any] = {"parallelism": 0}
     unknown = {**rule, "unheardOf": 1}
     wrong_args = [profile(args={"InterPodAffinity": {"hardPodAffinityWeight": "1"}})]
-    assert [p.partition(":")[0] for p in problems(v1(**rule))] == ["parallelism"]
-    assert [p.partition(":")[0] for p in problems(v1(**unknown))] == ["unheardOf"]
-    (problem,) = problems(v1(**unknown, profiles=wrong_args))
-    assert problem.startswith("profiles[0].pluginConfig[0].args.hardPodAffinityWeight: expected an integer")
+    assert [p.partition(":")[0] for p in field_errors(v1(**rule))] == ["parallelism"]
+    assert [p.partition(":")[0] for p in field_errors(v1(**unknown))] == ["unheardOf"]
+    (error,) = field_errors(v1(**unknown, profiles=wrong_args))
+    assert error.startswith("profiles[0].pluginConfig[0].args.hardPodAffinityWeight: expected an integer")
 
 
 def test_null_leaves_a_field_at_its_default() -> None:
@@ -86,20 +86,20 @@ def test_null_leaves_a_field_at_its_default() -> None:
     assert config.load(nulls) == config.default_configuration()
 
 
-def test_arguments_may_be_left_out_or_null() -> None:
+def test_arguments_can_be_absent_or_null() -> None:
     for source in ({"name": "InterPodAffinity"}, {"name": "InterPodAffinity", "args": None}):
         (only,) = config.load(v1(profiles=[{"pluginConfig": [source]}])).profiles
         assert only.args["InterPodAffinity"] == InterPodAffinityArgs()
 
 
-def test_arguments_may_say_what_they_are() -> None:
+def test_arguments_can_have_api_version_and_kind() -> None:
     type_meta = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
     (only,) = loaded(profile(args={"NodeResourcesFit": type_meta})).profiles
     assert only.args["NodeResourcesFit"] == NodeResourcesFitArgs()
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("given", "error"),
     [
         ({"kind": "InterPodAffinityArgs"}, "args for plugin NodeResourcesFit were not of type NodeResourcesFitArgs."),
         ({"apiVersion": "v1", "kind": "Pod"}, 'no kind "Pod" is registered for version "v1"'),
@@ -109,19 +109,19 @@ def test_arguments_may_say_what_they_are() -> None:
         ("", 'expected an object (NodeResourcesFitArgs), got string ""'),
     ],
 )
-def test_arguments_of_another_kind_are_refused(given: Any, problem: str) -> None:
-    (told,) = problems(with_args("NodeResourcesFit", given))
-    assert told.startswith(f"profiles[0].pluginConfig[0].args: {problem}")
+def test_arguments_of_another_kind_are_rejected(given: Any, error: str) -> None:
+    (expected,) = field_errors(with_args("NodeResourcesFit", given))
+    assert expected.startswith(f"profiles[0].pluginConfig[0].args: {error}")
 
 
 @pytest.mark.parametrize("given", [{"a": [1]}, [], None, 5, {"kind": "Pod"}])
-def test_arguments_of_plugins_out_of_tree_are_kept_as_they_are(given: Any) -> None:
+def test_arguments_of_out_of_tree_plugins_are_unchanged(given: Any) -> None:
     (only,) = loaded(profile(args={"Mine": given})).profiles
     assert only.args["Mine"] == given
 
 
 @pytest.mark.parametrize(
-    ("source", "problem"),
+    ("source", "error"),
     [
         ({"kind": "KubeSchedulerConfiguration"}, "Object 'apiVersion' is missing"),
         ({"apiVersion": "kubescheduler.config.k8s.io/v1"}, "Object 'Kind' is missing"),
@@ -138,12 +138,12 @@ def test_arguments_of_plugins_out_of_tree_are_kept_as_they_are(given: Any) -> No
         ("", "expected an object (KubeSchedulerConfiguration), got null"),
     ],
 )
-def test_an_object_of_another_kind_is_refused(source: config.Source, problem: str) -> None:
-    (told,) = problems(source)
-    assert told.startswith(problem)
+def test_an_object_of_another_kind_is_rejected(source: config.Source, error: str) -> None:
+    (expected,) = field_errors(source)
+    assert expected.startswith(error)
 
 
-def test_certificates_are_given_in_base64() -> None:
+def test_certificates_are_decoded_from_base64() -> None:
     configuration = config.load(
         v1(extenders=[{"tlsConfig": {"caData": "UEVN\n", "serverName": "x"}, "enableHTTPS": True}])
     )

@@ -28,12 +28,12 @@ def _args(plugin: str, given: Any, **choices: bool) -> Any:
     return configuration.profiles[0].args[plugin]
 
 
-def test_without_a_word_there_is_one_default_scheduler() -> None:
+def test_the_default_configuration_has_one_default_scheduler_profile() -> None:
     configuration = config.default_configuration()
     assert [p.scheduler_name for p in configuration.profiles] == ["default-scheduler"]
     assert (configuration.parallelism, configuration.percentage_of_nodes_to_score) == (16, 0)
     assert (configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds) == (1, 10)
-    assert configuration.leader_election == config.LeaderElection()
+    assert configuration.leader_election == config.LeaderElectionConfiguration()
     assert not configuration.delay_cache_until_active
 
 
@@ -44,10 +44,12 @@ def test_a_single_profile_needs_no_name(profiles: Any) -> None:
 
 def test_zero_and_empty_in_leader_election_mean_the_default() -> None:
     zeros = {"leaderElect": False, "leaseDuration": "0s", "renewDeadline": "0", "resourceLock": "", "resourceName": ""}
-    assert config.load(v1(leaderElection=zeros)).leader_election == config.LeaderElection(leader_elect=False)
+    assert config.load(v1(leaderElection=zeros)).leader_election == config.LeaderElectionConfiguration(
+        leader_elect=False
+    )
 
 
-def test_the_client_connection_tells_a_rate_given_from_none() -> None:
+def test_an_unset_qps_differs_from_an_explicit_one() -> None:
     assert config.default_configuration().client_connection.qps is None
     assert config.load(v1(clientConnection={"qps": 0, "burst": 0})).client_connection.burst is None
     given = config.load(v1(clientConnection={"qps": 50, "burst": 100})).client_connection
@@ -62,11 +64,11 @@ def test_the_client_connection_tells_a_rate_given_from_none() -> None:
         ({"enableProfiling": False, "enableContentionProfiling": True}, True),
     ],
 )
-def test_contention_profiling_follows_profiling_unless_said(fields: dict[str, Any], contention: bool) -> None:
+def test_contention_profiling_defaults_to_profiling(fields: dict[str, Any], contention: bool) -> None:
     assert config.load(v1(**fields)).enable_contention_profiling is contention
 
 
-def test_every_enabled_plugin_that_takes_arguments_has_them() -> None:
+def test_every_enabled_plugin_with_arguments_has_default_arguments() -> None:
     (only,) = config.default_configuration().profiles
     assert dict(only.args) == {
         "DefaultPreemption": DefaultPreemptionArgs(min_candidate_nodes_percentage=10, min_candidate_nodes_absolute=100),
@@ -82,7 +84,7 @@ def test_every_enabled_plugin_that_takes_arguments_has_them() -> None:
     }
 
 
-def test_arguments_are_added_after_those_given_and_only_for_enabled_plugins() -> None:
+def test_default_arguments_are_appended_for_enabled_plugins_only() -> None:
     only_fit = profile(args={"Mine": {}}, multiPoint=enabled("NodeResourcesFit", "InterPodAffinity", disabled=("*",)))
     (built,) = loaded(only_fit).profiles
     assert [c.name for c in built.plugin_config] == ["Mine", "InterPodAffinity", "NodeResourcesFit"]
@@ -93,27 +95,27 @@ def test_a_plugin_disabled_at_one_point_keeps_its_arguments() -> None:
     assert built.args["NodeResourcesFit"] == NodeResourcesFitArgs()
 
 
-def test_resources_without_a_weight_weigh_one() -> None:
+def test_resources_have_a_default_weight_of_one() -> None:
     strategy = {"type": "MostAllocated", "resources": [{"name": "cpu"}, {"name": "pods", "weight": 3}]}
     weighted = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="pods", weight=3))
     assert _args("NodeResourcesFit", {"scoringStrategy": strategy}).scoring_strategy.resources == weighted
     assert _args("NodeResourcesBalancedAllocation", {"resources": [{"name": "cpu"}]}).resources == weighted[:1]
 
 
-def test_no_resources_mean_cpu_and_memory() -> None:
+def test_resources_default_to_cpu_and_memory() -> None:
     assert (
         _args("NodeResourcesFit", {"scoringStrategy": {"resources": []}}).scoring_strategy.resources == _CPU_AND_MEMORY
     )
     assert _args("NodeResourcesBalancedAllocation", {"resources": []}).resources == _CPU_AND_MEMORY
 
 
-def test_a_volume_shape_has_a_default_only_with_its_gate() -> None:
+def test_the_volume_binding_shape_has_a_default_only_with_its_gate() -> None:
     falling = (UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0))
     assert _args("VolumeBinding", {}).shape is None
     assert _args("VolumeBinding", {"shape": []}, StorageCapacityScoring=True).shape == falling
 
 
-def test_timeouts_have_a_default_only_with_their_gates() -> None:
+def test_dynamic_resources_timeouts_have_defaults_only_with_their_gates() -> None:
     args = _args("DynamicResources", {}, DRASchedulerFilterTimeout=False, DRADeviceBindingConditions=False)
     assert args == DynamicResourcesArgs()
     assert _args("DynamicResources", {"filterTimeout": "0s"}).filter_timeout == Duration()

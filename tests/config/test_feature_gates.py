@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.config import FEATURES, FeatureGates, Stage
+from kubestow.config import FEATURE_SPECS, FeatureGates, Stage
 from kubestow.errors import InputError
 
 
-def test_gates_are_as_in_kubernetes_unless_chosen() -> None:
+def test_gates_have_the_defaults_of_kubernetes() -> None:
     gates = FeatureGates()
-    assert {name for name, on in gates if on} == {name for name, feature in FEATURES.items() if feature.default}
+    assert {name for name, on in gates if on} == {name for name, feature in FEATURE_SPECS.items() if feature.default}
     assert gates.enabled("SchedulerAsyncPreemption")
     assert not gates.enabled("SchedulerAsyncAPICalls")
 
 
-def test_the_flag_is_read() -> None:
+def test_the_flag_is_parsed() -> None:
     gates = FeatureGates.parse("StorageCapacityScoring=true, OpportunisticBatching = F,,")
     assert gates.enabled("StorageCapacityScoring")
     assert not gates.enabled("OpportunisticBatching")
@@ -21,7 +21,7 @@ def test_the_flag_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "error"),
     [
         ("Nope=true", "unrecognized feature gate: Nope"),
         ("VolumeLimitScaling", "missing bool value for VolumeLimitScaling"),
@@ -41,40 +41,40 @@ def test_the_flag_is_read() -> None:
         ),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused(text: str, problem: str) -> None:
-    with pytest.raises(InputError) as refusal:
+def test_an_invalid_override_is_rejected(text: str, error: str) -> None:
+    with pytest.raises(InputError) as raised:
         FeatureGates.parse(text)
-    assert str(refusal.value) == f"--feature-gates: {problem}"
+    assert str(raised.value) == f"--feature-gates: {error}"
 
 
-def test_a_locked_gate_may_be_set_to_what_it_is() -> None:
+def test_a_locked_gate_can_be_set_to_its_default() -> None:
     assert FeatureGates({"SchedulerQueueingHints": True}) == FeatureGates()
 
 
-def test_a_gate_goes_with_what_it_needs() -> None:
+def test_a_gate_can_be_enabled_with_its_dependencies() -> None:
     gates = FeatureGates.parse("WorkloadAwarePreemption=true,GangScheduling=true,GenericWorkload=true")
     assert gates.enabled("WorkloadAwarePreemption")
 
 
-def test_all_alpha_means_every_alpha_gate_not_chosen_by_name() -> None:
+def test_all_alpha_applies_to_alpha_gates_without_an_override() -> None:
     gates = FeatureGates.parse("AllAlpha=true,NativeHistograms=false")
-    chosen = {name for name, on in gates if on and FEATURES[name].stage is Stage.ALPHA}
-    assert chosen == {name for name, f in FEATURES.items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
+    chosen = {name for name, on in gates if on and FEATURE_SPECS[name].stage is Stage.ALPHA}
+    assert chosen == {name for name, f in FEATURE_SPECS.items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
 
 
-def test_all_beta_can_be_turned_off() -> None:
+def test_all_beta_can_be_disabled() -> None:
     gates = FeatureGates({"AllBeta": False})
-    assert not any(on for name, on in gates if FEATURES[name].stage is Stage.BETA)
+    assert not any(on for name, on in gates if FEATURE_SPECS[name].stage is Stage.BETA)
 
 
-def test_what_features_need_exists() -> None:
-    assert {need for feature in FEATURES.values() for need in feature.needs} <= FEATURES.keys()
+def test_all_dependencies_are_known_gates() -> None:
+    assert {name for spec in FEATURE_SPECS.values() for name in spec.dependencies} <= FEATURE_SPECS.keys()
 
 
-def test_asking_for_a_gate_that_does_not_exist_is_a_mistake() -> None:
+def test_an_unknown_gate_raises_key_error() -> None:
     with pytest.raises(KeyError):
         FeatureGates().enabled("Nope")
 
 
-def test_gates_of_other_components_are_let_pass_and_change_nothing() -> None:
+def test_gates_of_other_components_are_accepted_and_ignored() -> None:
     assert FeatureGates.parse("GracefulNodeShutdown=false,NodeSwap=true") == FeatureGates()

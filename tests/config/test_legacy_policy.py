@@ -1,4 +1,4 @@
-"""A scheduler Policy becomes a v1 configuration in which just the plugins it named have an effect."""
+"""Conversion of a scheduler Policy to a v1 configuration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kubestow.config import ExtensionPoint, legacy
 from kubestow.config.legacy.policy_names import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
-    FILTERS,
+    FILTER_PLUGINS,
     MANDATORY_PREDICATES,
     PREDICATES,
     PRIORITIES,
-    SCORES,
+    SCORE_PLUGINS,
 )
 from kubestow.errors import ConfigurationError
 from tests.config.builders import IN_TREE
@@ -34,47 +34,49 @@ def policy(*, predicates: Any = None, priorities: Any = None, **fields: Any) -> 
     return {"apiVersion": "v1", "kind": "Policy", **lists, **fields}
 
 
-def scheduler_of(source: config.Source) -> config.SchedulerConfiguration:
+def scheduler_of(source: config.Source) -> config.KubeSchedulerConfiguration:
     return config.load(legacy.convert(source).data, implements=IN_TREE)
 
 
 def effect(source: config.Source) -> tuple[set[str], dict[str, int]]:
-    """Of the plugins that a Policy decides about: those that filter, and those that score with their weights."""
+    """The plugins that a Policy can select: the Filter plugins, and the Score plugins with their weights."""
     (profile,) = scheduler_of(source).profiles
     points = config.expand(profile, IN_TREE)
-    filters = {plugin.name for plugin in points[ExtensionPoint.FILTER]} & set(FILTERS)
-    return filters, {plugin.name: plugin.weight for plugin in points[ExtensionPoint.SCORE] if plugin.name in SCORES}
+    filters = {plugin.name for plugin in points[ExtensionPoint.FILTER]} & set(FILTER_PLUGINS)
+    return filters, {
+        plugin.name: plugin.weight for plugin in points[ExtensionPoint.SCORE] if plugin.name in SCORE_PLUGINS
+    }
 
 
-def refusals(source: config.Source) -> list[str]:
-    with pytest.raises(ConfigurationError) as refused:
+def conversion_errors(source: config.Source) -> list[str]:
+    with pytest.raises(ConfigurationError) as raised:
         legacy.convert(source)
-    return [f"{path}: {text}" for path, text in refused.value.problems]
+    return [f"{path}: {text}" for path, text in raised.value.problems]
 
 
-def test_a_policy_that_names_nothing_means_the_defaults_of_then() -> None:
+def test_a_policy_without_lists_means_the_defaults_of_kubernetes_1_22() -> None:
     filters, scores = effect(policy())
-    assert filters == set(FILTERS)
-    assert scores == {**dict.fromkeys(SCORES, 1), "PodTopologySpread": 2}
+    assert filters == set(FILTER_PLUGINS)
+    assert scores == {**dict.fromkeys(SCORE_PLUGINS, 1), "PodTopologySpread": 2}
 
 
-def test_empty_lists_leave_what_always_holds() -> None:
+def test_empty_lists_leave_the_mandatory_predicates() -> None:
     assert effect(policy(predicates=[], priorities={})) == ({"TaintToleration", "NodeUnschedulable"}, {})
 
 
 @given(st.sets(st.sampled_from(sorted(PREDICATES))), st.dictionaries(st.sampled_from(sorted(PRIORITIES)), st.just(3)))
-def test_just_what_is_named_has_an_effect(predicates: set[str], priorities: dict[str, int]) -> None:
+def test_only_named_predicates_and_priorities_have_an_effect(predicates: set[str], priorities: dict[str, int]) -> None:
     filters, scores = effect(policy(predicates=sorted(predicates), priorities=priorities))
     assert filters == {plugin for name in (*predicates, *MANDATORY_PREDICATES) for plugin in PREDICATES[name]}
     assert scores == {PRIORITIES[name]: weight for name, weight in priorities.items()}
 
 
-def test_naming_the_defaults_means_the_same_as_naming_nothing() -> None:
+def test_naming_the_defaults_equals_omitting_the_lists() -> None:
     named = policy(predicates=[*DEFAULT_PREDICATES], priorities=dict(DEFAULT_PRIORITIES))
     assert legacy.convert(named).data == legacy.convert(policy()).data
 
 
-def test_binding_and_preemption_stay() -> None:
+def test_bind_and_preemption_plugins_stay_enabled() -> None:
     (profile,) = scheduler_of(policy(predicates=[], priorities={})).profiles
     points = config.expand(profile, IN_TREE)
     assert [plugin.name for plugin in points[ExtensionPoint.BIND]] == ["DefaultBinder"]
@@ -89,19 +91,19 @@ def test_binding_and_preemption_stay() -> None:
         ({"LeastRequestedPriority": 1, "MostRequestedPriority": 4}, "MostAllocated", 3),
     ],
 )
-def test_requests_are_scored_by_a_strategy(priorities: dict[str, int], strategy: str, weight: int) -> None:
+def test_requested_priorities_become_a_scoring_strategy(priorities: dict[str, int], strategy: str, weight: int) -> None:
     given = policy(predicates=[], priorities=priorities)
     assert effect(given)[1] == {"NodeResourcesFit": weight}
     assert scheduler_of(given).profiles[0].args["NodeResourcesFit"].scoring_strategy.type == strategy
 
 
-def test_least_and_most_requested_of_one_weight_cancel_out() -> None:
+def test_least_and_most_requested_of_equal_weight_cancel_out() -> None:
     given = policy(predicates=[], priorities={"LeastRequestedPriority": 1, "MostRequestedPriority": 1})
     assert effect(given)[1] == {}
-    assert "work against each other" in str(legacy.convert(given).remarks[0])
+    assert "cancel each other out" in str(legacy.convert(given).warnings[0])
 
 
-def test_a_ratio_of_requested_to_capacity_keeps_its_shape() -> None:
+def test_requested_to_capacity_ratio_keeps_its_shape() -> None:
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     argument = {"requestedToCapacityRatioArguments": {"shape": shape, "resources": [{"name": "x.io/gpu", "weight": 5}]}}
     given = policy(predicates=[]) | {"priorities": [{"name": "Mine", "weight": 7, "argument": argument}]}
@@ -122,32 +124,34 @@ def test_a_ratio_of_requested_to_capacity_keeps_its_shape() -> None:
         ({"ServiceSpreadingPriority": 3, "EvenPodsSpreadPriority": 2}, "System", 2),
     ],
 )
-def test_spreading_by_service_is_spreading_by_default(priorities: dict[str, int], defaulting: str, weight: int) -> None:
+def test_spreading_by_service_becomes_the_system_default_constraints(
+    priorities: dict[str, int], defaulting: str, weight: int
+) -> None:
     given = policy(predicates=[], priorities=priorities)
     assert effect(given)[1] == {"PodTopologySpread": weight}
     assert scheduler_of(given).profiles[0].args["PodTopologySpread"].defaulting_type == defaulting
 
 
-def test_labels_asked_of_every_node_become_an_affinity_of_every_pod() -> None:
+def test_labels_presence_becomes_an_added_node_affinity() -> None:
     def presence(*labels: str, present: bool) -> dict[str, Any]:
         return {"name": "Mine", "argument": {"labelsPresence": {"labels": labels, "presence": present}}}
 
     given = policy(predicates=[presence("a", "b", present=True), presence("c", present=False)])
     affinity = scheduler_of(given).profiles[0].args["NodeAffinity"].added_affinity
     (term,) = affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
-    asked = [(expression.key, expression.operator) for expression in term.match_expressions]
-    assert asked == [("a", "Exists"), ("b", "Exists"), ("c", "DoesNotExist")]
+    expressions = [(expression.key, expression.operator) for expression in term.match_expressions]
+    assert expressions == [("a", "Exists"), ("b", "Exists"), ("c", "DoesNotExist")]
     assert "NodeAffinity" in effect(given)[0]
 
 
-def test_what_is_of_no_consequence_today_is_left_out_and_named() -> None:
+def test_predicates_and_priorities_without_effect_are_omitted_with_a_warning() -> None:
     given = policy(
         predicates=["MaxEBSVolumeCount", "CheckNodeDiskPressure"],
         priorities={"EqualPriority": 1, "NodePreferAvoidPodsPriority": 10000},
         alwaysCheckAllPredicates=True,
     )
     assert effect(given) == ({"TaintToleration", "NodeUnschedulable"}, {})
-    assert [remark.path for remark in legacy.convert(given).remarks] == [
+    assert [warning.path for warning in legacy.convert(given).warnings] == [
         "predicates[0]",
         "predicates[1]",
         "priorities[0]",
@@ -156,7 +160,7 @@ def test_what_is_of_no_consequence_today_is_left_out_and_named() -> None:
     ]
 
 
-def test_everything_that_v1_cannot_say_is_refused_at_once() -> None:
+def test_all_settings_without_a_v1_counterpart_are_rejected_at_once() -> None:
     given = policy(predicates=["Fancy", {"name": "a", "argument": {"serviceAffinity": {"labels": ["zone"]}}}])
     given["priorities"] = [
         {"name": "b", "weight": 1, "argument": {"serviceAntiAffinity": {"label": "zone"}}},
@@ -164,7 +168,7 @@ def test_everything_that_v1_cannot_say_is_refused_at_once() -> None:
         {"name": "LeastRequestedPriority", "weight": 0},
         "d",
     ]
-    assert [text.partition(": ")[0] for text in refusals({**given, "extras": 1})] == [
+    assert [text.partition(": ")[0] for text in conversion_errors({**given, "extras": 1})] == [
         "predicates[0]",
         "predicates[1]",
         "priorities[0]",
@@ -175,16 +179,16 @@ def test_everything_that_v1_cannot_say_is_refused_at_once() -> None:
     ]
 
 
-def test_two_strategies_for_requests_are_refused() -> None:
+def test_two_scoring_strategies_are_rejected() -> None:
     ratio = {"requestedToCapacityRatioArguments": {"shape": [{"utilization": 0, "score": 0}]}}
     given = policy(priorities={"LeastRequestedPriority": 1})
     given["priorities"].append({"name": "r", "weight": 1, "argument": ratio})
-    assert refusals(given) == [
-        "priorities: NodeResourcesFit scores by one strategy, not by LeastAllocated and RequestedToCapacityRatio"
+    assert conversion_errors(given) == [
+        "priorities: NodeResourcesFit supports one scoring strategy, got LeastAllocated and RequestedToCapacityRatio"
     ]
 
 
-def test_an_extender_is_read_without_regard_to_case() -> None:
+def test_extender_fields_are_case_insensitive() -> None:
     extender = {
         "URLPrefix": "https://x",
         "BindVerb": "bind",
@@ -197,20 +201,22 @@ def test_an_extender_is_read_without_regard_to_case() -> None:
     assert str(only.http_timeout) == "1.5s"
     assert only.tls_config is not None
     assert only.tls_config.ca_file == "/ca"
-    assert refusals(policy(extenders=[{"urlPrefx": ""}])) == ["extenders[0].urlPrefx: unknown field of an extender"]
+    assert conversion_errors(policy(extenders=[{"urlPrefx": ""}])) == [
+        "extenders[0].urlPrefx: unknown field of an extender"
+    ]
 
 
-def test_the_weight_of_required_affinity_is_kept() -> None:
+def test_hard_pod_affinity_weight_is_kept() -> None:
     given = policy(hardPodAffinitySymmetricWeight=42)
     assert scheduler_of(given).profiles[0].args["InterPodAffinity"].hard_pod_affinity_weight == 42
 
 
-def test_a_policy_is_found_in_its_config_map() -> None:
+def test_a_policy_in_a_config_map_is_converted() -> None:
     inside = json.dumps(policy(predicates=["HostName"], priorities={}), indent=1)
     data = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"policy.cfg": inside}}
     assert "NodeName" in effect(data)[0]
 
 
-def test_lines_are_those_of_the_policy() -> None:
+def test_errors_have_the_line_numbers_of_the_policy() -> None:
     text = "kind: Policy\npredicates:\n- name: HostName\n- name: Fancy\n"
-    assert refusals(text) == ['predicates[1]: predicate type not found for "Fancy" (line 4)']
+    assert conversion_errors(text) == ['predicates[1]: predicate type not found for "Fancy" (line 4)']

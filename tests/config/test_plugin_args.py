@@ -1,4 +1,4 @@
-"""The rules of plugin arguments that are checked when a configuration is read."""
+"""Validation of plugin arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.builders import construct_problems, problems, profile, with_args
+from tests.config.builders import construction_errors, field_errors, profile, with_args
 
 _ARGS = "profiles[0].pluginConfig[0].args"
 _ZONE = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
@@ -14,12 +14,12 @@ _BOTH_ZERO = "cannot be zero at the same time as"
 _REQUIRED = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 
 
-def _told(plugin: str, given: Any, **choices: bool) -> list[str]:
-    return [line.removeprefix(f"{_ARGS}.") for line in problems(with_args(plugin, given), **choices)]
+def _args_errors(plugin: str, given: Any, **choices: bool) -> list[str]:
+    return [line.removeprefix(f"{_ARGS}.") for line in field_errors(with_args(plugin, given), **choices)]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"minCandidateNodesPercentage": 0}, []),
         ({"minCandidateNodesAbsolute": 0, "minCandidateNodesPercentage": 100}, []),
@@ -40,27 +40,27 @@ def _told(plugin: str, given: Any, **choices: bool) -> list[str]:
         ),
     ],
 )
-def test_default_preemption(given: dict[str, Any], told: list[str]) -> None:
-    assert _told("DefaultPreemption", given) == told
+def test_default_preemption(given: dict[str, Any], expected: list[str]) -> None:
+    assert _args_errors("DefaultPreemption", given) == expected
 
 
 @pytest.mark.parametrize("weight", [-1, 101])
-def test_inter_pod_affinity_has_a_weight_up_to_one_hundred(weight: int) -> None:
-    fault = f"hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"
-    assert _told("InterPodAffinity", {"hardPodAffinityWeight": weight}) == [fault]
-    assert _told("InterPodAffinity", {"hardPodAffinityWeight": 100}) == []
+def test_hard_pod_affinity_weight_is_at_most_100(weight: int) -> None:
+    error = f"hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"
+    assert _args_errors("InterPodAffinity", {"hardPodAffinityWeight": weight}) == [error]
+    assert _args_errors("InterPodAffinity", {"hardPodAffinityWeight": 100}) == []
 
 
-def test_balanced_allocation_weighs_each_resource_once_and_alike() -> None:
+def test_balanced_allocation_takes_each_resource_once_with_weight_one() -> None:
     resources = [{"name": "cpu"}, {"name": "cpu", "weight": 2}, {"name": "x y"}]
-    assert _told("NodeResourcesBalancedAllocation", {"resources": resources}) == [
+    assert _args_errors("NodeResourcesBalancedAllocation", {"resources": resources}) == [
         'resources[1].name: Duplicate value: "cpu"',
         "resources[1].weight: Invalid value: 2: must be 1",
     ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({}, []),
         ({"maxSkew": 0}, ["maxSkew: Invalid value: 0: not in valid range (0, inf)"]),
@@ -76,42 +76,42 @@ def test_balanced_allocation_weighs_each_resource_once_and_alike() -> None:
         ),
     ],
 )
-def test_a_default_constraint_keeps_its_rules(changes: dict[str, Any], told: list[str]) -> None:
+def test_default_constraints_are_validated(changes: dict[str, Any], expected: list[str]) -> None:
     given = {"defaultingType": "List", "defaultConstraints": [{**_ZONE, **changes}]}
-    assert _told("PodTopologySpread", given) == [f"defaultConstraints[0].{fault}" for fault in told]
+    assert _args_errors("PodTopologySpread", given) == [f"defaultConstraints[0].{error}" for error in expected]
 
 
-def test_a_default_constraint_is_unique_by_key_and_action() -> None:
+def test_default_constraints_are_unique_by_topology_key_and_action() -> None:
     given = {
         "defaultingType": "List",
         "defaultConstraints": [_ZONE, {**_ZONE, "whenUnsatisfiable": "ScheduleAnyway"}, _ZONE],
     }
-    assert _told("PodTopologySpread", given) == [
+    assert _args_errors("PodTopologySpread", given) == [
         'defaultConstraints[2]: Duplicate value: "{topology.kubernetes.io/zone, DoNotSchedule}"'
     ]
 
 
-def test_default_constraints_need_the_defaulting_type_list() -> None:
-    assert _told("PodTopologySpread", {"defaultConstraints": [_ZONE]}) == [
+def test_default_constraints_require_defaulting_type_list() -> None:
+    assert _args_errors("PodTopologySpread", {"defaultConstraints": [_ZONE]}) == [
         'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'
     ]
-    assert _told("PodTopologySpread", {"defaultingType": "list"}) == [
+    assert _args_errors("PodTopologySpread", {"defaultingType": "list"}) == [
         'defaultingType: Unsupported value: "list": supported values: "System", "List"'
     ]
 
 
-def test_a_volume_shape_needs_its_gate() -> None:
+def test_the_volume_binding_shape_requires_its_gate() -> None:
     shape = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
-    (told,) = _told("VolumeBinding", {"shape": shape})
-    assert told.startswith(
+    (expected,) = _args_errors("VolumeBinding", {"shape": shape})
+    assert expected.startswith(
         'shape: Invalid value: [{"utilization":0,"score":10},{"utilization":100,"score":0}]: unexpected'
     )
-    assert _told("VolumeBinding", {"shape": shape}, StorageCapacityScoring=True) == []
+    assert _args_errors("VolumeBinding", {"shape": shape}, StorageCapacityScoring=True) == []
 
 
-def test_a_shape_rises_in_utilization_and_stays_in_range() -> None:
+def test_a_shape_is_sorted_by_utilization_and_in_range() -> None:
     shape = [{"utilization": 50, "score": 11}, {"utilization": 50}, {"utilization": 101, "score": -1}]
-    assert _told("VolumeBinding", {"shape": shape}, StorageCapacityScoring=True) == [
+    assert _args_errors("VolumeBinding", {"shape": shape}, StorageCapacityScoring=True) == [
         "shape[1].utilization: Invalid value: 50: values must be sorted in increasing order",
         "shape[0].score: Invalid value: 11: not in valid range [0, 10]",
         "shape[2].utilization: Invalid value: 101: not in valid range [0, 100]",
@@ -119,23 +119,23 @@ def test_a_shape_rises_in_utilization_and_stays_in_range() -> None:
     ]
 
 
-def test_a_bind_timeout_is_not_negative() -> None:
-    fault = "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value"
-    assert _told("VolumeBinding", {"bindTimeoutSeconds": -1}) == [fault]
-    assert _told("VolumeBinding", {"bindTimeoutSeconds": 0}) == []
+def test_the_bind_timeout_is_not_negative() -> None:
+    error = "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value"
+    assert _args_errors("VolumeBinding", {"bindTimeoutSeconds": -1}) == [error]
+    assert _args_errors("VolumeBinding", {"bindTimeoutSeconds": 0}) == []
 
 
-def test_timeouts_of_dynamic_resources_have_lower_limits() -> None:
-    assert _told("DynamicResources", {"filterTimeout": "-1s", "bindingTimeout": "999ms"}) == [
+def test_dynamic_resources_timeouts_have_lower_bounds() -> None:
+    assert _args_errors("DynamicResources", {"filterTimeout": "-1s", "bindingTimeout": "999ms"}) == [
         'filterTimeout: Invalid value: "-1s": must be zero or positive',
         'bindingTimeout: Invalid value: "999ms": must be at least 1 second',
     ]
-    assert _told("DynamicResources", {"filterTimeout": "0s", "bindingTimeout": "1s"}) == []
+    assert _args_errors("DynamicResources", {"filterTimeout": "0s", "bindingTimeout": "1s"}) == []
 
 
-def test_timeouts_of_dynamic_resources_need_their_gates() -> None:
+def test_dynamic_resources_timeouts_require_their_gates() -> None:
     off = {"DRASchedulerFilterTimeout": False, "DRADeviceBindingConditions": False}
-    assert _told("DynamicResources", {"filterTimeout": "1s", "bindingTimeout": "1s"}, **off) == [
+    assert _args_errors("DynamicResources", {"filterTimeout": "1s", "bindingTimeout": "1s"}, **off) == [
         "filterTimeout: Forbidden: DRASchedulingFilterTimeout feature gate is disabled",
         "bindingTimeout: Forbidden: DRADeviceBindingConditions or DRAResourceClaimDeviceStatus"
         " feature gate is disabled",
@@ -143,7 +143,7 @@ def test_timeouts_of_dynamic_resources_need_their_gates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "told"),
+    ("requirement", "expected"),
     [
         ({"key": "a", "operator": "In", "values": ["x", ""]}, []),
         ({"key": "a", "operator": "Gt", "values": ["5"]}, []),
@@ -164,42 +164,48 @@ def test_timeouts_of_dynamic_resources_need_their_gates() -> None:
         ),
     ],
 )
-def test_an_expression_of_the_added_affinity_keeps_its_rules(requirement: dict[str, Any], told: list[str]) -> None:
+def test_expressions_of_the_added_affinity_are_validated(requirement: dict[str, Any], expected: list[str]) -> None:
     required = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
     given = {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    assert _told("NodeAffinity", given) == [f"{_REQUIRED}[0].matchExpressions[0].{fault}" for fault in told]
+    assert _args_errors("NodeAffinity", given) == [f"{_REQUIRED}[0].matchExpressions[0].{error}" for error in expected]
 
 
-def test_keys_and_values_of_the_added_affinity_are_those_of_labels() -> None:
+def test_keys_and_values_of_the_added_affinity_are_valid_labels() -> None:
     requirement = {"key": "a b", "operator": "In", "values": ["ok", "not ok"]}
     required = {"nodeSelectorTerms": [{}, {"matchExpressions": [requirement]}]}
-    told = _told("NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
-    assert [line.partition(": ")[0] for line in told] == [
+    expected = _args_errors(
+        "NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    )
+    assert [line.partition(": ")[0] for line in expected] == [
         f"{_REQUIRED}[1].matchExpressions[0].key",
         f"{_REQUIRED}[1].matchExpressions[0].values[1][a b]",
     ]
 
 
-def test_fields_of_the_added_affinity_are_compared_with_one_value() -> None:
+def test_match_fields_of_the_added_affinity_take_one_value() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "Exists"}]
     required = {"nodeSelectorTerms": [{"matchFields": fields}]}
-    assert _told("NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}) == [
+    assert _args_errors(
+        "NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    ) == [
         f'{_REQUIRED}[0].matchFields[0].values: Invalid value: ["a","b"]: must have one element',
         f'{_REQUIRED}[0].matchFields[1].operator: Unsupported value: "Exists": supported values: "In", "NotIn"',
     ]
 
 
-def test_preferences_that_weigh_nothing_are_not_looked_into() -> None:
+def test_preferred_terms_of_weight_zero_are_not_validated() -> None:
     bad = {"matchExpressions": [{"key": "a", "operator": "Nope"}]}
     terms = [{"weight": 0, "preference": bad}, {"weight": 1, "preference": bad}]
-    (told,) = _told("NodeAffinity", {"addedAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}})
-    assert told.startswith(
+    (expected,) = _args_errors(
+        "NodeAffinity", {"addedAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    )
+    assert expected.startswith(
         "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[1].matchExpressions[0].operator: "
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"ignoredResources": ["a/b", "cpu"], "ignoredResourceGroups": ["example.com"]}, ""),
         ({"scoringStrategy": {}}, 'scoringStrategy.type: Unsupported value: "": supported values: '),
@@ -226,9 +232,11 @@ def test_preferences_that_weigh_nothing_are_not_looked_into() -> None:
         ),
     ],
 )
-def test_node_resources_fit_is_asked_only_when_a_scheduler_is_built(given: dict[str, Any], told: str) -> None:
-    assert _told("NodeResourcesFit", given) == []
-    found = construct_problems(profile(args={"NodeResourcesFit": given}))
+def test_node_resources_fit_arguments_are_validated_when_the_profile_is_built(
+    given: dict[str, Any], expected: str
+) -> None:
+    assert _args_errors("NodeResourcesFit", given) == []
+    found = construction_errors(profile(args={"NodeResourcesFit": given}))
     start = "initializing profiles: creating profile for scheduler name default-scheduler: initializing plugin"
-    expected = [f'{start} "NodeResourcesFit": {told}'] if told else []
-    assert [problem[: len(whole)] for problem, whole in zip(found, expected, strict=True)] == expected
+    messages = [f'{start} "NodeResourcesFit": {expected}'] if expected else []
+    assert [error[: len(whole)] for error, whole in zip(found, messages, strict=True)] == messages

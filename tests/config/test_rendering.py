@@ -1,4 +1,4 @@
-"""The effective configuration, written back."""
+"""Encoding of the effective configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.config.test_recorded_configurations import _CASES
 _ACCEPTED = [case for case in _CASES if "config_error" not in case]
 
 
-def test_every_default_is_spelled_out() -> None:
+def test_every_default_is_written_out() -> None:
     rendered = config.render(config.default_configuration())
     assert list(rendered)[:3] == ["apiVersion", "kind", "parallelism"]
     assert rendered["clientConnection"]["qps"] == 50
@@ -33,14 +33,14 @@ def test_every_default_is_spelled_out() -> None:
 
 
 @pytest.mark.parametrize("case", _ACCEPTED, ids=lambda case: case["name"])
-def test_what_is_written_back_says_the_same(case: dict[str, Any]) -> None:
+def test_a_rendered_configuration_loads_to_itself(case: dict[str, Any]) -> None:
     gates = config.FeatureGates(case.get("featureGates"))
     rendered = config.render(config.load(case["config"], gates=gates))
     text = yaml.safe_dump(json.loads(json.dumps(rendered)))
     assert config.render(config.load(text, gates=gates)) == rendered
 
 
-def test_what_is_empty_but_means_something_is_written() -> None:
+def test_empty_values_that_matter_are_written() -> None:
     none_matches: dict[str, Any] = {
         "addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
     }
@@ -49,7 +49,7 @@ def test_what_is_empty_but_means_something_is_written() -> None:
     assert again.args["NodeAffinity"] == given.args["NodeAffinity"]
 
 
-def test_an_extender_is_written_in_the_spelling_of_kubernetes() -> None:
+def test_an_extender_has_the_field_names_of_the_api() -> None:
     extender = {"urlPrefix": "https://x", "enableHTTPS": True, "httpTimeout": "1m0s", "tlsConfig": {"caData": "UEVN"}}
     (written,) = config.render(config.load(v1(extenders=[extender])))["extenders"]
     assert {name: written[name] for name in extender} == {

@@ -1,4 +1,4 @@
-"""The rules of top-level fields, profiles and extenders."""
+"""Validation of top-level fields, profiles and extenders."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kubestow import config
-from tests.config.builders import disabled, enabled, problems, profile, v1
+from tests.config.builders import disabled, enabled, field_errors, profile, v1
 
 _REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
 
 
 @pytest.mark.parametrize(
-    ("fields", "problem"),
+    ("fields", "error"),
     [
         ({"parallelism": -1}, "parallelism: Invalid value: -1: should be an integer value greater than zero"),
         ({"clientConnection": {"burst": -1}}, "clientConnection.burst: Invalid value: -1: must be non-negative"),
@@ -25,8 +25,8 @@ _REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "
         ),
     ],
 )
-def test_a_top_level_field_keeps_its_rule(fields: dict[str, Any], problem: str) -> None:
-    assert problems(v1(**fields)) == [problem]
+def test_top_level_fields_are_validated(fields: dict[str, Any], error: str) -> None:
+    assert field_errors(v1(**fields)) == [error]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_a_top_level_field_keeps_its_rule(fields: dict[str, Any], problem: str) 
         {"leaderElection": {"leaderElect": False, "leaseDuration": "-1s", "resourceLock": "endpoints"}},
     ],
 )
-def test_what_the_rules_allow_is_accepted(fields: dict[str, Any]) -> None:
-    assert problems(v1(**fields)) == []
+def test_boundary_values_are_accepted(fields: dict[str, Any]) -> None:
+    assert field_errors(v1(**fields)) == []
 
 
-def test_all_broken_rules_are_told_in_the_order_of_the_reference() -> None:
+def test_all_errors_are_reported_in_kube_schedulers_order() -> None:
     source = v1(
         percentageOfNodesToScore=-1,
         podInitialBackoffSeconds=-1,
@@ -50,7 +50,7 @@ def test_all_broken_rules_are_told_in_the_order_of_the_reference() -> None:
         profiles=[{"schedulerName": ""}],
         clientConnection={"burst": -1},
     )
-    paths = [problem.path for problem in config.check(source)]
+    paths = [error.path for error in config.check(source)]
     assert paths == [
         "clientConnection.burst",
         "parallelism",
@@ -61,7 +61,7 @@ def test_all_broken_rules_are_told_in_the_order_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"leaseDuration": "-1s"}, ['leaseDuration: Invalid value: "-1s": must be greater than zero']),
         ({"leaseDuration": "10s"}, ['leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`']),
@@ -72,12 +72,14 @@ def test_all_broken_rules_are_told_in_the_order_of_the_reference() -> None:
         ),
     ],
 )
-def test_leader_election_keeps_its_rules(fields: dict[str, Any], told: list[str]) -> None:
-    assert f"leaderElection.{told[0]}" in problems(v1(leaderElection=fields))
+def test_leader_election_is_validated(fields: dict[str, Any], expected: list[str]) -> None:
+    assert f"leaderElection.{expected[0]}" in field_errors(v1(leaderElection=fields))
 
 
-def test_a_configuration_made_in_code_is_checked_alike() -> None:
-    empty = config.SchedulerConfiguration(leader_election=config.LeaderElection(resource_name="", resource_lock=""))
+def test_a_configuration_built_in_code_is_validated_alike() -> None:
+    empty = config.KubeSchedulerConfiguration(
+        leader_election=config.LeaderElectionConfiguration(resource_name="", resource_lock="")
+    )
     assert [str(p) for p in config.validate(empty, config.FeatureGates())] == [
         "leaderElection.resourceLock: Required value",
         "leaderElection.resourceName: Required value",
@@ -86,8 +88,8 @@ def test_a_configuration_made_in_code_is_checked_alike() -> None:
     ]
 
 
-def test_several_profiles_need_names_of_their_own() -> None:
-    assert problems(v1(profiles=[profile("a"), {}, {}, profile("a")])) == [
+def test_several_profiles_need_unique_names() -> None:
+    assert field_errors(v1(profiles=[profile("a"), {}, {}, profile("a")])) == [
         "profiles[1].schedulerName: Required value",
         "profiles[2].schedulerName: Required value",
         'profiles[2].schedulerName: Duplicate value: ""',
@@ -97,39 +99,39 @@ def test_several_profiles_need_names_of_their_own() -> None:
 
 def test_a_plugin_is_configured_once() -> None:
     twice = {"pluginConfig": [{"name": "Mine", "args": {}}, {"name": "Mine", "args": {}}]}
-    assert problems(v1(profiles=[twice])) == ['profiles[0].pluginConfig[1]: Duplicate value: "Mine"']
+    assert field_errors(v1(profiles=[twice])) == ['profiles[0].pluginConfig[1]: Duplicate value: "Mine"']
 
 
 @pytest.mark.parametrize("name", ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"])
-def test_plugins_of_earlier_releases_are_refused(name: str) -> None:
+def test_plugins_of_earlier_releases_are_rejected(name: str) -> None:
     source = v1(profiles=[profile(args={name: None}, filter=enabled("NodeName", name), multiPoint=enabled(name))])
-    assert problems(source) == [
+    assert field_errors(source) == [
         f'profiles[0].plugins.filter.enabled[1]: Invalid value: "{name}": {_REMOVED}',
         f'profiles[0].pluginConfig[0]: Invalid value: "{name}": {_REMOVED}',
     ]
 
 
-def test_one_plugin_sorts_the_queue() -> None:
+def test_only_one_queue_sort_plugin_is_allowed() -> None:
     source = v1(profiles=[profile(queueSort=enabled("A", "B"))])
-    assert problems(source) == [
+    assert field_errors(source) == [
         "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can be enabled"
     ]
 
 
-def test_all_profiles_sort_the_queue_alike() -> None:
+def test_all_profiles_share_the_queue_sort_plugin() -> None:
     source = v1(
         profiles=[profile("a", queueSort=enabled("S", S2=0)), profile("b"), profile("c", queueSort=disabled("S"))]
     )
-    paths = [problem.path for problem in config.check(source)][1:]
+    paths = [error.path for error in config.check(source)][1:]
     assert paths == ["profiles[1].plugins.queueSort", "profiles[2].plugins.queueSort"]
 
 
-def test_no_weight_and_weight_zero_are_alike_for_the_queue_sort() -> None:
+def test_an_unset_weight_equals_zero_for_the_queue_sort_plugin() -> None:
     source = v1(profiles=[profile("a", queueSort=enabled("S")), profile("b", queueSort=enabled(S=0))])
-    assert problems(source) == []
+    assert field_errors(source) == []
 
 
-def test_all_profiles_configure_the_queue_sort_alike() -> None:
+def test_all_profiles_share_the_queue_sort_arguments() -> None:
     queue_sort = enabled("S")
     source = v1(
         profiles=[
@@ -139,13 +141,13 @@ def test_all_profiles_configure_the_queue_sort_alike() -> None:
             profile("d", queueSort=queue_sort),
         ]
     )
-    assert problems(source) == [
+    assert field_errors(source) == [
         'profiles[2].pluginConfig.args: Invalid value: {"x":2}: queueSort must be the same for all profiles'
     ]
 
 
 @pytest.mark.parametrize(
-    ("extenders", "told"),
+    ("extenders", "expected"),
     [
         (
             [{"prioritizeVerb": "p"}],
@@ -158,12 +160,12 @@ def test_all_profiles_configure_the_queue_sort_alike() -> None:
         ([{"weight": -1, "filterVerb": "f"}, {"bindVerb": "b"}, {"prioritizeVerb": "p", "weight": 1}], []),
     ],
 )
-def test_extenders_keep_their_rules(extenders: list[dict[str, Any]], told: list[str]) -> None:
-    assert problems(v1(extenders=extenders)) == told
+def test_extenders_are_validated(extenders: list[dict[str, Any]], expected: list[str]) -> None:
+    assert field_errors(v1(extenders=extenders)) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"),
+    ("name", "error"),
     [
         ("cpu", "is an invalid extended resource name"),
         ("kubernetes.io/gpu", "is an invalid extended resource name"),
@@ -173,13 +175,13 @@ def test_extenders_keep_their_rules(extenders: list[dict[str, Any]], told: list[
         ("x/" + "a" * 64, "name part must be no more than 63 bytes"),
     ],
 )
-def test_a_managed_resource_is_an_extended_one(name: str, fault: str) -> None:
-    (told,) = problems(v1(extenders=[{"managedResources": [{"name": name}]}]))
-    assert told == f'extenders[0].managedResources[0].name: Invalid value: "{name}": {fault}'
+def test_a_managed_resource_is_an_extended_resource(name: str, error: str) -> None:
+    (expected,) = field_errors(v1(extenders=[{"managedResources": [{"name": name}]}]))
+    assert expected == f'extenders[0].managedResources[0].name: Invalid value: "{name}": {error}'
 
 
 def test_a_resource_is_managed_once() -> None:
     gpu = {"managedResources": [{"name": "example.com/gpu"}]}
-    (told,) = problems(v1(extenders=[gpu, gpu]))
-    assert told.startswith("extenders[1].managedResources[0].name: Invalid value")
-    assert told.endswith("duplicate extender managed resource name")
+    (expected,) = field_errors(v1(extenders=[gpu, gpu]))
+    assert expected.startswith("extenders[1].managedResources[0].name: Invalid value")
+    assert expected.endswith("duplicate extender managed resource name")

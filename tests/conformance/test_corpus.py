@@ -1,4 +1,4 @@
-"""Recorded decisions of the reference scheduler, replayed: every case agrees in every figure."""
+"""Replay of recorded kube-scheduler decisions: every result of every case agrees."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kubestow.plugins import in_tree_registry
-from kubestow.simulation.recording import read_cases
+from kubestow.simulation.recorded_cases import read_cases
 from kubestow.simulation.replay import replay
 
 CORPUS = Path(__file__).parent / "corpus"
 AREAS = sorted(path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz"))
 
 
-def test_the_corpus_is_complete() -> None:
+def test_the_corpus_has_all_areas() -> None:
     assert len(AREAS) == 23
 
 

@@ -104,4 +104,4 @@ async def test_a_server_that_others_may_reach_says_so() -> None:
         warning = await process.stderr.readline()
     process.terminate()
     await process.communicate()
-    assert warning == b"listening beyond this machine: anyone who reaches it may do anything\n"
+    assert warning == b"warning: reachable from other machines: all clients have full access\n"

@@ -1,4 +1,4 @@
-"""Plugins to be served: a node's colour has to be the pod's, and the closer its number the better."""
+"""Plugins for extender tests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CROWDED = Status.unschedulable("node(s) were crowded")
 
 
 class Colour(FilterPlugin, ScorePlugin):
-    """Wants nodes with the pod's label ``colour`` and few pods; prefers those with a high label ``number``."""
+    """Filters nodes by the pod's label ``colour`` and by pod count; scores them by their label ``number``."""
 
     name = "Colour"
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        wanted = pod.labels.get("colour")
-        keys = nodes.by_label("colour", lambda colour: 0 if wanted in (None, colour) else 1, np.int32)
+        required = pod.labels.get("colour")
+        keys = nodes.by_label("colour", lambda colour: 0 if required in (None, colour) else 1, np.int32)
         crowded = (keys == 0) & (nodes.pod_count > 1)
         return Verdict.of(np.where(crowded, 2, keys).astype(np.int32), {1: MISMATCH, 2: CROWDED})
 
@@ -33,7 +33,7 @@ class Colour(FilterPlugin, ScorePlugin):
 
 
 class Failing(FilterPlugin):
-    """Cannot do anything."""
+    """Raises in Filter."""
 
     name = "Failing"
 
@@ -42,7 +42,7 @@ class Failing(FilterPlugin):
 
 
 class Reserving(ReservePlugin):
-    """Has nothing to serve."""
+    """Implements no extension point of the extender protocol."""
 
     name = "Reserving"
 

@@ -1,4 +1,4 @@
-"""What a served plugin may do: read, and nothing else."""
+"""The read-only plugin handle of an extender."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kubestow.api.core import Service
 from kubestow.cluster.cache import Cluster
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
-from kubestow.extending.handle import ReadingHandle
+from kubestow.extending.handle import ReadOnlyHandle
 from kubestow.testing import pod
 
 
 @pytest.fixture
-def handle() -> ReadingHandle:
-    return ReadingHandle(Cluster(), FeatureGates(), Random(1))
+def handle() -> ReadOnlyHandle:
+    return ReadOnlyHandle(Cluster(), FeatureGates(), Random(1))
 
 
-async def test_nothing_can_be_written(handle: ReadingHandle) -> None:
-    with pytest.raises(KubestowError, match="cannot bind a pod: it only filters and scores"):
+async def test_writes_are_rejected(handle: ReadOnlyHandle) -> None:
+    with pytest.raises(KubestowError, match="cannot bind a pod: an extender only filters and scores"):
         await handle.bind(handle.cluster.shapes.info(pod("p")), "n")
     with pytest.raises(KubestowError, match="cannot patch an object"):
         await handle.patch(Service(), {})
@@ -30,16 +30,14 @@ async def test_nothing_can_be_written(handle: ReadingHandle) -> None:
         _ = handle.resource_claims
 
 
-async def test_the_other_schedulers_doings_are_unknown(handle: ReadingHandle) -> None:
+async def test_the_state_of_kube_scheduler_is_unknown(handle: ReadOnlyHandle) -> None:
     assert not handle.is_preempting("uid-default-p")
     assert handle.waiting_pods() == ()
     assert await handle.wait_for(lambda: "now", 5.0) == "now"
     assert handle.now().tzinfo is not None
 
 
-async def test_work_in_the_background_fails_into_the_log(
-    handle: ReadingHandle, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_errors_of_background_tasks_are_logged(handle: ReadOnlyHandle, caplog: pytest.LogCaptureFixture) -> None:
     done = asyncio.Event()
 
     async def work() -> None:
@@ -51,7 +49,7 @@ async def test_work_in_the_background_fails_into_the_log(
     assert "no such thing" in caplog.text
 
 
-def test_events_go_to_the_log(handle: ReadingHandle, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_are_logged(handle: ReadOnlyHandle, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         handle.record(handle.cluster.shapes.info(pod("p")), reason="Seen", action="Looking", note="as expected")
     assert "pod default/p: Seen: as expected" in caplog.text

@@ -1,4 +1,4 @@
-"""``kubestow extend`` as a process, and a scheduler that uses it: the plugin decides as it would in process."""
+"""``kubestow extend`` as a process, and a scheduler that uses it as an extender."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from kubestow.testing import World, node, pod
 from tests.extending.example_plugins import Colour, labelled
-from tests.extending.scenarios import cluster, story
+from tests.extending.harness import api_server, scheduler_harness
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "extend")
@@ -24,7 +24,7 @@ NODES = {"a": labelled("red", 10), "b": labelled("red", 90), "c": labelled("blue
 
 @asynccontextmanager
 async def extending(*arguments: str) -> AsyncIterator[dict[str, Any]]:
-    """Run the command until the block ends; gives the extender that it printed."""
+    """Run the command within the context and yield the printed extender configuration."""
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, "--port", "0", *arguments, stdout=asyncio.subprocess.PIPE, cwd=_ROOT
     )
@@ -53,40 +53,45 @@ _ENABLED = {"plugins": {"multiPoint": {"enabled": [{"name": "Colour", "weight": 
 
 @pytest.mark.parametrize("colour", ["red", "blue"])
 @pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
-async def test_a_pod_goes_where_the_plugin_would_send_it_in_process(cache: str, colour: str) -> None:
-    async with cluster(**NODES) as server:
-        there = () if cache == "--no-cache" else ("--master", server.url)
-        async with extending(*PLUGIN, cache, *there) as extender, story(server, extender | {"weight": 5}) as told:
-            await told.pod("p", labels={"colour": colour})
-            assert await told.bound("p") == in_process(colour=colour) == {"red": "b", "blue": "c"}[colour]
+async def test_the_decision_equals_that_of_the_plugin_in_process(cache: str, colour: str) -> None:
+    async with api_server(**NODES) as server:
+        master = () if cache == "--no-cache" else ("--master", server.url)
+        async with (
+            extending(*PLUGIN, cache, *master) as extender,
+            scheduler_harness(server, extender | {"weight": 5}) as harness,
+        ):
+            await harness.pod("p", labels={"colour": colour})
+            assert await harness.bound("p") == in_process(colour=colour) == {"red": "b", "blue": "c"}[colour]
 
 
-async def test_what_the_plugin_refuses_is_on_the_pod() -> None:
+async def test_the_plugins_reason_is_in_the_pod_condition() -> None:
     async with (
-        cluster(**NODES) as server,
+        api_server(**NODES) as server,
         extending(*PLUGIN, "--no-cache") as extender,
-        story(server, extender) as told,
+        scheduler_harness(server, extender) as harness,
     ):
-        await told.pod("p", labels={"colour": "green"})
-        assert (await told.refused("p")).startswith("0/3 nodes are available: 3 node(s) had another colour.")
+        await harness.pod("p", labels={"colour": "green"})
+        assert (await harness.unschedulable_message("p")).startswith(
+            "0/3 nodes are available: 3 node(s) had another colour."
+        )
 
 
-async def test_a_profile_is_served_and_binds() -> None:
+async def test_a_profile_is_served_with_bind() -> None:
     async with (
-        cluster("a") as server,
+        api_server("a") as server,
         extending("--config", str(_profile()), "--bind-pods", "--master", server.url) as extender,
-        story(server, extender) as told,
+        scheduler_harness(server, extender) as harness,
     ):
         assert [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt", "bind")]
-        await told.pod("p", requests={"cpu": "500m"})
-        assert await told.bound("p") == "a"
+        await harness.pod("p", requests={"cpu": "500m"})
+        assert await harness.bound("p") == "a"
 
 
 def _profile() -> Path:
     return Path(__file__).parent / "profile.yaml"
 
 
-async def refused(*arguments: str) -> tuple[int | None, str]:
+async def run(*arguments: str) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stderr=asyncio.subprocess.PIPE, cwd=_ROOT)
     _, err = await asyncio.wait_for(process.communicate(), 30)
     return process.returncode, err.decode()
@@ -95,16 +100,16 @@ async def refused(*arguments: str) -> tuple[int | None, str]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "name what to serve"),
-        ((*PLUGIN, "--no-cache", "--bind-pods"), "--bind-pods needs --cache"),
+        ((), "nothing to serve"),
+        ((*PLUGIN, "--no-cache", "--bind-pods"), "--bind-pods requires --cache"),
         (("--plugin", "tests.extending.example_plugins:Reserving"), "nothing to serve"),
-        (("--config", "tests/extending/profile.yaml", "--profile", "x"), "--profile: there is no x"),
-        ((*PLUGIN, "--tls-cert-file", "/nowhere"), "goes together with --tls-private-key-file"),
+        (("--config", "tests/extending/profile.yaml", "--profile", "x"), "--profile: profile x not found"),
+        ((*PLUGIN, "--tls-cert-file", "/nowhere"), "--tls-cert-file, --tls-private-key-file: must be set together"),
         ((*PLUGIN, "--kubeconfig", "/nowhere"), "/nowhere"),
     ],
 )
-async def test_what_is_asked_wrongly_is_told_in_one_line(arguments: tuple[str, ...], problem: str) -> None:
-    status, err = await refused(*arguments)
+async def test_invalid_options_are_one_error_line(arguments: tuple[str, ...], problem: str) -> None:
+    status, err = await run(*arguments)
     assert status == 2
     assert problem in err
     assert "Traceback" not in err

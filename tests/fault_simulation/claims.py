@@ -10,7 +10,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import CATALOGUED
-from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
+from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 from tests.fault_simulation.server import Server
 
 __all__ = ["Claims"]
@@ -50,7 +50,7 @@ class Claims:
     """Implements :class:`kubestow.framework.claim_writer.ResourceClaimWriter`."""
 
     def __init__(self, server: Server, ask: Ask) -> None:
-        self._claims, self._ask = ClaimsInMemory(_Store(server)), ask
+        self._claims, self._ask = InMemoryResourceClaims(_Store(server)), ask
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
         return await self._do(f"read {name}", lambda: self._claims.read(namespace, name))
@@ -69,4 +69,4 @@ class Claims:
         await self._do(f"patch {pod.name}", lambda: self._claims.report_extended(pod, status))
 
     async def _do(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._ask(what, lambda: finished_at_once(work()))
+        return await self._ask(what, lambda: run_synchronously(work()))

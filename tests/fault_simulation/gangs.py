@@ -17,7 +17,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.testing import pod
-from kubestow.workloads.placeability import placeable
+from kubestow.workloads.feasibility import check_feasibility
 from tests.fault_simulation.process import Process
 from tests.fault_simulation.server import Server, ended, with_spec
 from tests.scheduling.gangs.groups import group
@@ -187,9 +187,9 @@ def _placed_in_turn(server: Server, pending: Sequence[Pod]) -> list[Pod]:
     promised = {pod.status.nominated_node_name for pod in others if pod not in pending}
     placed = []
     for waiting in pending:
-        verdict = placeable([msgspec.to_builtins(waiting)], nodes, there)[0]
+        verdict = check_feasibility([msgspec.to_builtins(waiting)], nodes, there)[0]
         free = [name for name in verdict.nodes if name not in promised]
-        if verdict.could_run and free:
+        if verdict.is_feasible and free:
             placed.append(with_spec(waiting, node_name=free[0]))
             there.append(msgspec.to_builtins(placed[-1]))
     return placed

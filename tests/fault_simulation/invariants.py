@@ -1,8 +1,8 @@
 """What must hold: of every binding when it is made, and of everybody once the world has come to rest.
 
 The judgement is independent of the scheduler: amounts are read by :mod:`kubestow.workloads`, whether a pod could run by
-:func:`kubestow.workloads.placeability.placeable`, and what a scheduler holds is compared with what it would hold if it
-had just read the server.
+:func:`kubestow.workloads.feasibility.check_feasibility`, and what a scheduler holds is compared with what it would hold
+if it had just read the server.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.scheduling.queued_pod import Place
-from kubestow.workloads.placeability import placeable
-from kubestow.workloads.site import Site, requests
+from kubestow.workloads.feasibility import check_feasibility
+from kubestow.workloads.node_info import NodeInfo, pod_requests
 from tests.fault_simulation.gangs import is_torn_apart, waits_for_siblings
 from tests.fault_simulation.process import Process
 from tests.fault_simulation.second_opinion import plain
@@ -62,11 +62,11 @@ def _overcommitted(node_name: str, pods: Sequence[Pod], sizes: Sequence[Node], u
     """Only what the pod itself asks for matters. Nodes may shrink, so the largest size that was believed in counts."""
     room: Counter[str] = Counter()
     for size in sizes:
-        room |= Counter(Site(plain(size)).allocatable)
+        room |= Counter(NodeInfo(plain(size)).allocatable)
     used = Counter({"pods": len(pods)})
     for pod in pods:
-        used.update(requests(plain(pod)))
-    asked = requests(plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
+        used.update(pod_requests(plain(pod)))
+    asked = pod_requests(plain(next(pod for pod in pods if pod.metadata.uid == uid))) + Counter({"pods": 1})
     for name in asked:
         if used[name] > room[name]:
             yield f"{node_name} has {room[name]} {name} and with {uid} {used[name]} are used"
@@ -94,7 +94,7 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
         and pod.spec.scheduler_name in scheduler_names
     ]
     pending = [pod for pod in waiting if not waits_for_siblings(server, pod)]
-    verdicts = placeable(
+    verdicts = check_feasibility(
         [plain(with_spec(pod, volumes=[])) for pod in pending],
         [plain(node) for node in server.nodes().values()],
         [plain(pod) for pod in pods if pod.spec.node_name],
@@ -106,7 +106,7 @@ def missed_pods(server: Server, scheduler_names: Sequence[str]) -> Iterator[str]
             if other is not pod and (other.spec.priority or 0) >= (pod.spec.priority or 0)
         }
         free = [name for name in verdict.nodes if name not in promised and _volumes_admit(server, pod, name)]
-        if verdict.could_run and free:
+        if verdict.is_feasible and free:
             yield f"{pod.metadata.name} ({pod.metadata.uid}) waits, {', '.join(free)} could take it"
 
 

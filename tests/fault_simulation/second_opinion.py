@@ -1,7 +1,7 @@
 """A second opinion on every decision, from what the scheduler had been told when it made it.
 
-:func:`kubestow.workloads.placeability.placeable` knows all the rules that keep a pod from a node but those of volumes
-and devices, and shares no code with the engine. A pod may go to a node only if it agrees.
+:func:`kubestow.workloads.feasibility.check_feasibility` knows all the rules that keep a pod from a node but those of
+volumes and devices, and shares no code with the engine. A pod may go to a node only if it agrees.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Node, Pod
-from kubestow.workloads.placeability import placeable
+from kubestow.workloads.feasibility import check_feasibility
 
 __all__ = ["Opinion", "plain"]
 
@@ -34,9 +34,9 @@ class Opinion:
         """Why a pod may not go to a node, given nodes and the pods on them, each with the name of its node."""
         known = [self._of(node) for node in nodes]
         bound = [_on(self._of(other), where) for other, where in placed]
-        (verdict,) = placeable([self._of(pod)], known, bound)
+        (verdict,) = check_feasibility([self._of(pod)], known, bound)
         if node_name not in verdict.nodes:
-            why = [*verdict.excluded, *verdict.shortages, *verdict.conflicts]
+            why = [*verdict.unresolvable, *verdict.shortages, *verdict.conflicts]
             yield f"{pod.metadata.name} must not go to {node_name}, only to {list(verdict.nodes)}: {', '.join(why)}"
 
     def _of(self, obj: Any) -> Any:

@@ -19,7 +19,7 @@ from kubestow.api.meta import convert
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
-from kubestow.testing.memory_cluster import merged_patch
+from kubestow.testing.memory_cluster import json_merge_patch
 from tests.fault_simulation.lease import Lease
 from tests.fault_simulation.trace import Trace
 
@@ -182,7 +182,7 @@ class Server:
             raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
         if current.metadata.resource_version != obj.resource_version:
             raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
-        merged = self.put(convert(resource.type, merged_patch(msgspec.to_builtins(current), changes)))
+        merged = self.put(convert(resource.type, json_merge_patch(msgspec.to_builtins(current), changes)))
         return str(merged.metadata.resource_version)
 
     def delete(self, pod: ObjectReference) -> None:

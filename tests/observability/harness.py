@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.testing.living import Living, living
+from kubestow.testing.scheduler_harness import Living, living
 from kubestow.testing.virtual_time import VirtualClock, run
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]

@@ -29,7 +29,7 @@ def _constraints(pod: Pod, action: str) -> list[tuple[TopologySpreadConstraint, 
     return [
         (
             constraint,
-            compile_selector(constraint.label_selector).also(
+            compile_selector(constraint.label_selector).with_requirements(
                 Requirement(key, "In", frozenset((labels[key],))) for key in constraint.match_label_keys
             ),
         )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kubestow.testing.living import Living, in_virtual_time, living
+from kubestow.testing.scheduler_harness import Living, in_virtual_time, living
 
 __all__ = ["Living", "in_virtual_time", "living"]

@@ -14,7 +14,7 @@ from kubestow.framework.interface import BindPlugin, Plugin, PostBindPlugin, Pre
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 
 
 class Slow(PreBindPlugin):

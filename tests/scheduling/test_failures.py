@@ -177,7 +177,7 @@ def test_a_pod_whose_binding_cycle_fails_before_it_waits_does_not_wait() -> None
 
 def test_a_binding_whose_answer_is_lost_is_not_made_twice() -> None:
     async def story(world: Living) -> None:
-        world.cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        world.cluster.lost_responses.append(Unreachable("server", "connection reset"))
         world.cluster.put(pod("a"))
         await world.settles()
         assert world.cluster.bindings == [("default/a", "n")]
@@ -223,9 +223,9 @@ class LateCluster(MemoryCluster):
         super().__init__()
         self.late = False
 
-    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+    def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
         if not self.late:
-            super()._tell(resource, event_type, obj)
+            super()._notify(resource, event_type, obj)
 
 
 class Repeating(LateCluster):
@@ -256,7 +256,7 @@ def test_the_room_of_a_pod_that_may_be_bound_is_not_given_away() -> None:
         for name in ("a", "b"):
             cluster.put(pod(name, cpu="3"))
         cluster.late = True
-        cluster.lost_answers.append(Unreachable("server", "connection reset"))
+        cluster.lost_responses.append(Unreachable("server", "connection reset"))
         await world.settles()
         assert [key for key, _ in cluster.bindings] == ["default/a"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.config import FeatureGates
 from kubestow.testing import node, pod
-from kubestow.testing.living import living
+from kubestow.testing.scheduler_harness import living
 from tests.observability.harness import samples
 from tests.serving.harness import secure_port
 

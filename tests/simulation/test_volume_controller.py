@@ -1,10 +1,10 @@
-"""The volume controller of offline worlds completes at once what was promised."""
+"""The immediate volume controller of the simulation."""
 
 from __future__ import annotations
 
 from kubestow.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.simulation.volume_controller import bind_promised_volumes
+from kubestow.simulation.volume_controller import bind_assumed_volumes
 from kubestow.testing.storage import claim, volume
 
 
@@ -21,30 +21,30 @@ def claim_in(cluster: Cluster, name: str = "data") -> PersistentVolumeClaim:
     return found
 
 
-def test_a_promised_volume_is_bound_to_its_claim() -> None:
+def test_an_assumed_volume_is_bound_to_its_claim() -> None:
     cluster = cluster_with(claim(), volume("pv"))
     cluster.catalog(PersistentVolume).assume(volume("pv", claim="data", claim_uid="uid-default-data"))
-    bind_promised_volumes(cluster)
+    bind_assumed_volumes(cluster)
     assert claim_in(cluster).is_bound and claim_in(cluster).spec.volume_name == "pv"
     assert [pv.status.phase for pv in cluster.catalog(PersistentVolume)] == ["Bound"]
     assert cluster.catalog(PersistentVolume).assumed() == []
 
 
-def test_a_claim_to_be_provided_for_keeps_its_node_and_stays_unbound() -> None:
+def test_a_claim_for_dynamic_provisioning_keeps_its_node_and_stays_unbound() -> None:
     cluster = cluster_with(claim())
     cluster.catalog(PersistentVolumeClaim).assume(claim(selected_node="a"))
-    bind_promised_volumes(cluster)
+    bind_assumed_volumes(cluster)
     assert claim_in(cluster).metadata.annotations[SELECTED_NODE] == "a"
     assert not claim_in(cluster).is_bound
 
 
-def test_once_woken_it_binds_what_was_reserved_by_others() -> None:
-    reserved = (claim("other"), volume("pv-other", claim="other"), claim("strange"))
-    stranger = volume("pv-strange", claim="strange", claim_uid="of-another")
-    cluster = cluster_with(*reserved, stranger, claim())
-    bind_promised_volumes(cluster)
+def test_prebound_volumes_are_bound_together_with_assumed_ones() -> None:
+    prebound = (claim("other"), volume("pv-other", claim="other"), claim("recreated"))
+    stale = volume("pv-recreated", claim="recreated", claim_uid="of-another")
+    cluster = cluster_with(*prebound, stale, claim())
+    bind_assumed_volumes(cluster)
     assert not claim_in(cluster, "other").is_bound
     cluster.catalog(PersistentVolumeClaim).assume(claim(selected_node="a"))
-    bind_promised_volumes(cluster)
+    bind_assumed_volumes(cluster)
     assert claim_in(cluster, "other").is_bound
-    assert not claim_in(cluster, "strange").is_bound
+    assert not claim_in(cluster, "recreated").is_bound

@@ -1,4 +1,4 @@
-"""Every block of Python and YAML in docs/plugins.md works as shown: modules are imported, tests are run."""
+"""Every block of Python and YAML in docs/plugins.md works: modules are imported, tests are run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
 
 def name_of(block: str) -> str:
     named = re.match(r"# (\w+)\.py\n", block)
-    assert named, f"a block that is no module: {block[:40]}"
+    assert named, f"a block without a module name: {block[:40]}"
     return named[1]
 
 
@@ -40,7 +40,7 @@ PLUGINS = {"ZoneCost": "zone_cost", "TeamLimit": "team_limit", "Together": "toge
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The modules of the page in a folder, to be imported."""
+    """The modules of the page in an importable directory."""
     for name, block in MODULES.items():
         (tmp_path / f"{name}.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
@@ -49,13 +49,13 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def shown_tests(module: ModuleType) -> dict[str, Any]:
+def page_tests(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name.startswith("test_")}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("test_")])
 def test_the_tests_on_the_page_pass(written: Path, name: str) -> None:
-    tests = shown_tests(importlib.import_module(name))
+    tests = page_tests(importlib.import_module(name))
     assert "test_the_contract_is_kept" in tests
     for test in tests.values():
         test()
@@ -75,15 +75,15 @@ def test_the_entry_point_on_the_page_names_the_plugin(written: Path) -> None:
     assert found.name == name
 
 
-def test_the_program_on_the_page_hands_its_plugin_over(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handed_over: dict[str, Any] = {}
-    monkeypatch.setattr(kubestow, "run", handed_over.update, raising=False)
+def test_the_program_on_the_page_registers_its_plugin(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments: dict[str, Any] = {}
+    monkeypatch.setattr(kubestow, "run", arguments.update, raising=False)
     importlib.import_module("my_scheduler").main()
-    registry = find_plugins(classes=handed_over["plugins"])
-    assert config.load(handed_over["config"], implements=implements(registry)).profiles
+    registry = find_plugins(classes=arguments["plugins"])
+    assert config.load(arguments["config"], implements=implements(registry)).profiles
 
 
-def test_every_other_module_on_the_page_belongs_to_a_test() -> None:
+def test_every_module_on_the_page_has_a_test() -> None:
     assert {f"test_{name}" for name in MODULES if not name.startswith("test_")} - MODULES.keys() == {
         "test_my_scheduler"
     }

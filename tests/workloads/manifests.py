@@ -1,4 +1,4 @@
-"""Nodes and pods as an API server shows them, with defaults, for tests that judge them."""
+"""Builders of nodes and pods as returned by the API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Manifest = dict[str, Any]
 
 
 def node(name: str = "n", **allocatable: str) -> Manifest:
-    """A node with 4 cores, 8Gi and 10 pod slots, unless told otherwise."""
+    """A node with 4 cores, 8Gi and 10 pods by default."""
     resources = {"cpu": "4", "memory": "8Gi", "pods": "10"} | allocatable
     labels = {"kubernetes.io/hostname": name}
     return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"allocatable": resources}}
@@ -21,7 +21,7 @@ def in_zone(zone: str, manifest: Manifest) -> Manifest:
 
 
 def pod(name: str = "p", *, on: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Manifest:
-    """A pod that asks for one core, bound when ``on`` names a node; other arguments are fields of its spec."""
+    """A pod that requests one core, bound to the node ``on`` if set; other arguments are fields of its spec."""
     container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
     binding = {"nodeName": on} if on else {}
     return {
@@ -31,12 +31,12 @@ def pod(name: str = "p", *, on: str = "", labels: dict[str, str] | None = None, 
     }
 
 
-def asking(**requests: str) -> list[Manifest]:
-    """Containers, one of them, with these requests."""
+def requesting(**requests: str) -> list[Manifest]:
+    """A list of one container with these requests."""
     return [{"name": "main", "resources": {"requests": requests}}]
 
 
-def needing(*expressions: Manifest, fields: list[Manifest] | None = None) -> Manifest:
-    """An affinity that requires all of these node selector requirements."""
+def requiring(*expressions: Manifest, fields: list[Manifest] | None = None) -> Manifest:
+    """A required node affinity with these node selector requirements."""
     term = {"matchExpressions": list(expressions), "matchFields": fields or []}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}

@@ -1,4 +1,4 @@
-"""What node and pod shapes become as Kubernetes objects."""
+"""Node and pod shapes as Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _resources(shape: PodShape) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_a_node_offers_its_gpus_whole_and_in_thousandths() -> None:
+def test_a_node_has_gpus_and_gpu_thousandths() -> None:
     allocatable = gpu.node("n", NodeShape(96000, 393216, 8, "G2"))["status"]["allocatable"]
     assert allocatable == {
         "cpu": "96",
@@ -24,12 +24,12 @@ def test_a_node_offers_its_gpus_whole_and_in_thousandths() -> None:
     }
 
 
-def test_a_node_carries_its_gpu_model_as_a_label_and_a_plain_node_none() -> None:
+def test_only_a_gpu_node_has_a_gpu_model_label() -> None:
     assert gpu.node("n", NodeShape(1000, 1024, 1, "T4"))["metadata"]["labels"]["nvidia.com/gpu.product"] == "T4"
     assert "nvidia.com/gpu.product" not in gpu.node("n", NodeShape(1000, 1024, 0, ""))["metadata"]["labels"]
 
 
-def test_whole_gpus_draw_on_the_same_ledger_as_shares() -> None:
+def test_whole_gpus_request_thousandths_too() -> None:
     assert _resources(PodShape(500, 100, 2, 1000, "BE"))["requests"] == {
         "cpu": "500m",
         "memory": "100Mi",
@@ -38,7 +38,7 @@ def test_whole_gpus_draw_on_the_same_ledger_as_shares() -> None:
     }
 
 
-def test_a_share_asks_for_thousandths_only() -> None:
+def test_a_gpu_share_requests_only_thousandths() -> None:
     assert _resources(PodShape(500, 100, 1, 470, "BE"))["limits"] == {"kubestow.dev/gpu-milli": "470"}
 
 
@@ -49,11 +49,11 @@ def test_latency_sensitive_pods_have_limits_equal_to_requests(qos: QoS) -> None:
 
 
 @pytest.mark.parametrize("qos", ["BE", "Burstable"])
-def test_best_effort_pods_keep_their_requests_without_limits(qos: QoS) -> None:
+def test_best_effort_pods_have_requests_without_limits(qos: QoS) -> None:
     assert _resources(PodShape(500, 100, 0, 0, qos)) == {"requests": {"cpu": "500m", "memory": "100Mi"}}
 
 
-def test_a_pod_without_a_figure_for_memory_asks_for_none() -> None:
+def test_a_pod_without_memory_has_no_memory_request() -> None:
     assert _resources(PodShape(500, 0, 0, 0, "BE"))["requests"] == {"cpu": "500m"}
 
 

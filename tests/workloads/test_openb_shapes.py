@@ -1,4 +1,4 @@
-"""The committed frequencies against the trace they were counted from, and both against its published totals."""
+"""The frequencies of shapes, compared with the trace and with its published totals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRACE = Path(__file__).parents[3] / "shared" / "traces" / "openb"
 @pytest.fixture
 def trace() -> Path:
     if not _TRACE.is_dir():
-        pytest.skip(f"the trace is not at hand: no folder {_TRACE}")
+        pytest.skip(f"the trace is not available: no directory {_TRACE}")
     return _TRACE
 
 
@@ -36,25 +36,25 @@ def test_pod_shapes_occur_as_often_as_in_the_trace(trace: Path) -> None:
     assert _pods(trace) == openb_shapes.PODS
 
 
-def test_gpu_models_are_demanded_as_often_as_in_the_trace(trace: Path) -> None:
-    demanded = Counter[tuple[str, ...]]()
+def test_gpu_models_are_required_as_often_as_in_the_trace(trace: Path) -> None:
+    required = Counter[tuple[str, ...]]()
     for shape, count in _pods(trace, "gpuspec33").items():
-        demanded[shape.models] += count
-    del demanded[()]
-    assert demanded == openb_shapes.GPU_MODELS
+        required[shape.models] += count
+    del required[()]
+    assert required == openb_shapes.GPU_MODELS
 
 
-def test_every_list_of_the_trace_reads(trace: Path) -> None:
+def test_every_list_of_the_trace_is_readable(trace: Path) -> None:
     names = sorted(path.stem.removeprefix("openb_pod_list_") for path in trace.glob("openb_pod_list_*.csv"))
     assert len(names) == 24
     assert all(_pods(trace, name).total() > 4000 for name in names)
 
 
-def test_the_workload_is_the_trace_in_full(trace: Path) -> None:
+def test_the_workload_is_the_complete_trace(trace: Path) -> None:
     workload = openb.read(trace)
     assert (len(workload.nodes), len(workload.pods)) == (1213, 8152)
     assert workload.pods[0]["metadata"]["name"] == "openb-pod-0000"
-    assert not workload.gate_lifts and not workload.priority_classes
+    assert not workload.gate_removals and not workload.priority_classes
 
 
 def test_the_cluster_has_the_published_totals() -> None:

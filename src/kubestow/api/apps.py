@@ -1,7 +1,6 @@
-"""Workload controllers (apps/v1), as scheduling reads them.
+"""ReplicaSets and StatefulSets (apps/v1), as scheduling reads them.
 
-Only their selectors matter: they say which pods belong together, which gives pods without topology spread constraints
-of their own a default spread.
+Only their selectors matter: PodTopologySpread applies its default constraints to the pods that a controller selects.
 """
 
 from __future__ import annotations
@@ -11,21 +10,27 @@ from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 __all__ = ["ReplicaSet", "StatefulSet"]
 
 
-class ControllerSpec(APIObject, frozen=True):
-    """``spec`` of a controller."""
+class ReplicaSetSpec(APIObject, frozen=True):
+    """``spec`` of a ReplicaSet."""
 
     selector: LabelSelector | None = None
 
 
 class ReplicaSet(APIObject, frozen=True):
-    """A replica set."""
+    """A ReplicaSet."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: ControllerSpec = ControllerSpec()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class StatefulSetSpec(APIObject, frozen=True):
+    """``spec`` of a StatefulSet."""
+
+    selector: LabelSelector | None = None
 
 
 class StatefulSet(APIObject, frozen=True):
-    """A stateful set."""
+    """A StatefulSet."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: ControllerSpec = ControllerSpec()
+    spec: StatefulSetSpec = StatefulSetSpec()

@@ -1,7 +1,7 @@
-"""Pods, nodes and what they are made of (core/v1), as scheduling reads them.
+"""Pods, nodes and their parts (core/v1), as scheduling reads them.
 
-Field for field the Kubernetes API in Python spelling. Volumes without any of the sources below (config maps, secrets,
-empty directories, …) decode to a bare name: scheduling never looks at them.
+The fields mirror the Kubernetes API in snake case. Volumes of sources that scheduling does not read (config maps,
+secrets, empty directories, …) decode to their name only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 from kubestow.api.quantity import Quantity
 
 __all__ = [
-    "AWSElasticBlockStore",
+    "AWSElasticBlockStoreVolumeSource",
     "Affinity",
-    "AzureDisk",
-    "AzureFile",
-    "CinderVolume",
+    "AzureDiskVolumeSource",
+    "AzureFileVolumeSource",
+    "CinderVolumeSource",
     "Container",
     "ContainerPort",
-    "GCEPersistentDisk",
+    "GCEPersistentDiskVolumeSource",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -36,7 +36,7 @@ __all__ = [
     "PodCondition",
     "PodSpec",
     "PodStatus",
-    "PortworxVolume",
+    "PortworxVolumeSource",
     "PreferredSchedulingTerm",
     "ReplicationController",
     "ResourceList",
@@ -46,7 +46,7 @@ __all__ = [
     "Toleration",
     "TopologySpreadConstraint",
     "Volume",
-    "VsphereVolume",
+    "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
 ]
 
@@ -69,7 +69,7 @@ class ContainerPort(APIObject, frozen=True):
     protocol: str = ""
 
 
-class RestartRule(APIObject, frozen=True):
+class ContainerRestartRule(APIObject, frozen=True):
     """``restartPolicyRules[]`` of a container."""
 
     action: str = ""
@@ -83,7 +83,7 @@ class Container(APIObject, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
-    restart_policy_rules: list[RestartRule] = []
+    restart_policy_rules: list[ContainerRestartRule] = []
 
 
 class NodeSelectorRequirement(APIObject, frozen=True):
@@ -95,20 +95,20 @@ class NodeSelectorRequirement(APIObject, frozen=True):
 
 
 class NodeSelectorTerm(APIObject, frozen=True):
-    """Requirements that must all hold; a term without any matches nothing."""
+    """A conjunction of requirements; an empty term matches no node."""
 
     match_expressions: list[NodeSelectorRequirement] = []
     match_fields: list[NodeSelectorRequirement] = []
 
 
 class NodeSelector(APIObject, frozen=True):
-    """Terms of which one must hold."""
+    """A disjunction of terms."""
 
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
 class PreferredSchedulingTerm(APIObject, frozen=True):
-    """A weighted preference for nodes."""
+    """A preferred node selector term and its weight (1 to 100)."""
 
     weight: _Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -122,7 +122,7 @@ class NodeAffinity(APIObject, frozen=True):
 
 
 class PodAffinityTerm(APIObject, frozen=True):
-    """Pods to be near to, or far from, within one topology domain."""
+    """A set of pods and the topology key within which to co-locate with them, or not."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -131,7 +131,7 @@ class PodAffinityTerm(APIObject, frozen=True):
 
 
 class WeightedPodAffinityTerm(APIObject, frozen=True):
-    """A weighted preference for (or against) the company of pods."""
+    """A preferred pod (anti-)affinity term and its weight (1 to 100)."""
 
     weight: _Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
@@ -182,46 +182,46 @@ class TopologySpreadConstraint(APIObject, frozen=True):
     match_label_keys: list[str] = []
 
 
-class SchedulingGate(APIObject, frozen=True):
+class PodSchedulingGate(APIObject, frozen=True):
     """``spec.schedulingGates[]`` of a pod."""
 
     name: str = ""
 
 
-class PersistentVolumeClaimVolume(APIObject, frozen=True):
-    """A volume that names a PersistentVolumeClaim."""
+class PersistentVolumeClaimVolumeSource(APIObject, frozen=True):
+    """``persistentVolumeClaim`` of a volume."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class EphemeralVolume(APIObject, frozen=True):
-    """A generic ephemeral volume; its claim is named after pod and volume."""
+class EphemeralVolumeSource(APIObject, frozen=True):
+    """``ephemeral`` of a volume; the name of its claim is ``<pod>-<volume>``."""
 
 
-class GCEPersistentDisk(APIObject, frozen=True):
-    """A legacy inline volume."""
+class GCEPersistentDiskVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class AWSElasticBlockStore(APIObject, frozen=True):
-    """A legacy inline volume."""
+class AWSElasticBlockStoreVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
     read_only: bool = False
 
 
-class ISCSIVolume(APIObject, frozen=True):
-    """A legacy inline volume."""
+class ISCSIVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     iqn: str = ""
     read_only: bool = False
 
 
-class RBDVolume(APIObject, frozen=True):
-    """A legacy inline volume."""
+class RBDVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     monitors: list[str] = []
     image: str = ""
@@ -229,66 +229,66 @@ class RBDVolume(APIObject, frozen=True):
     read_only: bool = False
 
 
-class AzureDisk(APIObject, frozen=True):
-    """A legacy inline volume."""
+class AzureDiskVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
 
 
-class AzureFile(APIObject, frozen=True):
-    """A legacy inline volume."""
+class AzureFileVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     share_name: str = ""
 
 
-class CinderVolume(APIObject, frozen=True):
-    """A legacy inline volume."""
+class CinderVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
-class VsphereVolume(APIObject, frozen=True):
-    """A legacy inline volume."""
+class VsphereVirtualDiskVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     volume_path: str = ""
 
 
-class PortworxVolume(APIObject, frozen=True):
-    """A legacy inline volume."""
+class PortworxVolumeSource(APIObject, frozen=True):
+    """An in-tree inline volume."""
 
     volume_id: str = field(default="", name="volumeID")
 
 
-class CSIInlineVolume(APIObject, frozen=True):
-    """An inline CSI volume."""
+class CSIVolumeSource(APIObject, frozen=True):
+    """``csi`` of a volume: a CSI ephemeral inline volume."""
 
     driver: str = ""
 
 
-class ImageVolume(APIObject, frozen=True):
-    """An OCI image mounted as a volume."""
+class ImageVolumeSource(APIObject, frozen=True):
+    """``image`` of a volume: an OCI image mounted as a volume."""
 
     reference: str = ""
 
 
 class Volume(APIObject, frozen=True):
-    """``spec.volumes[]`` of a pod: the sources that scheduling looks at."""
+    """``spec.volumes[]`` of a pod, with the sources that scheduling reads."""
 
     name: str = ""
-    persistent_volume_claim: PersistentVolumeClaimVolume | None = None
-    ephemeral: EphemeralVolume | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    iscsi: ISCSIVolume | None = None
-    rbd: RBDVolume | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: CinderVolume | None = None
-    vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
-    csi: CSIInlineVolume | None = None
-    image: ImageVolume | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    image: ImageVolumeSource | None = None
 
 
 class PodResourceClaim(APIObject, frozen=True):
@@ -299,7 +299,7 @@ class PodResourceClaim(APIObject, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class SchedulingGroup(APIObject, frozen=True):
+class PodSchedulingGroup(APIObject, frozen=True):
     """``spec.schedulingGroup`` of a pod."""
 
     pod_group_name: str | None = None
@@ -321,12 +321,12 @@ class PodSpec(APIObject, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    scheduling_gates: list[SchedulingGate] = []
+    scheduling_gates: list[PodSchedulingGate] = []
     volumes: list[Volume] = []
     resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodCondition(APIObject, frozen=True):
@@ -341,7 +341,7 @@ class PodCondition(APIObject, frozen=True):
 
 
 class ContainerStatus(APIObject, frozen=True):
-    """``status.containerStatuses[]``: the resources a kubelet reports during an in-place resize."""
+    """``status.containerStatuses[]``: the resources that the kubelet reports during an in-place resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -432,26 +432,26 @@ class Node(APIObject, frozen=True):
 
 
 class Namespace(APIObject, frozen=True):
-    """A namespace; scheduling reads its labels."""
+    """A Namespace; scheduling reads its labels."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class ServiceSpec(APIObject, frozen=True):
-    """``spec`` of a service."""
+    """``spec`` of a Service or ReplicationController."""
 
     selector: dict[str, str] = {}
 
 
 class Service(APIObject, frozen=True):
-    """A service; its selector gives pods their default topology spread."""
+    """A Service; PodTopologySpread applies its default constraints to the pods it selects."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
 class ReplicationController(APIObject, frozen=True):
-    """A replication controller; the same use as a service's."""
+    """A ReplicationController; read for its selector, like a Service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()

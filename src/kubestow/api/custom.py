@@ -1,9 +1,8 @@
-"""Kinds that plugins bring along: whatever an API server serves, read into a struct of the plugin's own.
+"""Custom resources of plugins: objects of any kind that the API server serves, decoded into a struct of the plugin.
 
-A plugin derives a struct from :class:`CustomObject`, with the fields it reads and the name of the resource; its
-interest in the kind is enough for the scheduler to watch it. Fields may be structs, or plain data
-(``spec: dict[str, Any]``). The struct is called like the kind is in the API. An API server that does not serve the
-resource has no such objects.
+A plugin derives a struct from :class:`CustomObject` with the fields it reads and the name of the resource; registering
+for events of the kind makes the scheduler watch it. The class name equals the kind. Fields can be structs or plain data
+(``spec: dict[str, Any]``). If the API server does not serve the resource, there are no objects of the kind.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["CustomObject"]
 
 
 class CustomObject(APIObject, frozen=True):
-    """The base of such structs. ``resource`` is ``<plural>.<version>.<group>``, with an empty group for core kinds."""
+    """The base of these structs. ``resource`` is ``<plural>.<version>.<group>``, with an empty group for core/v1."""
 
     resource: ClassVar[str] = ""
 
@@ -24,7 +23,7 @@ class CustomObject(APIObject, frozen=True):
 
     @classmethod
     def address(cls) -> tuple[str, str]:
-        """Where the API serves them: the path of group and version, and the plural. Raises ValueError."""
+        """The API path of group and version (``/apis/<group>/<version>``), and the plural. Raises ValueError."""
         plural, _, rest = cls.resource.partition(".")
         version, dot, group = rest.partition(".")
         if not (plural and version and dot):

@@ -1,7 +1,7 @@
-"""Durations as Kubernetes writes them: "15s", "1h30m", "1.5s".
+"""Durations in Go's notation: "15s", "1h30m", "1.5s".
 
-A :class:`Duration` is a whole number of nanoseconds, compared and hashed as such. It reads and prints the notation of
-Go's ``time.Duration``, whose texts for a bad duration are kept too: people search for them.
+A :class:`Duration` is a whole number of nanoseconds. It parses and prints like Go's ``time.Duration``, with Go's error
+messages.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _NANOSECONDS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_LARGEST = 2**63 - 1
-#: No number has more that count.
-_DIGITS = 20
+_MAX = 2**63 - 1
+#: More integer digits overflow, more fraction digits are below a nanosecond.
+_MAX_DIGITS = 20
 _PART = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^0-9.]*)")
 
 
 class Duration(msgspec.Struct, frozen=True, order=True):
-    """A span of time in whole nanoseconds."""
+    """A duration in whole nanoseconds."""
 
     nanoseconds: int = 0
 
     @classmethod
     def of(cls, *, seconds: float) -> Duration:
-        """The duration of so many seconds."""
+        """A duration of ``seconds``, rounded to nanoseconds."""
         return cls(round(seconds * _NANOSECONDS["s"]))
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """Read "1h30m", "-1.5s" or "0". Raises ValueError with Go's text for anything else."""
+        """Parse "1h30m", "-1.5s" or "0". Raises ValueError with Go's message."""
         unsigned = text[1:] if text[:1] in ("+", "-") else text
         if unsigned == "0":
             return cls()
         if not unsigned:
             raise ValueError(f'time: invalid duration "{text}"')
         nanoseconds = sum(_part_nanoseconds(part, text) for part in _parts(unsigned, text))
-        if nanoseconds > _LARGEST:
+        if nanoseconds > _MAX:
             raise ValueError(f'time: invalid duration "{text}"')
         return cls(-nanoseconds if text.startswith("-") else nanoseconds)
 
@@ -88,15 +88,15 @@ def _part_nanoseconds(part: re.Match[str], text: str) -> int:
         raise ValueError(f'time: missing unit in duration "{text}"')
     if unit not in _NANOSECONDS:
         raise ValueError(f'time: unknown unit "{unit}" in duration "{text}"')
-    whole, fraction = part["whole"].lstrip("0"), fraction[:_DIGITS]
-    if len(whole) > _DIGITS:
+    whole, fraction = part["whole"].lstrip("0"), fraction[:_MAX_DIGITS]
+    if len(whole) > _MAX_DIGITS:
         raise ValueError(f'time: invalid duration "{text}"')
     below_one = int(fraction) * _NANOSECONDS[unit] // 10 ** len(fraction) if fraction else 0
     return int(whole or 0) * _NANOSECONDS[unit] + below_one
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """An amount in units, exactly, without trailing zeros."""
+    """``amount / unit`` as an exact decimal without trailing zeros; ``unit`` is a power of ten."""
     whole, below_one = divmod(amount, unit)
     fraction = f"{below_one:0{len(str(unit)) - 1}d}".rstrip("0") if below_one else ""
     return f"{whole}.{fraction}" if fraction else str(whole)

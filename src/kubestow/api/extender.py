@@ -1,8 +1,8 @@
-"""The protocol of scheduler extenders on the wire (k8s.io/kube-scheduler/extender/v1, semantics 5.5).
+"""The wire protocol of scheduler extenders (k8s.io/kube-scheduler/extender/v1, semantics 5.5).
 
-Keys are the names of Go's fields, capitalised, for those types have no JSON names. Go reads a key in whatever case it
-is written, and extenders rely on that: :func:`read` does too. Pods and nodes go through as they are, in full, for what
-scheduling reads of them is only a part.
+Keys are Go field names, capitalised, because the Go types have no JSON tags. Go decodes keys case-insensitively and
+extenders rely on that, so :func:`read` does the same. Pods and nodes stay raw JSON, because scheduling decodes only
+some of their fields.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MAX_SCORE = 10
-"""The highest score that an extender gives; the lowest is 0."""
+"""The highest score of an extender (MaxExtenderPriority); the lowest is 0."""
 
 T = TypeVar("T")
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -54,7 +54,7 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExtenderArgs(_Message, frozen=True):
-    """What filter and prioritize are asked: a pod, and either nodes or the names of nodes."""
+    """The arguments of filter and prioritize: a pod, and either nodes or (nodeCacheCapable) node names."""
 
     pod: Raw
     nodes: NodeList | None = None
@@ -62,7 +62,7 @@ class ExtenderArgs(_Message, frozen=True):
 
 
 class FilterResult(_Message, frozen=True):
-    """The nodes that are left, in the form in which they were sent, and why others are not."""
+    """The result of filter: the feasible nodes, in the form of the request, and a reason for each failed node."""
 
     nodes: NodeList | None = None
     node_names: list[str] | None = None
@@ -72,34 +72,34 @@ class FilterResult(_Message, frozen=True):
 
 
 class HostPriority(_Message, frozen=True):
-    """A node's score, 0 to 10; prioritize answers with a list of them."""
+    """The score of a node, 0 to 10; the result of prioritize is a list of them."""
 
     host: str = ""
     score: _Int64 = 0
 
 
 class Victims(_Message, frozen=True):
-    """The pods to be evicted from a node."""
+    """The victims on a candidate node."""
 
     pods: list[Raw] = []
     num_pdb_violations: _Int64 = field(default=0, name="NumPDBViolations")
 
 
 class MetaPod(_Message, frozen=True):
-    """A pod by its uid."""
+    """A pod identified by its UID."""
 
     uid: str = field(default="", name="UID")
 
 
 class MetaVictims(_Message, frozen=True):
-    """The same as :class:`Victims`, by uid."""
+    """:class:`Victims` identified by UID."""
 
     pods: list[MetaPod] = []
     num_pdb_violations: _Int64 = field(default=0, name="NumPDBViolations")
 
 
 class PreemptionArgs(_Message, frozen=True):
-    """What preempt is asked: the victims on each candidate node, in full or, of those that cache, by uid."""
+    """The arguments of preempt: the victims on each candidate node, as objects or (nodeCacheCapable) by UID."""
 
     pod: Raw
     node_name_to_victims: dict[str, Victims] | None = None
@@ -107,13 +107,13 @@ class PreemptionArgs(_Message, frozen=True):
 
 
 class PreemptionResult(_Message, frozen=True):
-    """The candidates that are left, always by uid."""
+    """The result of preempt: the remaining candidate nodes with their victims, always by UID."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] = {}
 
 
 class BindingArgs(_Message, frozen=True):
-    """What bind is asked."""
+    """The arguments of bind."""
 
     pod_name: str = ""
     pod_namespace: str = ""
@@ -122,36 +122,36 @@ class BindingArgs(_Message, frozen=True):
 
 
 class BindingResult(_Message, frozen=True):
-    """What came of it."""
+    """The result of bind: an error, or an empty string."""
 
     error: str = ""
 
 
-class _Identity(msgspec.Struct):
+class _NameAndUID(msgspec.Struct):
     name: str
     uid: str = ""
 
 
-class _Identified(msgspec.Struct):
-    metadata: _Identity
+class _NamedObject(msgspec.Struct):
+    metadata: _NameAndUID
 
 
-_IDENTIFIED = msgspec.json.Decoder(_Identified)
+_NAMED_OBJECT = msgspec.json.Decoder(_NamedObject)
 
 
 def name_of(obj: Raw) -> str:
-    """The name of a pod or node. Raises InvalidObject if it has none."""
+    """The name of a pod or node. Raises InvalidObject if it has no name."""
     return _identity(obj).name
 
 
 def uid_of(obj: Raw) -> str:
-    """Its uid, "" if it has none. Raises InvalidObject if it has no name either."""
+    """The UID of a pod or node, or "". Raises InvalidObject if it has no name."""
     return _identity(obj).uid
 
 
-def _identity(obj: Raw) -> _Identity:
+def _identity(obj: Raw) -> _NameAndUID:
     try:
-        return _IDENTIFIED.decode(obj).metadata
+        return _NAMED_OBJECT.decode(obj).metadata
     except UNDECODABLE as error:
         raise InvalidObject(str(error)) from None
 
@@ -163,53 +163,53 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ARRAY = msgspec.json.Decoder(list[Raw])
-#: No null takes so many bytes, whatever stands around it.
-_SHORT = 16
+#: Only values below this length are compared with ``null``; whitespace around a null is shorter than this.
+_MAX_NULL_LENGTH = 16
 
 
 def read(kind: type[T], data: bytes) -> T:
-    """A message from JSON. Raises InvalidObject with the place that does not fit."""
+    """Decode a message from JSON. Raises InvalidObject with the path of the invalid field."""
     try:
         message: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
     except UNDECODABLE:
-        return _read_respelled(kind, data)
+        return _read_case_insensitive(kind, data)
     return message
 
 
-def _read_respelled(kind: type[T], data: bytes) -> T:
-    """The same of a message whose keys are spelled in another way, or that has nulls or further keys."""
+def _read_case_insensitive(kind: type[T], data: bytes) -> T:
+    """Decode a message with keys in another case, nulls, or unknown keys."""
     try:
-        respelled = _respelled(kind, Raw(data))
-        message: T = msgspec.json.decode(msgspec.json.encode(respelled), type=kind)
+        canonical = _canonical(kind, Raw(data))
+        message: T = msgspec.json.decode(msgspec.json.encode(canonical), type=kind)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         raise InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip(".")) from None
     except UNDECODABLE as error:
-        raise InvalidObject(f"not JSON: {error}") from None
+        raise InvalidObject(f"invalid JSON: {error}") from None
     return message
 
 
-def _respelled(kind: Any, data: Raw) -> Any:
-    """Data with the keys that its kind declares; what has another form than that is left for decoding to refuse."""
+def _canonical(kind: Any, data: Raw) -> Any:
+    """The data with canonical keys, without nulls and unknown keys; decoding reports values of the wrong type."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if memoryview(data).nbytes < _SHORT and bytes(data).strip() == b"null":
+    if memoryview(data).nbytes < _MAX_NULL_LENGTH and bytes(data).strip() == b"null":
         return None
     if origin is UnionType:
-        return _respelled(arguments[0], data)
+        return _canonical(arguments[0], data)
     try:
         if origin is list:
-            return [_respelled(arguments[0], item) for item in _ARRAY.decode(data)]
+            return [_canonical(arguments[0], item) for item in _ARRAY.decode(data)]
         if origin is dict:
-            return {key: _respelled(arguments[1], item) for key, item in _OBJECT.decode(data).items()}
+            return {key: _canonical(arguments[1], item) for key, item in _OBJECT.decode(data).items()}
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return _respelled_struct(kind, _OBJECT.decode(data))
+            return _canonical_struct(kind, _OBJECT.decode(data))
     except msgspec.ValidationError:
         pass
     return data
 
 
-def _respelled_struct(kind: type[msgspec.Struct], items: dict[str, Raw]) -> dict[str, Any]:
-    given = {key.lower(): item for key, item in items.items()}
-    fields = ((f.encode_name, f.type, given.get(f.encode_name.lower())) for f in msgspec.structs.fields(kind))
-    spelled = ((name, _respelled(type_, item)) for name, type_, item in fields if item is not None)
-    return {name: item for name, item in spelled if item is not None}
+def _canonical_struct(kind: type[msgspec.Struct], items: dict[str, Raw]) -> dict[str, Any]:
+    by_lower_case = {key.lower(): item for key, item in items.items()}
+    fields = ((f.encode_name, f.type, by_lower_case.get(f.encode_name.lower())) for f in msgspec.structs.fields(kind))
+    canonical = ((name, _canonical(type_, item)) for name, type_, item in fields if item is not None)
+    return {name: item for name, item in canonical if item is not None}

@@ -1,9 +1,9 @@
-"""What every Kubernetes object carries, and how objects are read.
+"""Object metadata, label selectors, and the decoding of Kubernetes objects.
 
-Objects arrive as JSON and become frozen msgspec Structs holding only the fields that scheduling reads; everything else
-is skipped at scan speed. Because an object is held in part, it is never written back whole (see
-:mod:`kubestow.scheduling.ports`). Kubernetes reads ``null`` as the field's zero value; msgspec does not, so an object
-that fails to decode is read once more with its nulls left out.
+JSON is decoded into frozen msgspec Structs with only the fields that scheduling reads; all others are skipped. An
+object is therefore never written back as a whole (see :mod:`kubestow.scheduling.ports`). Kubernetes decodes ``null`` as
+the zero value of a field; msgspec does not, so an object that fails to decode is decoded a second time without its
+nulls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 T = TypeVar("T")
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not what they should be: no JSON, the wrong shape, no UTF-8, or too deep."""
+"""The exceptions of decoding: invalid JSON or types, invalid UTF-8, too deeply nested."""
 
 
 class APIObject(
@@ -65,7 +65,7 @@ class ObjectMeta(APIObject, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if one does."""
+        """The controlling owner reference, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
@@ -78,7 +78,7 @@ class LabelSelectorRequirement(APIObject, frozen=True):
 
 
 class LabelSelector(APIObject, frozen=True):
-    """A ``metav1.LabelSelector`` as written; :func:`kubestow.api.selectors.compile_selector` makes it usable."""
+    """A ``metav1.LabelSelector``; :func:`kubestow.api.selectors.compile_selector` compiles it."""
 
     match_labels: dict[str, str] = {}
     match_expressions: list[LabelSelectorRequirement] = []
@@ -98,22 +98,22 @@ def _without_nulls(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
-    """Read one object of a kind from JSON. Raises InvalidObject with the path of the field that does not fit."""
+    """Decode an object of a kind from JSON. Raises InvalidObject with the path of the invalid field."""
     try:
         decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
         return decoded
     except msgspec.ValidationError:
         pass
     except UNDECODABLE as error:
-        raise InvalidObject(f"not JSON: {error}") from None
+        raise InvalidObject(f"invalid JSON: {error}") from None
     try:
         return convert(kind, msgspec.json.decode(data))
     except UNDECODABLE as error:
-        raise InvalidObject(f"not JSON: {error}") from None
+        raise InvalidObject(f"invalid JSON: {error}") from None
 
 
 def convert(kind: type[T], value: Any) -> T:
-    """Read one object of a kind from parsed JSON or YAML. Raises InvalidObject like :func:`decode`."""
+    """Convert parsed JSON or YAML to an object of a kind. Raises InvalidObject like :func:`decode`."""
     try:
         return msgspec.convert(_without_nulls(value), kind)
     except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
-"""What Kubernetes accepts as a name: of objects, of labels and their values, of resources.
+"""Validation of names: of objects, labels, label values and resources (apimachinery's ``util/validation``).
 
-A name's faults are told in the texts of Kubernetes' own messages, one for each rule that it breaks; a good name has
-none. Names repeat endlessly, so what was found of each is remembered. Lengths are those of UTF-8, in bytes.
+Each function returns one message per broken rule, in Kubernetes' own wording, and an empty tuple for a valid name. The
+same names recur throughout a cluster, so results are cached. Lengths are in bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import re
 from functools import lru_cache
 
 __all__ = [
-    "Faults",
+    "NameErrors",
+    "dns1035_label_errors",
+    "dns1123_label_errors",
+    "dns1123_subdomain_errors",
     "is_extended_resource",
-    "label_1035_faults",
-    "label_faults",
-    "label_value_faults",
-    "path_segment_faults",
-    "qualified_name_faults",
-    "subdomain_faults",
+    "label_value_errors",
+    "path_segment_name_errors",
+    "qualified_name_errors",
 ]
 
-Faults = tuple[str, ...]
+NameErrors = tuple[str, ...]
+"""The messages of the rules that a name breaks; empty for a valid name."""
 
-_LONGEST_LABEL = 63
-_LONGEST_SUBDOMAIN = 253
+_MAX_LABEL_LENGTH = 63
+_MAX_SUBDOMAIN_LENGTH = 253
 _NAME_PATTERN = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE_PATTERN = f"({_NAME_PATTERN})?"
 _LABEL_PATTERN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -61,68 +62,68 @@ _SUBDOMAIN_RULE = (
 
 
 @lru_cache(maxsize=4096)
-def subdomain_faults(name: str) -> Faults:
-    """What is wrong with the name of most objects."""
-    faults = _length_faults(name, _LONGEST_SUBDOMAIN)
-    return faults if _SUBDOMAIN.fullmatch(name) else (*faults, _SUBDOMAIN_RULE)
+def dns1123_subdomain_errors(name: str) -> NameErrors:
+    """Validate a DNS-1123 subdomain: the name of most objects."""
+    errors = _length_errors(name, _MAX_SUBDOMAIN_LENGTH)
+    return errors if _SUBDOMAIN.fullmatch(name) else (*errors, _SUBDOMAIN_RULE)
 
 
 @lru_cache(maxsize=4096)
-def label_faults(name: str) -> Faults:
-    """What is wrong with the name of a namespace, a container or a volume of a pod."""
-    faults = _length_faults(name, _LONGEST_LABEL)
+def dns1123_label_errors(name: str) -> NameErrors:
+    """Validate a DNS-1123 label: the name of a namespace, a container or a pod's volume."""
+    errors = _length_errors(name, _MAX_LABEL_LENGTH)
     if _LABEL.fullmatch(name):
-        return faults
-    return (*faults, "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE)
+        return errors
+    return (*errors, "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE)
 
 
 @lru_cache(maxsize=4096)
-def label_1035_faults(name: str) -> Faults:
-    """What is wrong with the name of a service, or with one that a definition of custom resources gives."""
-    faults = _length_faults(name, _LONGEST_LABEL)
-    return faults if _LABEL_1035.fullmatch(name) else (*faults, _LABEL_1035_RULE)
+def dns1035_label_errors(name: str) -> NameErrors:
+    """Validate a DNS-1035 label: the name of a service, or the plural and kind of a CustomResourceDefinition."""
+    errors = _length_errors(name, _MAX_LABEL_LENGTH)
+    return errors if _LABEL_1035.fullmatch(name) else (*errors, _LABEL_1035_RULE)
 
 
-def path_segment_faults(name: str) -> Faults:
-    """What is wrong with the name of an RBAC object, which may be anything that fits between two slashes."""
+def path_segment_name_errors(name: str) -> NameErrors:
+    """Validate a path segment: the name of an RBAC object."""
     if name in (".", ".."):
         return (f"may not be '{name}'",)
     return tuple(f"may not contain '{character}'" for character in "/%" if character in name)
 
 
 @lru_cache(maxsize=16384)
-def qualified_name_faults(name: str) -> Faults:
-    """What is wrong with the key of a label, annotation or taint, a finalizer, or the name of a resource or gate."""
+def qualified_name_errors(name: str) -> NameErrors:
+    """Validate a qualified name: a label, annotation or taint key, a finalizer, a resource or a scheduling gate."""
     parts = name.split("/")
     if len(parts) > 2:
         return (_LABEL_KEY_RULE,)
-    prefix_faults = _prefix_faults(parts[0]) if len(parts) == 2 else ()
-    return prefix_faults + tuple(f"name part {fault}" for fault in _name_part_faults(parts[-1]))
+    prefix_errors = _prefix_errors(parts[0]) if len(parts) == 2 else ()
+    return prefix_errors + tuple(f"name part {error}" for error in _name_part_errors(parts[-1]))
 
 
 @lru_cache(maxsize=16384)
-def label_value_faults(value: str) -> Faults:
-    """What is wrong with the value of a label."""
-    faults = _length_faults(value, _LONGEST_LABEL)
-    return faults if _LABEL_VALUE.fullmatch(value) else (*faults, _LABEL_VALUE_RULE)
+def label_value_errors(value: str) -> NameErrors:
+    """Validate a label value."""
+    errors = _length_errors(value, _MAX_LABEL_LENGTH)
+    return errors if _LABEL_VALUE.fullmatch(value) else (*errors, _LABEL_VALUE_RULE)
 
 
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource is an extended one: not native, and fit to have a quota."""
+    """Whether a resource is an extended resource: not native, and valid as ``requests.<name>`` in a quota."""
     native = "/" not in name or "kubernetes.io/" in name
-    return not native and not name.startswith("requests.") and not qualified_name_faults(f"requests.{name}")
+    return not native and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
 
 
-def _prefix_faults(prefix: str) -> Faults:
-    faults = subdomain_faults(prefix) if prefix else ("must be non-empty",)
-    return tuple(f"prefix part {fault}" for fault in faults)
+def _prefix_errors(prefix: str) -> NameErrors:
+    errors = dns1123_subdomain_errors(prefix) if prefix else ("must be non-empty",)
+    return tuple(f"prefix part {error}" for error in errors)
 
 
-def _name_part_faults(name: str) -> Faults:
-    faults = _length_faults(name, _LONGEST_LABEL) if name else ("must be non-empty",)
-    return faults if _NAME.fullmatch(name) else (*faults, _NAME_RULE)
+def _name_part_errors(name: str) -> NameErrors:
+    errors = _length_errors(name, _MAX_LABEL_LENGTH) if name else ("must be non-empty",)
+    return errors if _NAME.fullmatch(name) else (*errors, _NAME_RULE)
 
 
-def _length_faults(name: str, limit: int) -> Faults:
+def _length_errors(name: str, limit: int) -> NameErrors:
     return () if len(name.encode()) <= limit else (f"must be no more than {limit} bytes",)

@@ -1,4 +1,4 @@
-"""Disruption budgets (policy/v1), as preemption reads them."""
+"""PodDisruptionBudgets (policy/v1), as preemption reads them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudge
 
 
 class PodDisruptionBudgetSpec(APIObject, frozen=True):
-    """``spec`` of a budget: which pods it protects."""
+    """``spec`` of a PodDisruptionBudget: the pods it protects."""
 
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(APIObject, frozen=True):
-    """``status`` of a budget; ``disrupted_pods`` are being evicted already, by name with the time of eviction."""
+    """``status`` of a PodDisruptionBudget; ``disrupted_pods`` maps pods under eviction to the time of eviction."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}
 
 
 class PodDisruptionBudget(APIObject, frozen=True):
-    """How many of some pods may be evicted."""
+    """A limit on voluntary disruptions of the selected pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()

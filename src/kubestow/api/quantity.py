@@ -1,7 +1,7 @@
 """Kubernetes resource quantities: ``100m``, ``1.5Gi``, ``2e3``.
 
-Scheduling needs whole numbers only: CPU in millicores, everything else in whole units (bytes, counts), both rounded up
-(semantics 7.5). Quantities repeat endlessly in a cluster, so parsed texts are remembered.
+Scheduling computes with whole numbers only: CPU in millicores, everything else in whole units (bytes, counts), both
+rounded up (semantics 7.5). The same quantities recur throughout a cluster, so parsed values are cached.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kubestow.errors import InvalidQuantity
 
 __all__ = ["NANOS", "Quantity", "millis", "nanos", "parse", "round_up", "units"]
 
-#: What a manifest may carry where a quantity is expected: a string, or a bare JSON number.
+#: The type of a quantity in a manifest: a string, or a bare JSON number.
 Quantity = str | int | float
 
-#: Nano units in one unit: the finest step a quantity can express.
+#: Nano units in one unit; a nano unit is the precision of a quantity.
 NANOS = 10**9
 
 _SYNTAX = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
@@ -27,7 +27,7 @@ _SCALE = {
 }
 _SCALE |= {suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _MAX = 2**63 - 1
-#: Exponents past this only ever saturate; bounding them keeps a hostile "1e999999999" cheap.
+#: Larger exponents always saturate; the bound keeps a malicious "1e999999999" cheap.
 _MAX_EXPONENT = 40
 
 
@@ -46,17 +46,17 @@ def _parse(text: str) -> int:
 
 
 def round_up(value: Fraction | int) -> int:
-    """The nearest whole number away from zero."""
+    """Round to the next whole number away from zero."""
     return -(-value.numerator // value.denominator) if value >= 0 else value.numerator // value.denominator
 
 
 def nanos(quantity: Quantity) -> int:
-    """The exact value in nano units, finer fractions rounded up as Kubernetes does. Raises InvalidQuantity."""
+    """The value in nano units, rounded away from zero as in Kubernetes. Raises InvalidQuantity."""
     return _parse(quantity if isinstance(quantity, str) else repr(quantity))
 
 
 def parse(quantity: Quantity) -> Fraction:
-    """The exact value, finer fractions than nano rounded up. Raises InvalidQuantity."""
+    """The value with a precision of one nano unit, rounded away from zero. Raises InvalidQuantity."""
     return Fraction(nanos(quantity), NANOS)
 
 
@@ -65,10 +65,10 @@ def _whole(nano: int, step: int) -> int:
 
 
 def millis(quantity: Quantity) -> int:
-    """The quantity in thousandths, rounded away from zero: millicores for CPU. Raises InvalidQuantity."""
+    """The value in thousandths (millicores for CPU), rounded away from zero. Raises InvalidQuantity."""
     return _whole(nanos(quantity), NANOS // 1000)
 
 
 def units(quantity: Quantity) -> int:
-    """The quantity in whole units, rounded away from zero: bytes, or a count. Raises InvalidQuantity."""
+    """The value in whole units (bytes, counts), rounded away from zero. Raises InvalidQuantity."""
     return _whole(nanos(quantity), NANOS)

@@ -1,8 +1,8 @@
-"""Devices and claims on them (resource.k8s.io/v1), as scheduling reads and writes them.
+"""Devices and ResourceClaims (resource.k8s.io/v1), as scheduling reads and writes them.
 
-A ResourceSlice publishes devices, a DeviceClass names a kind of device, a ResourceClaim asks for devices and holds,
-once allocated, which ones it got. Unlike other objects a claim's allocation is also written, so the structs it is made
-of keep every field they may have.
+A ResourceSlice publishes devices, a DeviceClass selects a category of devices, and a ResourceClaim requests devices and
+records the allocated ones. Unlike other objects, the allocation of a claim is also written, so its structs have all
+fields of the API.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ __all__ = [
     "ResourceSliceSpec",
 ]
 
-#: Keeps an allocated claim from vanishing while it is in use.
+#: Prevents the deletion of an allocated claim while it is in use.
 FINALIZER = "resource.kubernetes.io/delete-protection"
-#: Annotation of claims that a scheduler made for a pod's extended resources; its value is "true".
+#: Annotation of claims that the scheduler created for a pod's extended resources; its value is "true".
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 
-# -- what there is ---------------------------------------------------------------------------------------------------
+# Devices -------------------------------------------------------------------------------------------------------------
 
 
 class DeviceAttribute(APIObject, frozen=True):
-    """One value of one of four types."""
+    """An attribute value; exactly one of the four fields is set."""
 
     int_value: int | None = field(default=None, name="int")
     bool_value: bool | None = field(default=None, name="bool")
@@ -74,7 +74,7 @@ class DeviceAttribute(APIObject, frozen=True):
 
 
 class CapacityRequestPolicyRange(APIObject, frozen=True):
-    """Amounts from ``min`` to ``max`` in steps."""
+    """Valid amounts: ``min`` to ``max`` in multiples of ``step``."""
 
     min: Quantity | None = None
     max: Quantity | None = None
@@ -82,7 +82,7 @@ class CapacityRequestPolicyRange(APIObject, frozen=True):
 
 
 class CapacityRequestPolicy(APIObject, frozen=True):
-    """Which amounts of a capacity may be asked for, and how much is taken when nobody says."""
+    """The valid requests for a capacity, and the amount consumed without a request."""
 
     default: Quantity | None = None
     valid_values: list[Quantity] = []
@@ -90,34 +90,34 @@ class CapacityRequestPolicy(APIObject, frozen=True):
 
 
 class DeviceCapacity(APIObject, frozen=True):
-    """How much of something a device has."""
+    """``capacity`` of a device."""
 
     value: Quantity = "0"
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(APIObject, frozen=True):
-    """An amount of something that devices share."""
+    """A counter of a counter set, or its consumption by a device."""
 
     value: Quantity = "0"
 
 
 class CounterSet(APIObject, frozen=True):
-    """Counters of a pool that its devices draw upon."""
+    """Counters that are shared by the devices of a pool."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceCounterConsumption(APIObject, frozen=True):
-    """What a device takes from a counter set while it is allocated."""
+    """The counters that an allocated device consumes from a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceTaint(APIObject, frozen=True):
-    """Keeps claims away from a device unless they tolerate it."""
+    """A taint of a device; only requests that tolerate it can allocate the device."""
 
     key: str = ""
     value: str = ""
@@ -125,7 +125,7 @@ class DeviceTaint(APIObject, frozen=True):
 
 
 class Device(APIObject, frozen=True):
-    """``spec.devices[]`` of a slice."""
+    """``spec.devices[]`` of a ResourceSlice."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -142,7 +142,7 @@ class Device(APIObject, frozen=True):
 
 
 class ResourcePool(APIObject, frozen=True):
-    """The pool a slice is part of: complete when as many slices of its generation are there."""
+    """``spec.pool`` of a ResourceSlice; a pool is complete with ``resource_slice_count`` slices of one generation."""
 
     name: str = ""
     generation: int = 0
@@ -150,7 +150,7 @@ class ResourcePool(APIObject, frozen=True):
 
 
 class ResourceSliceSpec(APIObject, frozen=True):
-    """``spec`` of a slice: devices or counters, and the nodes that reach them."""
+    """``spec`` of a ResourceSlice: devices or shared counters, and the nodes that can access them."""
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
@@ -163,32 +163,32 @@ class ResourceSliceSpec(APIObject, frozen=True):
 
 
 class ResourceSlice(APIObject, frozen=True):
-    """A part of a pool of devices, as a driver publishes it."""
+    """Devices of a pool, published by a driver."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
 class CELDeviceSelector(APIObject, frozen=True):
-    """An expression over a device."""
+    """A CEL expression over a device."""
 
     expression: str = ""
 
 
 class DeviceSelector(APIObject, frozen=True):
-    """One condition on a device."""
+    """A selector over devices."""
 
     cel: CELDeviceSelector | None = None
 
 
 class DeviceConfiguration(APIObject, frozen=True):
-    """Parameters for a driver, which nobody else reads."""
+    """Opaque parameters of a driver."""
 
     opaque: dict[str, Any] | None = None
 
 
 class DeviceClassSpec(APIObject, frozen=True):
-    """``spec`` of a class."""
+    """``spec`` of a DeviceClass."""
 
     selectors: list[DeviceSelector] = []
     config: list[DeviceConfiguration] = []
@@ -196,17 +196,17 @@ class DeviceClassSpec(APIObject, frozen=True):
 
 
 class DeviceClass(APIObject, frozen=True):
-    """A kind of device, in an administrator's words."""
+    """A category of devices, defined by an administrator."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-# -- what is asked for -----------------------------------------------------------------------------------------------
+# Requests ------------------------------------------------------------------------------------------------------------
 
 
 class DeviceToleration(APIObject, frozen=True):
-    """A taint that a request puts up with."""
+    """A toleration of a device taint."""
 
     key: str = ""
     operator: str = ""
@@ -216,13 +216,13 @@ class DeviceToleration(APIObject, frozen=True):
 
 
 class CapacityRequirements(APIObject, frozen=True):
-    """How much of a device's capacities a request needs."""
+    """The amounts of a device's capacities that a request consumes."""
 
     requests: dict[str, Quantity] = {}
 
 
 class DeviceSelection(APIObject, frozen=True):
-    """Which devices, and how many: what requests and their alternatives have in common."""
+    """The common fields of :class:`ExactDeviceRequest` and :class:`DeviceSubRequest`."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] = []
@@ -233,19 +233,19 @@ class DeviceSelection(APIObject, frozen=True):
 
 
 class ExactDeviceRequest(DeviceSelection, frozen=True):
-    """A request that leaves no choice of class. With admin access devices are not taken from others."""
+    """``exactly`` of a request. With admin access, devices stay available to other claims."""
 
     admin_access: bool | None = None
 
 
 class DeviceSubRequest(DeviceSelection, frozen=True):
-    """One of several alternatives."""
+    """``firstAvailable[]`` of a request: one of several alternatives."""
 
     name: str = ""
 
 
 class DeviceRequest(APIObject, frozen=True):
-    """``spec.devices.requests[]``: either one selection or alternatives, the best first."""
+    """``spec.devices.requests[]``: either ``exactly`` or alternatives in order of preference."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -253,7 +253,7 @@ class DeviceRequest(APIObject, frozen=True):
 
 
 class DeviceConstraint(APIObject, frozen=True):
-    """An attribute that the devices of some requests (all, if none is named) must share, or must not."""
+    """An attribute that must be equal, or distinct, on the devices of the named requests (of all, if empty)."""
 
     requests: list[str] = []
     match_attribute: str | None = None
@@ -261,13 +261,13 @@ class DeviceConstraint(APIObject, frozen=True):
 
 
 class DeviceClaimConfiguration(DeviceConfiguration, frozen=True):
-    """Parameters for some requests, all of them if none is named."""
+    """Driver parameters for the named requests, or for all if empty."""
 
     requests: list[str] = []
 
 
 class DeviceClaim(APIObject, frozen=True):
-    """``spec.devices`` of a claim."""
+    """``spec.devices`` of a ResourceClaim."""
 
     requests: list[DeviceRequest] = []
     constraints: list[DeviceConstraint] = []
@@ -275,16 +275,16 @@ class DeviceClaim(APIObject, frozen=True):
 
 
 class ResourceClaimSpec(APIObject, frozen=True):
-    """``spec`` of a claim."""
+    """``spec`` of a ResourceClaim."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-# -- what was given --------------------------------------------------------------------------------------------------
+# Allocations ---------------------------------------------------------------------------------------------------------
 
 
 class DeviceRequestAllocationResult(APIObject, frozen=True):
-    """One device for one request; ``share_id`` tells shares of the same device apart."""
+    """A device allocated for a request; ``share_id`` distinguishes shares of one device."""
 
     request: str = ""
     driver: str = ""
@@ -299,7 +299,7 @@ class DeviceRequestAllocationResult(APIObject, frozen=True):
 
 
 class DeviceAllocationConfiguration(DeviceConfiguration, frozen=True):
-    """Parameters that go with an allocation; ``source`` is FromClass or FromClaim."""
+    """Driver parameters of an allocation; ``source`` is FromClass or FromClaim."""
 
     source: str = ""
     requests: list[str] = []
@@ -313,7 +313,7 @@ class DeviceAllocationResult(APIObject, frozen=True):
 
 
 class AllocationResult(APIObject, frozen=True):
-    """``status.allocation``: the devices, and the nodes that reach them (all, without a selector)."""
+    """``status.allocation``: the devices, and the nodes that can access them (all, without a selector)."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -321,7 +321,7 @@ class AllocationResult(APIObject, frozen=True):
 
 
 class ResourceClaimConsumerReference(APIObject, frozen=True):
-    """``status.reservedFor[]``: who may use the claim."""
+    """``status.reservedFor[]``: a consumer of the claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -330,7 +330,7 @@ class ResourceClaimConsumerReference(APIObject, frozen=True):
 
 
 class DeviceCondition(APIObject, frozen=True):
-    """A condition that a driver reports of an allocated device."""
+    """A condition of an allocated device, reported by its driver."""
 
     type: str = ""
     status: str = ""
@@ -349,7 +349,7 @@ class AllocatedDeviceStatus(APIObject, frozen=True):
 
 
 class ResourceClaimStatus(APIObject, frozen=True):
-    """``status`` of a claim."""
+    """``status`` of a ResourceClaim."""
 
     allocation: AllocationResult | None = None
     reserved_for: list[ResourceClaimConsumerReference] = []
@@ -357,7 +357,7 @@ class ResourceClaimStatus(APIObject, frozen=True):
 
 
 class ResourceClaim(APIObject, frozen=True):
-    """Asks for devices, and holds them."""
+    """A request for devices and its allocation."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
@@ -365,9 +365,9 @@ class ResourceClaim(APIObject, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for people and messages."""
+        """``namespace/name``, for messages."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def is_reserved_for(self, uid: str) -> bool:
-        """Whether a pod, by its uid, may use the claim."""
+        """Whether the claim is reserved for the pod with this UID."""
         return any(consumer.uid == uid for consumer in self.status.reserved_for)

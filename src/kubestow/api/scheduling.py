@@ -1,7 +1,7 @@
-"""Pod groups, as gang scheduling reads them: the kinds of three APIs that say which pods belong together.
+"""Pod groups, as gang scheduling reads them.
 
-``PodGroup`` is Kubernetes' own (scheduling.k8s.io/v1alpha2); the others are custom resources with a life of their own,
-that of the co-scheduling plugin (scheduling.x-k8s.io/v1alpha1) and Volcano's (scheduling.volcano.sh/v1beta1).
+``PodGroup`` is Kubernetes' own (scheduling.k8s.io/v1alpha2). The others are custom resources: that of the Coscheduling
+plugin (scheduling.x-k8s.io/v1alpha1) and that of Volcano (scheduling.volcano.sh/v1beta1).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from kubestow.api.meta import APIObject, ObjectMeta
 
 __all__ = [
-    "BasicPolicy",
+    "BasicSchedulingPolicy",
     "Condition",
     "CoschedulingPodGroup",
     "CoschedulingPodGroupSpec",
-    "GangPolicy",
+    "GangSchedulingPolicy",
     "PodGroup",
-    "PodGroupConstraints",
-    "PodGroupPolicy",
+    "PodGroupSchedulingConstraints",
+    "PodGroupSchedulingPolicy",
     "PodGroupSpec",
     "PodGroupStatus",
     "TopologyConstraint",
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Condition(APIObject, frozen=True):
-    """A ``metav1.Condition``, complete: lists of them are written back whole."""
+    """A ``metav1.Condition`` with all its fields, because lists of them are written back as a whole."""
 
     type: str = ""
     status: str = ""
@@ -36,55 +36,55 @@ class Condition(APIObject, frozen=True):
     last_transition_time: str | None = None
 
 
-class BasicPolicy(APIObject, frozen=True):
-    """``schedulingPolicy.basic``: pods that belong together, each placed if it fits."""
+class BasicSchedulingPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.basic``: pods are scheduled individually."""
 
 
-class GangPolicy(APIObject, frozen=True):
-    """``schedulingPolicy.gang``: so many pods at least are placed, or none."""
+class GangSchedulingPolicy(APIObject, frozen=True):
+    """``schedulingPolicy.gang``: at least ``min_count`` pods are scheduled, or none."""
 
     min_count: int = 0
 
 
-class PodGroupPolicy(APIObject, frozen=True):
-    """``spec.schedulingPolicy``: one of the two."""
+class PodGroupSchedulingPolicy(APIObject, frozen=True):
+    """``spec.schedulingPolicy``: exactly one field is set."""
 
-    basic: BasicPolicy | None = None
-    gang: GangPolicy | None = None
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
 
 
 class TopologyConstraint(APIObject, frozen=True):
-    """All pods of the group go to nodes with the same value of the label ``key``."""
+    """All pods of the group are scheduled to nodes with the same value of the label ``key``."""
 
     key: str = ""
 
 
-class PodGroupConstraints(APIObject, frozen=True):
-    """``spec.schedulingConstraints``; the API allows one of each sort."""
+class PodGroupSchedulingConstraints(APIObject, frozen=True):
+    """``spec.schedulingConstraints``; the API allows one constraint of each type."""
 
     topology: list[TopologyConstraint] = []
 
 
 class PodGroupSpec(APIObject, frozen=True):
-    """``spec`` of Kubernetes' pod group.
+    """``spec`` of a PodGroup.
 
-    The mode of disruption says who is evicted when one of its pods has to be: ``Pod`` or ``PodGroup``, all of them.
+    ``disruption_mode`` is the unit of preemption: ``Pod`` (each pod individually) or ``PodGroup`` (all pods together).
     """
 
-    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
-    scheduling_constraints: PodGroupConstraints = PodGroupConstraints()
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: str = "Pod"
     priority: int | None = None
 
 
 class PodGroupStatus(APIObject, frozen=True):
-    """``status`` of Kubernetes' pod group; its scheduler writes the condition PodGroupScheduled."""
+    """``status`` of a PodGroup; the scheduler sets the condition PodGroupScheduled."""
 
     conditions: list[Condition] = []
 
 
 class PodGroup(APIObject, frozen=True):
-    """Kubernetes' pod group (scheduling.k8s.io/v1alpha2)."""
+    """The PodGroup of Kubernetes (scheduling.k8s.io/v1alpha2)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
@@ -92,27 +92,27 @@ class PodGroup(APIObject, frozen=True):
 
 
 class CoschedulingPodGroupSpec(APIObject, frozen=True):
-    """``spec`` of the co-scheduling plugin's pod group; the timeout is in seconds."""
+    """``spec`` of the Coscheduling plugin's PodGroup; the timeout is in seconds."""
 
     min_member: int = 0
     schedule_timeout_seconds: int | None = None
 
 
 class CoschedulingPodGroup(APIObject, frozen=True):
-    """The co-scheduling plugin's pod group (scheduling.x-k8s.io/v1alpha1)."""
+    """The PodGroup of the Coscheduling plugin (scheduling.x-k8s.io/v1alpha1)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
 
 
 class VolcanoPodGroupSpec(APIObject, frozen=True):
-    """``spec`` of Volcano's pod group."""
+    """``spec`` of Volcano's PodGroup."""
 
     min_member: int = 0
 
 
 class VolcanoPodGroup(APIObject, frozen=True):
-    """Volcano's pod group (scheduling.volcano.sh/v1beta1)."""
+    """The PodGroup of Volcano (scheduling.volcano.sh/v1beta1)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()

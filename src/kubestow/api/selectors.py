@@ -1,7 +1,7 @@
-"""Label selectors, ready to be asked.
+"""Compiled label selectors.
 
-A :class:`Selector` is a small value: hashable, comparable, a conjunction of requirements on labels. It serves the label
-selectors of pods and namespaces; selectors over nodes are vectorised in :mod:`kubestow.cluster.nodes.selectors`.
+A :class:`Selector` is an immutable, hashable conjunction of requirements on labels. It implements the label selectors
+of pods and namespaces; node selectors are vectorised in :mod:`kubestow.cluster.nodes.selectors`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on a label. ``NotIn`` and ``DoesNotExist`` hold where the label is missing."""
+    """A requirement on a label. ``NotIn`` and ``DoesNotExist`` match if the label is missing."""
 
     key: str
     operator: str
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet this requirement."""
+        """Whether the labels meet this requirement."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -42,13 +42,13 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A conjunction of requirements; without any it matches everything, with ``nothing`` it matches nothing."""
+    """A conjunction of requirements; an empty one matches everything, ``nothing`` makes it match nothing."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet every requirement."""
+        """Whether the labels meet every requirement."""
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     @property
@@ -56,8 +56,8 @@ class Selector:
         """Whether this is the selector ``{}``, which matches everything."""
         return not self.nothing and not self.requirements
 
-    def also(self, requirements: Iterable[Requirement]) -> Selector:
-        """This selector narrowed by further requirements."""
+    def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
+        """This selector with further requirements."""
         added = tuple(requirements)
         return self if self.nothing or not added else Selector(_canonical((*self.requirements, *added)))
 
@@ -67,14 +67,14 @@ NOTHING = Selector(nothing=True)
 
 
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    """Requirements in one order, so that selectors that say the same are the same value."""
+    """Sorted and deduplicated requirements, so that equivalent selectors compare equal."""
     return tuple(sorted(set(requirements), key=lambda r: (r.key, r.operator, sorted(r.values))))
 
 
 def compile_selector(selector: LabelSelector | None) -> Selector:
-    """The usable form of a label selector: absent matches nothing, empty matches everything.
+    """Compile a label selector: None matches nothing, an empty selector matches everything.
 
-    Raises InvalidSelector for an unknown operator, or for values where none belong (and the other way round).
+    Raises InvalidSelector for an unknown operator, and for missing or superfluous values.
     """
     if selector is None:
         return NOTHING
@@ -83,7 +83,7 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
         if expression.operator not in _OPERATORS:
             raise InvalidSelector(f'"{expression.operator}" is not a valid label selector operator')
         if (expression.operator in _NEEDS_VALUES) != bool(expression.values):
-            wanted = "at least one value" if expression.operator in _NEEDS_VALUES else "no values"
-            raise InvalidSelector(f'operator {expression.operator} on label "{expression.key}" takes {wanted}')
+            expected = "at least one value" if expression.operator in _NEEDS_VALUES else "no values"
+            raise InvalidSelector(f'operator {expression.operator} on label "{expression.key}" takes {expected}')
         requirements.append(Requirement(expression.key, expression.operator, frozenset(expression.values)))
     return Selector(_canonical(requirements))

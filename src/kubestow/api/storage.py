@@ -1,22 +1,22 @@
-"""Volumes, claims on them and what provides them (core/v1 and storage.k8s.io/v1), as scheduling reads them.
+"""Volumes, claims, storage classes and CSI objects (core/v1 and storage.k8s.io/v1), as scheduling reads them.
 
-Field for field the Kubernetes API in Python spelling. Of a volume's many sources only those are read that the scheduler
-counts or places by: CSI, and the in-tree ones that CSI drivers have taken over.
+The fields mirror the Kubernetes API in snake case. Of the volume sources only those are decoded that scheduling counts
+or places by: CSI, and the in-tree sources that have been migrated to CSI.
 """
 
 from __future__ import annotations
 
 from kubestow.api.core import (
-    AWSElasticBlockStore,
-    AzureDisk,
-    AzureFile,
-    CinderVolume,
-    GCEPersistentDisk,
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
     NodeSelector,
-    PortworxVolume,
+    PortworxVolumeSource,
     ResourceList,
     ResourceRequirements,
-    VsphereVolume,
+    VsphereVirtualDiskVolumeSource,
 )
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 from kubestow.api.quantity import Quantity
@@ -35,7 +35,8 @@ __all__ = [
     "ClaimReference",
     "PersistentVolume",
     "PersistentVolumeClaim",
-    "PhaseStatus",
+    "PersistentVolumeClaimStatus",
+    "PersistentVolumeStatus",
     "StorageClass",
     "TopologySelectorTerm",
     "VolumeAttachment",
@@ -52,7 +53,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class ClaimReference(APIObject, frozen=True):
-    """``spec.claimRef`` of a volume: the claim it is bound to, or reserved for."""
+    """``spec.claimRef`` of a PersistentVolume: the claim it is bound to, or reserved for."""
 
     kind: str = ""
     api_version: str = ""
@@ -61,21 +62,21 @@ class ClaimReference(APIObject, frozen=True):
     uid: str = ""
 
 
-class CSIVolume(APIObject, frozen=True):
-    """``spec.csi`` of a volume."""
+class CSIPersistentVolumeSource(APIObject, frozen=True):
+    """``spec.csi`` of a PersistentVolume."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
 class VolumeNodeAffinity(APIObject, frozen=True):
-    """``spec.nodeAffinity`` of a volume: from which nodes it can be reached."""
+    """``spec.nodeAffinity`` of a PersistentVolume: the nodes that can access it."""
 
     required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(APIObject, frozen=True):
-    """``spec`` of a volume."""
+    """``spec`` of a PersistentVolume."""
 
     capacity: ResourceList = {}
     access_modes: list[str] = []
@@ -84,37 +85,37 @@ class PersistentVolumeSpec(APIObject, frozen=True):
     volume_attributes_class_name: str | None = None
     claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
-    csi: CSIVolume | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: CinderVolume | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    portworx_volume: PortworxVolume | None = None
-    vsphere_volume: VsphereVolume | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
-class PhaseStatus(APIObject, frozen=True):
-    """``status`` of a volume or a claim."""
+class PersistentVolumeStatus(APIObject, frozen=True):
+    """``status`` of a PersistentVolume."""
 
     phase: str = ""
 
 
 class PersistentVolume(APIObject, frozen=True):
-    """A volume."""
+    """A PersistentVolume."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PhaseStatus = PhaseStatus()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
 
     @property
     def storage_class(self) -> str:
-        """The name of its class, ``""`` for none; the beta annotation wins."""
+        """The name of its storage class, or ``""``; the beta annotation takes precedence."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name)
 
 
 class PersistentVolumeClaimSpec(APIObject, frozen=True):
-    """``spec`` of a claim."""
+    """``spec`` of a PersistentVolumeClaim."""
 
     access_modes: list[str] = []
     resources: ResourceRequirements = ResourceRequirements()
@@ -125,44 +126,50 @@ class PersistentVolumeClaimSpec(APIObject, frozen=True):
     volume_name: str = ""
 
 
+class PersistentVolumeClaimStatus(APIObject, frozen=True):
+    """``status`` of a PersistentVolumeClaim."""
+
+    phase: str = ""
+
+
 class PersistentVolumeClaim(APIObject, frozen=True):
-    """A claim on a volume."""
+    """A PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-    status: PhaseStatus = PhaseStatus()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for people and messages."""
+        """``namespace/name``, for messages."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def storage_class(self) -> str:
-        """The name of its class, ``""`` for none; the beta annotation wins."""
+        """The name of its storage class, or ``""``; the beta annotation takes precedence."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
 
     @property
     def is_bound(self) -> bool:
-        """Whether the volume controller has completed its binding."""
+        """Whether the volume controller has completed the binding."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
 
-class TopologySelectorRequirement(APIObject, frozen=True):
-    """``matchLabelExpressions[]`` of a topology term."""
+class TopologySelectorLabelRequirement(APIObject, frozen=True):
+    """``matchLabelExpressions[]`` of a topology selector term."""
 
     key: str = ""
     values: list[str] = []
 
 
 class TopologySelectorTerm(APIObject, frozen=True):
-    """``allowedTopologies[]`` of a storage class."""
+    """``allowedTopologies[]`` of a StorageClass."""
 
-    match_label_expressions: list[TopologySelectorRequirement] = []
+    match_label_expressions: list[TopologySelectorLabelRequirement] = []
 
 
 class StorageClass(APIObject, frozen=True):
-    """A way of providing volumes."""
+    """A StorageClass."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -171,7 +178,7 @@ class StorageClass(APIObject, frozen=True):
 
 
 class VolumeNodeResources(APIObject, frozen=True):
-    """``allocatable`` of a driver on a node: how many volumes can be attached."""
+    """``allocatable`` of a driver on a node: the number of volumes that can be attached."""
 
     count: int | None = None
 
@@ -204,14 +211,14 @@ class CSIDriverSpec(APIObject, frozen=True):
 
 
 class CSIDriver(APIObject, frozen=True):
-    """A CSI driver and how it wants to be treated."""
+    """The capabilities of a CSI driver."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(APIObject, frozen=True):
-    """How much a class can still provide to some nodes."""
+    """The storage capacity that a class has left for the nodes of a topology."""
 
     metadata: ObjectMeta = ObjectMeta()
     storage_class_name: str = ""
@@ -221,7 +228,7 @@ class CSIStorageCapacity(APIObject, frozen=True):
 
     @property
     def limit(self) -> Quantity | None:
-        """The largest volume that can be provided, as far as known."""
+        """The size of the largest volume that can be provisioned, or None if unknown."""
         return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
 
 
@@ -240,7 +247,7 @@ class VolumeAttachmentSpec(APIObject, frozen=True):
 
 
 class VolumeAttachment(APIObject, frozen=True):
-    """A volume that is (to be) attached to a node, whether or not a pod uses it."""
+    """The attachment of a volume to a node, requested or completed, independent of pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

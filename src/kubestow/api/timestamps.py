@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them: RFC 3339 in UTC, to the second (Time) or to the microsecond (MicroTime)."""
+"""Timestamps in Kubernetes' format: RFC 3339 in UTC, with seconds (Time) or microseconds (MicroTime)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["micro_timestamp", "timestamp"]
 
 
 def timestamp(moment: datetime) -> str:
-    """Such as 2026-01-01T00:00:00Z; what is below a second is cut off."""
-    return _written(moment, "seconds")
+    """A Time such as 2026-01-01T00:00:00Z, truncated to seconds."""
+    return _formatted(moment, "seconds")
 
 
 def micro_timestamp(moment: datetime) -> str:
-    """Such as 2026-01-01T00:00:00.000000Z."""
-    return _written(moment, "microseconds")
+    """A MicroTime such as 2026-01-01T00:00:00.000000Z."""
+    return _formatted(moment, "microseconds")
 
 
-def _written(moment: datetime, precision: str) -> str:
+def _formatted(moment: datetime, precision: str) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision) + "Z"

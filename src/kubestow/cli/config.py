@@ -1,4 +1,4 @@
-"""``kubestow config``: check, show and convert KubeSchedulerConfiguration files without starting anything."""
+"""``kubestow config``: check, show and convert KubeSchedulerConfiguration files offline."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import click
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import ExtensionPoint, FeatureGates, Implements, SchedulerConfiguration
+    from kubestow.config import ExtensionPoint, FeatureGates, Implements, KubeSchedulerConfiguration
 
 __all__ = ["config"]
 
 _PLUGINS = click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to add to the registry; repeatable."
+    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
 )
-_GATES = click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
+_GATES = click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
 
 
 @click.group()
 def config() -> None:
-    """Check, show and convert scheduler configurations; nothing is started, no cluster is asked."""
+    """Check, show and convert scheduler configurations, without access to a cluster."""
 
 
 @config.command("check")
@@ -31,43 +31,46 @@ def config() -> None:
 @_PLUGINS
 @_GATES
 def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) -> int:
-    """Tell everything that is wrong with configurations ("-": standard input); exit status 1 if anything is.
+    """Validate configurations and print one line per error, as FILE:LINE: field: message.
 
-    One line a mistake: FILE:LINE: path: what is wrong. A configuration without mistakes would start a scheduler.
+    FILE can be "-" for standard input. The exit status is 1 if there are errors.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
 
-    gates, implements = _given(plugins, feature_gates)
-    wrong = 0
+    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    count = 0
     for file in files:
         source = _read(file)
-        problems = configuration.check(source, gates=gates, implements=implements)
-        for problem in problems:
-            place = f"{file}:{problem.line}" if problem.line else file
-            told = f"{problem.path}: {problem.text}" if problem.path else problem.text
-            click.echo(f"{place}: {told}")
-        if problems and legacy.is_legacy(source):
+        errors = configuration.check(source, gates=gates, implements=implements)
+        for error in errors:
+            location = f"{file}:{error.line}" if error.line else file
+            text = f"{error.path}: {error.message}" if error.path else error.message
+            click.echo(f"{location}: {text}")
+        if errors and legacy.is_legacy(source):
             click.echo(
-                f"{file}: kubestow config convert {file} gives the same in {configuration.API_VERSION}", err=True
+                f"{file}: convert it to {configuration.API_VERSION} with: kubestow config convert {file}", err=True
             )
-        if not problems:
-            click.echo(f"{file}: good")
-        wrong += len(problems)
-    return int(wrong > 0)
+        if not errors:
+            click.echo(f"{file}: valid")
+        count += len(errors)
+    return int(count > 0)
 
 
 @config.command("show")
 @click.argument("file", required=False)
-@click.option("--points", is_flag=True, help="Show the plugins of each extension point in the order they are called.")
+@click.option("--points", is_flag=True, help="Show the plugins of each extension point in call order.")
 @_PLUGINS
 @_GATES
 def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str) -> None:
-    """Print the effective configuration of FILE, or the default one: a comment marks what differs from the default."""
-    from kubestow import config as configuration
-    from kubestow.config.comparison import annotated
+    """Print the effective configuration of FILE, or the default one.
 
-    gates, implements = _given(plugins, feature_gates)
+    Comments mark the differences from the default configuration.
+    """
+    from kubestow import config as configuration
+    from kubestow.config.diff import annotated
+
+    gates, implements = _gates_and_plugins(plugins, feature_gates)
     default = configuration.default_configuration(gates)
     effective = default
     if file is not None:
@@ -83,24 +86,24 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
 @_PLUGINS
 @_GATES
 def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
-    """Print a v1beta2 or v1beta3 configuration, or a scheduler Policy (also in its ConfigMap), as a v1 configuration.
+    """Convert a v1beta2 or v1beta3 configuration, or a scheduler Policy (also in a ConfigMap), to v1.
 
-    What has changed its meaning or is left out is told on standard error. What v1 cannot say is refused.
+    Settings that are changed or omitted are listed on standard error. Settings without a v1 counterpart are errors.
     """
     import yaml
 
     from kubestow import config as configuration
     from kubestow.config import legacy
 
-    gates, implements = _given(plugins, feature_gates)
+    gates, implements = _gates_and_plugins(plugins, feature_gates)
     conversion = legacy.convert(_read(file), subject=file)
-    for remark in conversion.remarks:
-        click.echo(f"{file}: {remark}", err=True)
+    for warning in conversion.warnings:
+        click.echo(f"{file}: {warning}", err=True)
     configuration.load(conversion.data, subject=f"{file}, converted", gates=gates, implements=implements)
     click.echo(yaml.safe_dump(conversion.data, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _given(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
+def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
     from kubestow.config import FeatureGates
     from kubestow.framework.profile import implements
     from kubestow.plugins.discovery import find_plugins
@@ -115,8 +118,8 @@ def _read(file: str) -> bytes:
         raise InputError(file, f"cannot be read: {error.strerror}") from None
 
 
-def _points(configuration: SchedulerConfiguration, implements: Implements) -> str:
-    """The plugins of each profile and extension point, in order, a score's weight in brackets."""
+def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> str:
+    """The plugins of each profile and extension point in call order, with the weights of scores."""
     from kubestow.config import expand
 
     lines = []

@@ -1,6 +1,6 @@
-"""``kubestow node``: make a simulated node fall silent, or come back.
+"""``kubestow node``: stop and start simulated nodes.
 
-An annotation on the Node is all there is to it (``kubestow.dev/kubelet``), so ``kubectl annotate`` does the same.
+The commands set an annotation on the Node (``kubestow.dev/kubelet``); ``kubectl annotate`` has the same effect.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ __all__ = ["node"]
 
 @click.group()
 def node() -> None:
-    """Make nodes of an embedded cluster fall silent, or come back."""
+    """Stop and start simulated nodes of an embedded cluster."""
 
 
 def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
-    """The arguments that both commands take."""
-    command = click.option("--master", default="", help="Address of the API server; overrides the kubeconfig's.")(
+    """Add the arguments of both commands."""
+    command = click.option("--master", default="", help="URL of the API server; overrides the kubeconfig.")(command)
+    command = click.option("--kubeconfig", default="", help="Path of a kubeconfig. Default: kubectl's default.")(
         command
     )
-    command = click.option("--kubeconfig", default="", help="A kubeconfig file. Default: as kubectl finds it.")(command)
     return click.argument("names", nargs=-1, required=True, metavar="NAME...")(command)
 
 
 @node.command()
 @_for_nodes
-@click.option("--graceful", is_flag=True, help="Shut down: the node says so and ends its pods first.")
+@click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
 def stop(names: tuple[str, ...], kubeconfig: str, master: str, graceful: bool) -> None:
-    """Let nodes fall silent: no heartbeats, and no word of their pods."""
+    """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
     from kubestow.devcluster.annotations import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, kubeconfig, master)
@@ -49,7 +49,7 @@ def stop(names: tuple[str, ...], kubeconfig: str, master: str, graceful: bool) -
 @node.command()
 @_for_nodes
 def start(names: tuple[str, ...], kubeconfig: str, master: str) -> None:
-    """Let nodes that were stopped come back."""
+    """Start the kubelets of stopped nodes."""
     _set(names, None, kubeconfig, master)
 
 
@@ -70,10 +70,10 @@ async def _annotate(names: tuple[str, ...], state: str | None, kubeconfig: str, 
 
 
 async def _require_simulation(transport: Transport) -> None:
-    """Nobody at a real cluster would follow the annotation. Raises KubestowError."""
+    """Raise KubestowError for any other cluster: its kubelets do not act on the annotation."""
     version: dict[str, Any] = json.loads(await transport.request("GET", "/version"))
     if version.get("compiler") != "kubestow":
-        raise KubestowError(f"{transport.server}: not an embedded cluster; its nodes cannot be stopped from here")
+        raise KubestowError(f"{transport.server}: not an embedded cluster, its nodes cannot be stopped or started")
 
 
 async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:

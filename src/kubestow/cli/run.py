@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 @click.command(cls=FlagCommand)
 @click.version_option(package_name="kubestow", message="kubestow %(version)s (Kubernetes v1.36.2)")
 def run(flags: Flags) -> None:
-    """Schedule the pods of a cluster, until interrupted. Takes the flags of kube-scheduler."""
+    """Run the scheduler with the flags of kube-scheduler."""
     from kubestow.cli.flags import effective
     from kubestow.observability import logs
 
@@ -37,17 +37,15 @@ def run(flags: Flags) -> None:
     if flags["write-config-to"] is not None:
         effective.write_configuration(live.configuration, flags["write-config-to"])
         return
-    for name, value in sorted(flags.written().items()):
-        _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, given=name in flags.given))
+    for name, value in sorted(flags.as_text().items()):
+        _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, changed=name in flags.changed))
     kubeconfig = effective.kubeconfig(live.configuration, flags)
-    asyncio.run(
-        live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_tell_ready, on_new_leader=_tell_leader)
-    )
+    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_log_ready, on_new_leader=_log_leader))
     _log.info("Stopped")
 
 
 def _live(flags: Flags) -> SchedulerApp:
-    """A scheduler that could be started. Raises InputError for flags, and for what they name, that cannot be used."""
+    """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
     from dataclasses import replace
 
     from kubestow.app import AppOptions, SchedulerApp
@@ -61,7 +59,7 @@ def _live(flags: Flags) -> SchedulerApp:
     )
     options = AppOptions(
         serving=effective.serving_options(flags),
-        flags=flags.written(),
+        flags=flags.as_text(),
         disabled_metrics=flags["disabled-metrics"],
         allowed_labels=effective.allowed_labels(flags),
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
@@ -70,13 +68,13 @@ def _live(flags: Flags) -> SchedulerApp:
     return replace(live, configuration=configuration, options=options)
 
 
-def _tell_leader(identity: str) -> None:
+def _log_leader(identity: str) -> None:
     from kubestow.observability.logs import fields
 
     _log.info("New leader elected", extra=fields(identity=identity))
 
 
-def _tell_ready(scheduler: Scheduler) -> None:
+def _log_ready(scheduler: Scheduler) -> None:
     from kubestow.observability.logs import fields
 
     _log.info("Scheduling", extra=fields(nodes=len(scheduler.cluster.nodes), profiles=list(scheduler.profiles)))

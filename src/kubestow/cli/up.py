@@ -1,7 +1,7 @@
 """``kubestow up``: a whole cluster in one command, without containers.
 
-API server, controllers, simulated nodes and the scheduler share one process and one event loop: they start and stop
-together, and a plugin can be stopped in a debugger. The scheduler talks HTTP to the server like any other client.
+API server, controllers, simulated nodes and the scheduler share one process and one event loop, so a debugger can stop
+in a plugin. The scheduler connects to the server over HTTP like any other client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 from msgspec import structs
 
 from kubestow.api.duration import Duration
-from kubestow.cli.serving import Access, ServerOptions, listening, server_options, write_kubeconfig
+from kubestow.cli.server import SecureServing, ServerOptions, server_options, serving, write_kubeconfig
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,34 +30,35 @@ if TYPE_CHECKING:
 
 __all__ = ["up"]
 
-_NODES = 5
+_DEFAULT_NODES = 5
 
 
 @click.command()
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
-    help=f"Simulated nodes; those that are missing are made. Default: {_NODES} in a new cluster without --cluster.",
+    help=f"Number of simulated nodes; missing ones are created. Default: {_DEFAULT_NODES} in a new cluster"
+    " without --cluster.",
 )
 @click.option(
     "--cluster",
     "cluster_file",
     type=click.Path(path_type=Path),
-    help="Objects to begin with, in YAML or JSON: nodes, or what kubectl get -o json prints of a cluster.",
+    help="Initial objects, in YAML or JSON: nodes, or the output of kubectl get -o json.",
 )
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
 @click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to add to the registry; repeatable."
+    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
 )
-@click.option("--feature-gates", default="", help="Feature gates as Name=true,Other=false.")
-@click.option("--seed", type=int, help="Seed of the choice among equally good nodes. Default: random.")
+@click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
+@click.option("--seed", type=int, help="Seed for the choice between nodes with equal scores. Default: random.")
 @click.option(
     "--node-monitor-grace-period",
     "grace_period",
     default="50s",
     show_default=True,
     metavar="DURATION",
-    help="How long a node may be silent before it is taken to be lost.",
+    help="Time without heartbeats after which a node is marked unhealthy.",
 )
 @click.option(
     "--kubeconfig-out",
@@ -65,7 +66,7 @@ _NODES = 5
     default="kubestow.kubeconfig",
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the kubeconfig.",
+    help="Path of the kubeconfig to write.",
 )
 @server_options
 def up(
@@ -79,39 +80,42 @@ def up(
     grace_period: str,
     kubeconfig: Path,
 ) -> None:
-    """Run a cluster to try things on: API server, controllers, simulated nodes and the scheduler, until Ctrl-C."""
+    """Run a development cluster until Ctrl-C: API server, controllers, simulated nodes and the scheduler."""
     from kubestow.app import SchedulerApp
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    live = _at_home(
+    live = _for_embedded_server(
         SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
     )
     seconds = _seconds(grace_period)
     asyncio.run(
         _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
     )
-    kept = "nothing of this cluster is kept" if options.data_dir is None else f"{options.data_dir} has the cluster"
-    click.echo(f"stopped; {kept}")
+    data = (
+        "the cluster is not persisted" if options.data_dir is None else f"the cluster is stored in {options.data_dir}"
+    )
+    click.echo(f"stopped; {data}")
 
 
-def _at_home(live: SchedulerApp) -> SchedulerApp:
-    """The same, on a server that is ours alone: no other cluster's kubeconfig, nobody whom a limit would spare, and
-    nobody to elect a leader with.
-    """
-    given = live.configuration
-    connection = structs.replace(given.client_connection, kubeconfig="", qps=-1.0)
-    alone = structs.replace(given.leader_election, leader_elect=False)
-    return replace(live, configuration=structs.replace(given, client_connection=connection, leader_election=alone))
+def _for_embedded_server(live: SchedulerApp) -> SchedulerApp:
+    """Ignore the configured kubeconfig, and disable the client rate limit and leader election."""
+    configuration = live.configuration
+    connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
+    election = structs.replace(configuration.leader_election, leader_elect=False)
+    configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
+    return replace(live, configuration=configuration)
 
 
 def _seconds(grace_period: str) -> float:
     try:
-        length = Duration.parse(grace_period)
+        duration = Duration.parse(grace_period)
     except ValueError:
-        length = Duration()
-    if length <= Duration():
-        raise InputError("--node-monitor-grace-period", f"{grace_period!r} is not a duration such as 50s")
-    return length.seconds
+        duration = Duration()
+    if duration <= Duration():
+        raise InputError(
+            "--node-monitor-grace-period", f"expected a positive duration such as 50s, got {grace_period!r}"
+        )
+    return duration.seconds
 
 
 async def _run(
@@ -125,43 +129,44 @@ async def _run(
 ) -> None:
     from kubestow.devcluster.cluster import ControllerManagerOptions
 
-    access = options.access()
-    ours = _with_scheduler(access)
+    security = options.security()
+    with_scheduler = _with_scheduler_user(security)
     controller_manager = ControllerManagerOptions(node_monitor_grace_period=grace_period)
-    server = options.server(ours, controller_manager=controller_manager)
+    server = options.server(with_scheduler, controller_manager=controller_manager)
     if cluster_file is not None and server.is_resumed:
-        click.echo(f"{cluster_file}: not read again; {options.data_dir} has a cluster already", err=True)
+        click.echo(f"{cluster_file}: not loaded, {options.data_dir} already contains a cluster", err=True)
     elif cluster_file is not None:
         _load(server, cluster_file)
     elif nodes is None and not server.is_resumed:
-        nodes = _NODES
+        nodes = _DEFAULT_NODES
     server.add_nodes(nodes or 0)
-    async with listening(server):
-        write_kubeconfig(kubeconfig, server.url, access)
-        options.warn_if_open(access)
-        with TemporaryDirectory(prefix="kubestow-") as private:
-            scheduler_config = Path(private) / "scheduler.kubeconfig"
-            write_kubeconfig(scheduler_config, server.url, ours)
+    async with serving(server):
+        write_kubeconfig(kubeconfig, server.url, security)
+        options.warn_if_exposed(security)
+        with TemporaryDirectory(prefix="kubestow-") as directory:
+            scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
+            write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)
             await live.run(
-                kubeconfig=str(scheduler_config),
+                kubeconfig=str(scheduler_kubeconfig),
                 master="",
                 on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig),
             )
 
 
-def _with_scheduler(access: Access) -> Access:
-    """The same for the scheduler in this process: where users are told apart, it is known by a token of its own.
+def _with_scheduler_user(security: SecureServing) -> SecureServing:
+    """Add a bearer token for the scheduler of this process, if clients must authenticate.
 
-    It need not check the server's certificate, which may be for other names: the address is held by this very process.
+    The scheduler does not verify the server's certificate, which may be for other host names: the server is in the same
+    process.
     """
     from kubestow.devcluster.apiserver.authentication import AUTHENTICATED
     from kubestow.devcluster.apiserver.requests import User
 
-    tls = None if access.tls is None else replace(access.tls, trust=b"", admin=None)
-    if not access.is_guarded:
-        return replace(access, tls=tls)
+    tls = None if security.tls is None else replace(security.tls, trust=b"", admin=None)
+    if not security.authenticates:
+        return replace(security, tls=tls)
     scheduler = {secrets.token_urlsafe(32): User("system:kube-scheduler", (AUTHENTICATED,))}
-    return Access(tls, {**scheduler, **access.tokens})
+    return SecureServing(tls, {**scheduler, **security.tokens})
 
 
 def _load(server: DevCluster, path: Path) -> None:
@@ -172,12 +177,15 @@ def _load(server: DevCluster, path: Path) -> None:
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
     loaded = load(server.registry, content, subject=str(path))
-    click.echo(f"{path}: {_counted(loaded.created)}")
+    click.echo(f"{path}: {_format_counts(loaded.created)}")
     if loaded.skipped:
-        click.echo(f"{path}: skipped: {_counted(loaded.skipped)} (not served here, ended or being deleted)", err=True)
+        click.echo(
+            f"{path}: skipped {_format_counts(loaded.skipped)} (kind not served, terminated or being deleted)",
+            err=True,
+        )
 
 
-def _counted(counts: dict[str, int]) -> str:
+def _format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "nothing"
 
 
@@ -189,7 +197,7 @@ serving the Kubernetes API on {server.url}
 {nodes} simulated nodes; scheduling for {", ".join(scheduler.profiles)}
 kubeconfig written to {kubeconfig}
 
-try, in another terminal:
+in another terminal, try:
   export KUBECONFIG={config}
   kubectl get nodes
   kubectl create deployment web --image=nginx --replicas=10

@@ -1,4 +1,4 @@
-"""``kubestow verify``: replay recorded decisions and compare every figure."""
+"""``kubestow verify``: replay recorded scheduling decisions and compare the results."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ __all__ = ["verify"]
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--show", default=5, show_default=True, help="How many differing figures to print in full, per area.")
+@click.option("--show", default=5, show_default=True, help="Maximum number of mismatches to print per area.")
 def verify(files: tuple[Path, ...], show: int) -> int:
-    """Replay recorded cases and compare every figure with what the reference scheduler decided.
+    """Replay recorded cases and compare every result with that of kube-scheduler.
 
-    Prints per area how many cases agree and the first differences in full; the last line is `agree N/M`. Exit status 1
-    on any difference.
+    Prints the number of agreeing cases per area and the first mismatches; the last line is `agree N/M`. The exit status
+    is 1 if there is any mismatch.
     """
     from kubestow.plugins import in_tree_registry
-    from kubestow.simulation.recording import read_cases
-    from kubestow.simulation.replay import Difference, replay
+    from kubestow.simulation.recorded_cases import read_cases
+    from kubestow.simulation.replay import Mismatch, replay
 
     registry = in_tree_registry()
     cases: dict[str, int] = defaultdict(int)
     agreeing: dict[str, int] = defaultdict(int)
-    differences: dict[str, list[Difference]] = defaultdict(list)
+    mismatches: dict[str, list[Mismatch]] = defaultdict(list)
     for path in files:
         for case in read_cases(path):
             found = replay(case, registry)
             cases[case.area] += 1
             agreeing[case.area] += not found
-            differences[case.area] += found
+            mismatches[case.area] += found
     for area, total in cases.items():
         click.echo(f"{area:<28} {agreeing[area]:>5}/{total}")
-    for area, found in differences.items():
-        for difference in found[:show]:
-            click.echo(f"\n{difference.case}  pod {difference.pod or '-'}  {difference.figure}")
-            click.echo(f"  expected  {difference.expected!r}")
-            click.echo(f"  got       {difference.got!r}")
+    for area, found in mismatches.items():
+        for mismatch in found[:show]:
+            click.echo(f"\n{mismatch.case}  pod {mismatch.pod or '-'}  {mismatch.field}")
+            click.echo(f"  expected  {mismatch.expected!r}")
+            click.echo(f"  got       {mismatch.actual!r}")
         if len(found) > show:
-            click.echo(f"\n{area}: {len(found) - show} more figures differ")
+            click.echo(f"\n{area}: {len(found) - show} more mismatches")
     agreed, total = sum(agreeing.values()), sum(cases.values())
     click.echo(f"agree {agreed}/{total}")
     return int(agreed != total)

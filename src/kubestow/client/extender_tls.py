@@ -15,7 +15,7 @@ from kubestow.errors import InputError
 
 __all__ = ["tls_context"]
 
-_UNSET = config.ExtenderTLS()
+_UNSET = config.ExtenderTLSConfig()
 
 
 def tls_context(settings: config.Extender) -> ssl.SSLContext:
@@ -39,12 +39,12 @@ def tls_context(settings: config.Extender) -> ssl.SSLContext:
     return context
 
 
-def _authority(tls: config.ExtenderTLS) -> str:
+def _authority(tls: config.ExtenderTLSConfig) -> str:
     data = tls.ca_data or Path(tls.ca_file).read_bytes()
     return data.decode("ascii", errors="replace")
 
 
-def _load_certificate(context: ssl.SSLContext, settings: config.Extender, tls: config.ExtenderTLS) -> None:
+def _load_certificate(context: ssl.SSLContext, settings: config.Extender, tls: config.ExtenderTLSConfig) -> None:
     certificate = tls.cert_data or (Path(tls.cert_file).read_bytes() if tls.cert_file else b"")
     key = tls.key_data or (Path(tls.key_file).read_bytes() if tls.key_file else b"")
     if not (certificate and key):

@@ -1,13 +1,12 @@
 """KubeSchedulerConfiguration v1 (kubescheduler.config.k8s.io/v1): types, strict decoding, defaults, validation.
 
-A text goes in, a complete configuration comes out (:func:`load`), or every mistake with its path and line
-(:func:`check`)::
+:func:`load` turns a text into a complete configuration; :func:`check` returns every error with its path and line::
 
     document ─► decoding ─► defaults ─► validation ─►│─► expansion ─► ordered plugins of each extension point
-    YAML/JSON   types and   merged      rules of     │   needs to know which plugins exist and
-    to data     strictness  plugins     the fields   │   which points each one implements
+    YAML/JSON   strict      and merged  field rules  │   needs the registered plugins and
+    to data     types       plugins                  │   the extension points of each
 
-:func:`render` is the way back, to a v1 object with all defaults spelled out. Nothing here reads files or knows a plugin
+:func:`render` is the inverse: a v1 object with all defaults written out. Nothing here reads files or imports a plugin
 class; plugins import the types of their arguments from :mod:`kubestow.config.plugin_args`.
 """
 
@@ -15,29 +14,29 @@ from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
     API_VERSION,
     KIND,
-    ClientConnection,
+    ClientConnectionConfiguration,
     Extender,
-    ExtenderTLS,
+    ExtenderManagedResource,
+    ExtenderTLSConfig,
     ExtensionPoint,
-    LeaderElection,
-    ManagedResource,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginConfig,
     PluginEntry,
     Plugins,
     PluginSet,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
 from kubestow.config.expansion import (
     EnabledPlugin,
     Implements,
     apply_ignored_resources,
-    construct_problems,
+    construction_errors,
     expand,
 )
-from kubestow.config.feature_gates import FEATURES, Feature, FeatureGates, Stage
-from kubestow.config.field_problems import Problem
+from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, FeatureSpec, Stage
+from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import DEFAULT_BURST, DEFAULT_QPS, render
 from kubestow.config.validation.configuration import validate
@@ -46,31 +45,31 @@ __all__ = [
     "API_VERSION",
     "DEFAULT_BURST",
     "DEFAULT_QPS",
-    "FEATURES",
+    "FEATURE_SPECS",
     "KIND",
-    "ClientConnection",
+    "ClientConnectionConfiguration",
     "Duration",
     "EnabledPlugin",
     "Extender",
-    "ExtenderTLS",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
     "ExtensionPoint",
-    "Feature",
     "FeatureGates",
+    "FeatureSpec",
+    "FieldError",
     "Implements",
-    "LeaderElection",
-    "ManagedResource",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "LeaderElectionConfiguration",
     "PluginConfig",
     "PluginEntry",
     "PluginSet",
     "Plugins",
-    "Problem",
-    "Profile",
-    "SchedulerConfiguration",
     "Source",
     "Stage",
     "apply_ignored_resources",
     "check",
-    "construct_problems",
+    "construction_errors",
     "default_configuration",
     "default_plugins",
     "expand",

@@ -1,13 +1,12 @@
 """The names of the feature gates of other Kubernetes components.
 
-Every component takes every gate, so the same ``--feature-gates`` may be given to all of a cluster; what does not
-concern the scheduler is accepted by it and changes nothing. Gates younger than this list are refused like any other
-unknown one.
+kube-scheduler accepts the gates of every component, so that one ``--feature-gates`` value works for a whole cluster.
+Here they are accepted and have no effect. Gates that are missing from this list are rejected as unknown.
 """
 
 from __future__ import annotations
 
-__all__ = ["OTHER_FEATURES"]
+__all__ = ["OTHER_COMPONENT_FEATURES"]
 
 _NAMES = """
     AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
@@ -57,5 +56,5 @@ _NAMES = """
     WindowsHostNetwork WinDSR WinOverlay
 """
 
-OTHER_FEATURES = frozenset(_NAMES.split())
+OTHER_COMPONENT_FEATURES = frozenset(_NAMES.split())
 """Known gates that mean nothing to scheduling."""

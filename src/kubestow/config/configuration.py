@@ -1,7 +1,7 @@
 """The types of a KubeSchedulerConfiguration (semantics 2.1, 2.2, 2.6).
 
-Field for field the v1 API in Python spelling. What :func:`kubestow.config.load` returns is complete: every default is
-filled in, every profile carries its merged plugin sets and the arguments of every in-tree plugin it enables.
+The fields mirror the v1 API in snake case. :func:`kubestow.config.load` returns a complete configuration: every default
+is set, and every profile has its merged plugin sets and the arguments of each in-tree plugin that it enables.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = [
     "API_VERSION",
     "GROUP",
     "KIND",
-    "ClientConnection",
+    "ClientConnectionConfiguration",
     "Extender",
-    "ExtenderTLS",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
     "ExtensionPoint",
-    "LeaderElection",
-    "ManagedResource",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "LeaderElectionConfiguration",
     "PluginConfig",
     "PluginEntry",
     "PluginSet",
     "Plugins",
-    "Profile",
-    "SchedulerConfiguration",
 ]
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -43,9 +43,9 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class ExtensionPoint(StrEnum):
-    """The points at which a profile's plugins are called, as the configuration names them.
+    """The extension points of a profile, by their names in the configuration.
 
-    The order is that in which the reference builds a profile, so the first problem it would meet is the first told.
+    In the order in which kube-scheduler builds a profile, so that the first error reported is the same.
     """
 
     PRE_FILTER = "preFilter"
@@ -65,7 +65,7 @@ class ExtensionPoint(StrEnum):
 
     @property
     def interface(self) -> str:
-        """What the reference calls a plugin of this point: "PreFilterPlugin"."""
+        """The name of the plugin interface in kube-scheduler: "PreFilterPlugin"."""
         return f"{self.value[0].upper()}{self.value[1:]}Plugin"
 
     @property
@@ -75,11 +75,11 @@ class ExtensionPoint(StrEnum):
 
 
 class _ConfigObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of what a configuration is made of."""
+    """The base of all configuration types."""
 
 
-class ClientConnection(_ConfigObject, frozen=True):
-    """How to talk to the API server. ``qps`` and ``burst`` are None where the file does not give them (or gives 0)."""
+class ClientConnectionConfiguration(_ConfigObject, frozen=True):
+    """The connection to the API server. ``qps`` and ``burst`` are None when they are unset or 0 in the file."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -88,8 +88,8 @@ class ClientConnection(_ConfigObject, frozen=True):
     burst: int | None = None
 
 
-class LeaderElection(_ConfigObject, frozen=True):
-    """Whether and how replicas elect the one that schedules."""
+class LeaderElectionConfiguration(_ConfigObject, frozen=True):
+    """Leader election between replicas of the scheduler."""
 
     leader_elect: bool = True
     lease_duration: Duration = Duration.of(seconds=15)
@@ -101,26 +101,26 @@ class LeaderElection(_ConfigObject, frozen=True):
 
 
 class PluginEntry(_ConfigObject, frozen=True):
-    """A plugin in a set; ``weight`` counts only where plugins score."""
+    """A plugin in a set; ``weight`` applies to Score and PlacementScore only."""
 
     name: str = ""
     weight: int | None = None
 
 
 class PluginSet(_ConfigObject, frozen=True):
-    """The plugins enabled at a point and those disabled there ("*": all that would be there by default)."""
+    """The plugins enabled and disabled at an extension point; "*" disables all default plugins."""
 
     enabled: tuple[PluginEntry, ...] = ()
     disabled: tuple[PluginEntry, ...] = ()
 
     @property
     def disabled_names(self) -> frozenset[str]:
-        """The names of the disabled plugins, perhaps with "*"."""
+        """The names of the disabled plugins, which may include "*"."""
         return frozenset(entry.name for entry in self.disabled)
 
 
 class Plugins(_ConfigObject, frozen=True):
-    """A profile's plugin sets: one for each extension point, and ``multi_point`` for all a plugin implements."""
+    """A profile's plugin sets: one per extension point, and ``multi_point`` for every point a plugin implements."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -139,7 +139,7 @@ class Plugins(_ConfigObject, frozen=True):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
-        """The set of one extension point."""
+        """The plugin set of one extension point."""
         plugin_set: PluginSet = getattr(self, point.name.lower())
         return plugin_set
 
@@ -151,14 +151,14 @@ class Plugins(_ConfigObject, frozen=True):
 
 
 class PluginConfig(_ConfigObject, frozen=True):
-    """The arguments of one plugin: a Struct of :mod:`plugin_args` for an in-tree plugin, else as written (or None)."""
+    """The arguments of one plugin: a Struct of :mod:`plugin_args` for an in-tree plugin, else plain data or None."""
 
     name: str = ""
     args: Any = None
 
 
-class Profile(_ConfigObject, frozen=True):
-    """One way of scheduling, chosen by a pod's ``schedulerName``."""
+class KubeSchedulerProfile(_ConfigObject, frozen=True):
+    """A scheduling profile, selected by the ``schedulerName`` of a pod."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
@@ -167,19 +167,19 @@ class Profile(_ConfigObject, frozen=True):
 
     @property
     def args(self) -> Mapping[str, Any]:
-        """The arguments of each plugin that has any, by plugin name."""
+        """The arguments of each configured plugin, by plugin name."""
         return MappingProxyType({config.name: config.args for config in self.plugin_config})
 
 
-class ManagedResource(_ConfigObject, frozen=True):
-    """An extended resource that an extender looks after, perhaps alone (``ignored_by_scheduler``)."""
+class ExtenderManagedResource(_ConfigObject, frozen=True):
+    """An extended resource managed by an extender; NodeResourcesFit skips it if ``ignored_by_scheduler``."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
 
-class ExtenderTLS(_ConfigObject, frozen=True):
-    """TLS towards an extender; the data of a certificate or key goes before its file."""
+class ExtenderTLSConfig(_ConfigObject, frozen=True):
+    """The TLS client configuration of an extender; inline data takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -192,7 +192,7 @@ class ExtenderTLS(_ConfigObject, frozen=True):
 
 
 class Extender(_ConfigObject, frozen=True):
-    """An HTTP service that takes part in filtering, scoring, preemption or binding; an empty verb is not supported.
+    """A scheduler extender: an HTTP webhook for filter, prioritize, preempt or bind. An empty verb is not called.
 
     ``http_timeout`` 0 means the default of five seconds.
     """
@@ -204,24 +204,28 @@ class Extender(_ConfigObject, frozen=True):
     weight: _Int64 = 0
     bind_verb: str = ""
     enable_https: bool = field(default=False, name="enableHTTPS")
-    tls_config: ExtenderTLS | None = None
+    tls_config: ExtenderTLSConfig | None = None
     http_timeout: Duration = Duration()
     node_cache_capable: bool = False
-    managed_resources: tuple[ManagedResource, ...] = ()
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: bool = False
 
 
-class SchedulerConfiguration(_ConfigObject, frozen=True):
-    """A whole KubeSchedulerConfiguration. ``percentage_of_nodes_to_score`` 0 adapts to the size of the cluster."""
+class KubeSchedulerConfiguration(_ConfigObject, frozen=True):
+    """A KubeSchedulerConfiguration.
+
+    ``percentage_of_nodes_to_score`` 0, the default, scores every feasible node; kube-scheduler samples adaptively
+    there.
+    """
 
     parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
+    leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
+    client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int = 0
     pod_initial_backoff_seconds: _Int64 = 1
     pod_max_backoff_seconds: _Int64 = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False

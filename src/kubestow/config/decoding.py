@@ -1,8 +1,8 @@
-"""Strict decoding of plain data into the configuration's Structs, with every mistake found at once.
+"""Strict decoding of plain data into the configuration's Structs, collecting every error.
 
-The rules are those of Kubernetes' strict JSON decoder: names of fields are case-sensitive, ``null`` leaves a field at
-its default, a number is not a string, 1.0 is not an integer. msgspec describes the types; it does not do the decoding
-because it stops at the first mistake and takes ``null`` for one.
+The rules are those of Kubernetes' strict JSON decoder: field names are case-sensitive, ``null`` leaves a field at its
+default, a number is not a string, 1.0 is not an integer. msgspec only describes the types: its own decoder stops at the
+first error and rejects ``null``.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ import msgspec
 from msgspec import inspect
 
 from kubestow.api.duration import Duration
-from kubestow.config.field_problems import Problem, child
+from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Decoder", "described"]
+__all__ = ["Decoder", "describe_value"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _INT32 = (-(2**31), 2**31 - 1)
 _LARGEST_FLOAT32 = 3.4028234663852886e38
-_WRONG = object()
-"""What a value of the wrong type decodes to; the field then keeps its default."""
+_INVALID = object()
+"""The result of decoding a value of the wrong type; the field then keeps its default."""
 
 
 class Decoder:
-    """Decodes values and collects what is wrong with them.
+    """Decodes values and collects errors.
 
-    ``mismatches`` are values of the wrong type, ``strict`` are fields that do not exist: the reference tells the former
-    first, and the latter only where there are none of the former.
+    ``type_errors`` are values of the wrong type, ``strict_errors`` are unknown fields: kube-scheduler reports unknown
+    fields only when there are no type errors.
     """
 
     def __init__(self) -> None:
-        self.mismatches: list[Problem] = []
-        self.strict: list[Problem] = []
+        self.type_errors: list[FieldError] = []
+        self.strict_errors: list[FieldError] = []
 
     def decode(self, kind: type[T], data: Any, path: str = "") -> T:
-        """Read one Struct; what could not be read is left at its default."""
-        value = self._value(data, _described_type(kind), path)
+        """Decode one Struct; fields with errors keep their default."""
+        value = self._value(data, _type_info(kind), path)
         return value if isinstance(value, kind) else kind()
 
     def _value(self, data: Any, kind: inspect.Type, path: str) -> Any:
@@ -73,9 +73,9 @@ class Decoder:
         for name, item in data.items():
             if name not in known:
                 self._unknown(path, str(name), list(known))
-            elif item is not None or _refuses_null(known[name].type):
+            elif item is not None or _rejects_null(known[name].type):
                 value = self._value(item, known[name].type, child(path, name))
-                if value is not _WRONG:
+                if value is not _INVALID:
                     values[known[name].name] = value
         return kind.cls(**values)
 
@@ -86,7 +86,7 @@ class Decoder:
             self._mismatch(path, "a list", data)
             return []
         items = [self._value(item, kind, f"{path}[{index}]") for index, item in enumerate(data)]
-        return [item for item in items if item is not _WRONG]
+        return [item for item in items if item is not _INVALID]
 
     def _members(self, data: Any, kind: inspect.Type, path: str) -> dict[str, Any]:
         if data is None:
@@ -95,17 +95,17 @@ class Decoder:
             self._mismatch(path, "an object", data)
             return {}
         members = {str(name): self._value(item, kind, child(path, str(name))) for name, item in data.items()}
-        return {name: item for name, item in members.items() if item is not _WRONG}
+        return {name: item for name, item in members.items() if item is not _INVALID}
 
     def _duration(self, data: Any, path: str) -> Any:
-        # The reference reads null like the empty string here, and refuses both.
+        # kube-scheduler decodes null like the empty string here, and rejects both.
         if data is not None and not isinstance(data, str):
             return self._mismatch(path, 'a duration such as "15s"', data)
         try:
             return Duration.parse(data or "")
         except ValueError as error:
-            self.mismatches.append(Problem(path, f'expected a duration such as "15s": {error}'))
-            return _WRONG
+            self.type_errors.append(FieldError(path, f'expected a duration such as "15s": {error}'))
+            return _INVALID
 
     def _scalar(self, data: Any, kind: inspect.Type, path: str) -> Any:
         match kind:
@@ -114,7 +114,7 @@ class Decoder:
             case inspect.BoolType():
                 return data if isinstance(data, bool) else self._zero_or_mismatch(False, path, "a boolean", data)
             case inspect.IntType():
-                # A bare int is an int32: that is what the configuration and its Kubernetes objects have most.
+                # A bare int is an int32, the most common integer type of the configuration.
                 least, most = kind.ge or _INT32[0], kind.le or _INT32[1]
                 fits = isinstance(data, int) and not isinstance(data, bool) and least <= data <= most
                 size = "int32" if most == _INT32[1] else "int64"
@@ -131,25 +131,25 @@ class Decoder:
             if isinstance(data, str):
                 return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
         except (binascii.Error, ValueError):
-            self.mismatches.append(Problem(path, "expected base64 text"))
-            return _WRONG
+            self.type_errors.append(FieldError(path, "expected base64 text"))
+            return _INVALID
         return self._zero_or_mismatch(b"", path, "base64 text", data)
 
     def _zero_or_mismatch(self, zero: Any, path: str, expected: str, data: Any) -> Any:
         return zero if data is None else self._mismatch(path, expected, data)
 
     def _mismatch(self, path: str, expected: str, data: Any) -> Any:
-        self.mismatches.append(Problem(path, f"expected {expected}, got {described(data)}"))
-        return _WRONG
+        self.type_errors.append(FieldError(path, f"expected {expected}, got {describe_value(data)}"))
+        return _INVALID
 
     def _unknown(self, path: str, name: str, known: list[str]) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
-        self.strict.append(Problem(child(path, name), f"unknown field{hint}"))
+        self.strict_errors.append(FieldError(child(path, name), f"unknown field{hint}"))
 
 
-def described(data: Any) -> str:
-    """What a value is in JSON's terms: "string", "number 1.5", "null"."""
+def describe_value(data: Any) -> str:
+    """The JSON type of a value, with a scalar's value: 'string "a"', "number 1.5", "null"."""
     match data:
         case None:
             return "null"
@@ -165,10 +165,10 @@ def described(data: Any) -> str:
 
 
 @cache
-def _described_type(kind: type[msgspec.Struct]) -> inspect.Type:
+def _type_info(kind: type[msgspec.Struct]) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _refuses_null(kind: inspect.Type) -> bool:
-    """Whether null is a value like any other to a field, and a wrong one: only to a duration that is not optional."""
+def _rejects_null(kind: inspect.Type) -> bool:
+    """Whether null is an error for a field of this type: only for a required duration."""
     return isinstance(kind, inspect.StructType) and kind.cls is Duration

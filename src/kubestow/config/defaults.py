@@ -1,8 +1,8 @@
-"""The defaults that a Struct's field cannot hold: those that depend on another field, on a gate, or on zero.
+"""Defaulting that a Struct's field default cannot express: it depends on another field, on a gate, or on zero.
 
-Zero and the empty string mean "not given" for several fields, as in the reference. Defaults that depend on a field
-having been left out at all are filled into the plain data before it is decoded (:func:`complete_data`), all others into
-the decoded configuration (:func:`complete`).
+As in kube-scheduler, several fields treat zero or the empty string as unset. Defaults that depend on a field being
+absent are set in the plain data before decoding (:func:`set_data_defaults`), all others in the decoded configuration
+(:func:`set_defaults`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from msgspec import structs
 
 from kubestow.api.duration import Duration
 from kubestow.config.configuration import (
-    ClientConnection,
-    LeaderElection,
+    ClientConnectionConfiguration,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginConfig,
     Plugins,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
 from kubestow.config.feature_gates import FeatureGates
@@ -36,9 +36,9 @@ from kubestow.config.plugin_args import (
     VolumeBindingArgs,
 )
 
-__all__ = ["complete", "complete_data"]
+__all__ = ["set_data_defaults", "set_defaults"]
 
-T = TypeVar("T", ClientConnection, LeaderElection)
+T = TypeVar("T", ClientConnectionConfiguration, LeaderElectionConfiguration)
 
 _FREE_CAPACITY_SHAPE = (
     UtilizationShapePoint(utilization=0, score=10),
@@ -46,27 +46,27 @@ _FREE_CAPACITY_SHAPE = (
 )
 
 
-def complete_data(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a configuration with the defaults of what it leaves out, where that cannot be told any more later."""
+def set_data_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with the defaults of fields whose absence is no longer visible after decoding."""
     profiles = data.get("profiles") or [{}]
     if isinstance(profiles, list) and len(profiles) == 1:
-        only = {} if profiles[0] is None else profiles[0]
-        if isinstance(only, Mapping) and only.get("schedulerName") is None:
-            profiles = [{**only, "schedulerName": "default-scheduler"}]
-    completed = {**data, "profiles": profiles}
+        profile = {} if profiles[0] is None else profiles[0]
+        if isinstance(profile, Mapping) and profile.get("schedulerName") is None:
+            profiles = [{**profile, "schedulerName": "default-scheduler"}]
+    defaulted = {**data, "profiles": profiles}
     if data.get("enableProfiling") is False and data.get("enableContentionProfiling") is None:
-        completed["enableContentionProfiling"] = False
-    return completed
+        defaulted["enableContentionProfiling"] = False
+    return defaulted
 
 
-def complete(configuration: SchedulerConfiguration, gates: FeatureGates) -> SchedulerConfiguration:
-    """The configuration with every default filled in, merged plugin sets, and arguments for all enabled plugins."""
+def set_defaults(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> KubeSchedulerConfiguration:
+    """The configuration with every default set, merged plugin sets, and arguments for all enabled plugins."""
     defaults = default_plugins(gates)
     return structs.replace(
         configuration,
         leader_election=_zeros_to_defaults(configuration.leader_election),
         client_connection=_zeros_to_defaults(configuration.client_connection),
-        profiles=tuple(_complete_profile(profile, defaults, gates) for profile in configuration.profiles),
+        profiles=tuple(_default_profile(profile, defaults, gates) for profile in configuration.profiles),
     )
 
 
@@ -79,19 +79,19 @@ def _zeros_to_defaults(struct: T) -> T:
     return structs.replace(struct, **unset)
 
 
-def _complete_profile(profile: Profile, defaults: Plugins, gates: FeatureGates) -> Profile:
+def _default_profile(profile: KubeSchedulerProfile, defaults: Plugins, gates: FeatureGates) -> KubeSchedulerProfile:
     plugins = merge_plugins(defaults, profile.plugins)
-    given = tuple(structs.replace(config, args=_complete_args(config.args, gates)) for config in profile.plugin_config)
+    given = tuple(structs.replace(config, args=_default_args(config.args, gates)) for config in profile.plugin_config)
     missing = sorted(plugins.enabled_names & ARGS_TYPES.keys() - {config.name for config in given})
-    added = tuple(PluginConfig(name=name, args=_complete_args(ARGS_TYPES[name](), gates)) for name in missing)
+    added = tuple(PluginConfig(name=name, args=_default_args(ARGS_TYPES[name](), gates)) for name in missing)
     return structs.replace(profile, plugins=plugins, plugin_config=given + added)
 
 
-def _complete_args(args: Any, gates: FeatureGates) -> Any:
+def _default_args(args: Any, gates: FeatureGates) -> Any:
     match args:
         case NodeResourcesFitArgs(scoring_strategy=strategy):
-            completed = structs.replace(strategy, resources=_weighted(strategy.resources))
-            return structs.replace(args, scoring_strategy=completed)
+            defaulted = structs.replace(strategy, resources=_weighted(strategy.resources))
+            return structs.replace(args, scoring_strategy=defaulted)
         case NodeResourcesBalancedAllocationArgs():
             return structs.replace(args, resources=_weighted(args.resources))
         case PodTopologySpreadArgs(defaulting_type=""):
@@ -99,7 +99,7 @@ def _complete_args(args: Any, gates: FeatureGates) -> Any:
         case VolumeBindingArgs() if not args.shape and gates.enabled("StorageCapacityScoring"):
             return structs.replace(args, shape=_FREE_CAPACITY_SHAPE)
         case DynamicResourcesArgs():
-            return _complete_timeouts(args, gates)
+            return _default_timeouts(args, gates)
     return args
 
 
@@ -107,7 +107,7 @@ def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     return tuple(structs.replace(r, weight=r.weight or 1) for r in resources) or CPU_AND_MEMORY
 
 
-def _complete_timeouts(args: DynamicResourcesArgs, gates: FeatureGates) -> PluginArgs:
+def _default_timeouts(args: DynamicResourcesArgs, gates: FeatureGates) -> PluginArgs:
     filter_timeout, binding_timeout = args.filter_timeout, args.binding_timeout
     if filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
         filter_timeout = Duration.of(seconds=10)

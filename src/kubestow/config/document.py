@@ -1,8 +1,8 @@
-"""Reading a configuration's text, YAML or JSON, into plain data.
+"""Parsing the text of a configuration, YAML or JSON, into plain data.
 
-YAML is read as Kubernetes reads it: the YAML 1.1 notions of booleans and numbers (without times of day and dates), the
-first document of a stream, whole numbers with a decimal point taken for integers. Beside the data, a :class:`Document`
-knows the line of each field and the keys that were given twice, which a parsed mapping would have lost.
+YAML is parsed as sigs.k8s.io/yaml does: YAML 1.1 booleans and numbers (but no timestamps and no sexagesimal numbers),
+the first document of a stream only, whole floats as integers. A :class:`Document` also has the line of each field and
+the duplicate keys, which a plain mapping loses.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ import yaml
 from msgspec import structs
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from kubestow.config.field_problems import Problem, child
+from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Document", "Unreadable", "read_document"]
+__all__ = ["Document", "DocumentError", "parse_document"]
 
 
-class Unreadable(Exception):
-    """A text that is neither YAML nor JSON; holds the one problem that says where it stops making sense."""
+class DocumentError(Exception):
+    """The text is neither valid YAML nor valid JSON; ``error`` says where and why."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        super().__init__(str(problem))
+    def __init__(self, error: FieldError) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, the lines (from 1) of its fields by path, and a problem for each key that was given twice."""
+    """Plain data, the lines (from 1) of its fields by path, and an error for each duplicate key."""
 
     data: Any
     lines: Mapping[str, int] = field(default_factory=dict)
-    duplicates: tuple[Problem, ...] = ()
+    duplicates: tuple[FieldError, ...] = ()
 
     def line_of(self, path: str) -> int | None:
-        """The line of a field, or of the nearest field around it that the text has; None without line numbers."""
+        """The line of a field, or of its nearest parent that has one; None without line numbers."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path)
 
-    def located(self, problem: Problem) -> Problem:
-        """The problem with the line of its field, where it has none and the text has one."""
-        return problem if problem.line else structs.replace(problem, line=self.line_of(problem.path))
+    def with_line(self, error: FieldError) -> FieldError:
+        """The error with the line of its field, if it has no line yet."""
+        return error if error.line else structs.replace(error, line=self.line_of(error.path))
 
 
-def read_document(source: str | bytes | Mapping[str, Any]) -> Document:
-    """Read YAML or JSON text; data that is parsed already passes through. Raises Unreadable."""
+def parse_document(source: str | bytes | Mapping[str, Any]) -> Document:
+    """Parse YAML or JSON text; parsed data passes through. Raises DocumentError."""
     if isinstance(source, Mapping):
         return Document(source)
     text = _text(source)
     if not text.lstrip().startswith("{"):
-        return _YAMLReader().read(text)
+        return _YAMLParser().parse(text)
     try:
         return _read_json(text)
-    except Unreadable as not_json:
+    except DocumentError as not_json:
         try:
-            return _YAMLReader().read(text)
-        except Unreadable:
+            return _YAMLParser().parse(text)
+        except DocumentError:
             raise not_json from None
 
 
@@ -71,43 +71,45 @@ def _text(source: str | bytes) -> str:
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(Problem("", f"not UTF-8 text: {error.reason} at byte {error.start}")) from None
+        raise DocumentError(FieldError("", f"invalid UTF-8: {error.reason} at byte {error.start}")) from None
 
 
 # JSON ----------------------------------------------------------------------------------------------------------------
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as its members in order, before those with one name are folded into one."""
+class _ObjectPairs(list[tuple[str, Any]]):
+    """The members of a JSON object in order, duplicates included."""
 
 
 def _read_json(text: str) -> Document:
     try:
-        duplicates: list[Problem] = []
-        data = _folded(json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant), "", duplicates)
+        duplicates: list[FieldError] = []
+        data = _merged(
+            json.loads(text, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant), "", duplicates
+        )
     except json.JSONDecodeError as error:
-        raise Unreadable(Problem("", f"not JSON: {error.msg} (column {error.colno})", error.lineno)) from None
+        raise DocumentError(FieldError("", f"invalid JSON: {error.msg} (column {error.colno})", error.lineno)) from None
     except RecursionError:
-        raise Unreadable(Problem("", "not JSON that can be read: nested too deeply")) from None
+        raise DocumentError(FieldError("", "invalid JSON: nested too deeply")) from None
     return Document(data, duplicates=tuple(duplicates))
 
 
-def _refuse_constant(name: str) -> Any:
-    raise Unreadable(Problem("", f"not JSON: {name} is not a number"))
+def _reject_constant(name: str) -> Any:
+    raise DocumentError(FieldError("", f"invalid JSON: {name} is not a number"))
 
 
-def _folded(value: Any, path: str, duplicates: list[Problem]) -> Any:
-    """Members folded into mappings, the last of one name winning; names given twice are noted."""
-    if isinstance(value, _Pairs):
+def _merged(value: Any, path: str, duplicates: list[FieldError]) -> Any:
+    """Merge the members of each object into a mapping; the last of several duplicates wins, each is reported."""
+    if isinstance(value, _ObjectPairs):
         members: dict[str, Any] = {}
         for name, item in value:
-            place = child(path, name)
+            field_path = child(path, name)
             if name in members:
-                duplicates.append(Problem(place, "duplicate field"))
-            members[name] = _folded(item, place, duplicates)
+                duplicates.append(FieldError(field_path, "duplicate field"))
+            members[name] = _merged(item, field_path, duplicates)
         return members
     if isinstance(value, list):
-        return [_folded(item, f"{path}[{index}]", duplicates) for index, item in enumerate(value)]
+        return [_merged(item, f"{path}[{index}]", duplicates) for index, item in enumerate(value)]
     return value
 
 
@@ -121,13 +123,13 @@ _FLOAT = re.compile(
 _ONE_LETTER_BOOLEAN = re.compile(r"[yYnN]$")
 _TRUE = frozenset({"y", "yes", "true", "on"})
 _LARGEST_EXACT_FLOAT = 1e21
-"""From here on JSON writes a whole float with an exponent, and it is no integer any more."""
-_MOST_VALUES = 1_000_000
-"""More than any honest configuration has, and few enough to be read: aliases can multiply without end."""
+"""From here on Go's JSON encoder writes a whole float with an exponent, and it no longer decodes as an integer."""
+_MAX_VALUES = 1_000_000
+"""A bound on the size of the data, because YAML aliases can multiply it exponentially."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes whose plain scalars have the types of Go's YAML 1.1: no dates, no sexagesimal numbers."""
+    """Resolves plain scalars as Go's YAML 1.1 parser does: no timestamps, no sexagesimal numbers."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag.removeprefix(_TAG) in ("bool", "null", "merge")]
@@ -140,47 +142,49 @@ _Loader.add_implicit_resolver(f"{_TAG}int", _INTEGER, list("-+0123456789"))
 _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+.0123456789"))
 
 
-class _YAMLReader:
-    """Turns the first document of a YAML text into plain data, noting lines and keys given twice on the way."""
+class _YAMLParser:
+    """Parses the first document of a YAML text into plain data, and collects lines and duplicate keys."""
 
     def __init__(self) -> None:
         self._lines: dict[str, int] = {}
-        self._duplicates: list[Problem] = []
-        self._open: set[int] = set()
+        self._duplicates: list[FieldError] = []
+        self._ancestors: set[int] = set()
         self._values = 0
 
-    def read(self, text: str) -> Document:
+    def parse(self, text: str) -> Document:
         try:
             node = _first_document(text)
             data = None if node is None else self._value(node, "")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            raise Unreadable(Problem("", f"not YAML: {error.problem}", mark.line + 1 if mark else None)) from None
+            raise DocumentError(
+                FieldError("", f"invalid YAML: {error.problem}", mark.line + 1 if mark else None)
+            ) from None
         except RecursionError:
-            raise Unreadable(Problem("", "not YAML that can be read: nested too deeply")) from None
+            raise DocumentError(FieldError("", "invalid YAML: nested too deeply")) from None
         except yaml.YAMLError as error:
-            raise Unreadable(Problem("", f"not YAML: {str(error).splitlines()[0]}")) from None
+            raise DocumentError(FieldError("", f"invalid YAML: {str(error).splitlines()[0]}")) from None
         return Document(data, self._lines, tuple(self._duplicates))
 
     def _value(self, node: Node, path: str) -> Any:
         self._values += 1
-        if self._values > _MOST_VALUES:
-            raise Unreadable(Problem(path, "not YAML that can be read: aliases make it too large", _line(node)))
+        if self._values > _MAX_VALUES:
+            raise DocumentError(FieldError(path, "invalid YAML: too large after expanding aliases", _line(node)))
         if isinstance(node, ScalarNode):
             return _scalar(node)
-        if id(node) in self._open:
-            raise Unreadable(Problem(path, "not YAML that can be read: an anchor contains itself", _line(node)))
-        self._open.add(id(node))
+        if id(node) in self._ancestors:
+            raise DocumentError(FieldError(path, "invalid YAML: anchor contains itself", _line(node)))
+        self._ancestors.add(id(node))
         value = self._sequence(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
-        self._open.discard(id(node))
+        self._ancestors.discard(id(node))
         return value
 
     def _sequence(self, node: SequenceNode, path: str) -> list[Any]:
         items = []
         for index, item in enumerate(node.value):
-            place = f"{path}[{index}]"
-            self._lines.setdefault(place, _line(item))
-            items.append(self._value(item, place))
+            item_path = f"{path}[{index}]"
+            self._lines.setdefault(item_path, _line(item))
+            items.append(self._value(item, item_path))
         return items
 
     def _mapping(self, node: Node, path: str) -> dict[str, Any]:
@@ -192,11 +196,11 @@ class _YAMLReader:
                     merged = {**self._mapping(inherited, path), **merged}
                 continue
             name = _key(key_node)
-            place = child(path, name)
+            field_path = child(path, name)
             if name in members:
-                self._duplicates.append(Problem(place, "duplicate field", _line(key_node)))
-            self._lines[place] = _line(key_node)
-            members[name] = self._value(value_node, place)
+                self._duplicates.append(FieldError(field_path, "duplicate field", _line(key_node)))
+            self._lines[field_path] = _line(key_node)
+            members[name] = self._value(value_node, field_path)
         return {**merged, **members}
 
 
@@ -209,16 +213,18 @@ def _first_document(text: str) -> Node | None:
 
 
 def _mappings(node: Node) -> Iterator[Node]:
-    """The mappings that a merge key ("<<") brings in."""
+    """The mappings that a merge key ("<<") refers to."""
     for candidate in node.value if isinstance(node, SequenceNode) else [node]:
         if not isinstance(candidate, MappingNode):
-            raise Unreadable(Problem("", "not YAML: a merge key takes a mapping or a list of mappings", _line(node)))
+            raise DocumentError(
+                FieldError("", "invalid YAML: a merge key takes a mapping or a list of mappings", _line(node))
+            )
         yield candidate
 
 
 def _key(node: Node) -> str:
     if not isinstance(node, ScalarNode):
-        raise Unreadable(Problem("", "not YAML that can be read: a key must be a plain word", _line(node)))
+        raise DocumentError(FieldError("", "invalid YAML: a mapping key must be a scalar", _line(node)))
     if node.tag == f"{_TAG}bool":
         return "true" if _scalar(node) else "false"
     return str(node.value)
@@ -238,7 +244,7 @@ def _scalar(node: ScalarNode) -> Any:
                 number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else number
     except ValueError:
-        raise Unreadable(Problem("", f'not YAML: "{text}" is not a number', _line(node))) from None
+        raise DocumentError(FieldError("", f'invalid YAML: "{text}" is not a number', _line(node))) from None
     return text
 
 

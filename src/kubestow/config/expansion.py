@@ -1,9 +1,8 @@
-"""From a profile's plugin sets to the ordered plugins of each extension point (semantics 2.4).
+"""MultiPoint expansion: from a profile's plugin sets to the ordered plugins of each extension point (semantics 2.4).
 
-This is the part of building a profile that is a question of names alone. Which plugins exist and which points each one
-implements is handed in (``implements``), so the question can be asked without creating a plugin. What the reference
-refuses while it builds its scheduler is refused here, in its words; where it stops at the first mistake, all are told,
-the one that it would tell first.
+This part of building a profile needs only names: the registered plugins and their extension points are passed in as
+``implements``, and no plugin is constructed. Profiles that kube-scheduler rejects while it builds the scheduler are
+rejected here with the same messages. kube-scheduler stops at the first error; here all are reported, in the same order.
 """
 
 from __future__ import annotations
@@ -15,59 +14,59 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from kubestow.config.configuration import ExtensionPoint, PluginEntry, Profile, SchedulerConfiguration
-from kubestow.config.field_problems import Problem
+from kubestow.config.configuration import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginEntry
+from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs
-from kubestow.config.validation.plugin_args import node_resources_fit_problems
+from kubestow.config.validation.plugin_args import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
 
-__all__ = ["EnabledPlugin", "Implements", "apply_ignored_resources", "construct_problems", "expand"]
+__all__ = ["EnabledPlugin", "Implements", "apply_ignored_resources", "construction_errors", "expand"]
 
 Implements = Mapping[str, Set[str]]
-"""Every plugin that exists, by name, with the extension points it implements ("preFilter", "score", …)."""
+"""The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
 
 _FIT = "NodeResourcesFit"
 _MAX_NODE_SCORE = 100
 
 
 class EnabledPlugin(NamedTuple):
-    """A plugin at an extension point; the weight is 0 at points that do not score."""
+    """A plugin at an extension point; the weight is 0 except at Score and PlacementScore."""
 
     name: str
     weight: int
 
 
-def expand(profile: Profile, implements: Implements) -> Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]:
-    """The plugins of every extension point in the order in which they are called.
+def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]:
+    """The plugins of every extension point in call order.
 
-    Raises ConfigurationError for what cannot be built: a plugin that does not exist, that does not implement a point
-    it is enabled at, or that is there twice; none or several queue sort plugins; no bind plugin.
+    Raises ConfigurationError for a plugin that is not registered, that is enabled at a point it does not implement, or
+    that is enabled twice; for none or several queue sort plugins; and for a profile without a bind plugin.
     """
-    faults = list(_faults(profile, implements))
-    if faults:
-        raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", fault) for fault in faults])
+    errors = list(_profile_errors(profile, implements))
+    if errors:
+        raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error) for error in errors])
     return MappingProxyType({point: _weighted(profile, point, implements) for point in ExtensionPoint})
 
 
-def construct_problems(configuration: SchedulerConfiguration, implements: Implements) -> list[Problem]:
-    """Why a scheduler cannot be built of a valid configuration and the plugins that exist; empty if it can."""
+def construction_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[FieldError]:
+    """The errors of building a scheduler from a valid configuration and the registered plugins."""
     if not _extenders_can_be_built(configuration):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
-        return [Problem("", text)]
+        return [FieldError("", text)]
     configuration = apply_ignored_resources(configuration)
-    faults = [
-        f"creating profile for scheduler name {profile.scheduler_name}: {fault}"
+    errors = [
+        f"creating profile for scheduler name {profile.scheduler_name}: {error}"
         for profile in configuration.profiles
-        for fault in (*_fit_faults(profile, implements), *_faults(profile, implements))
+        for error in (*_fit_errors(profile, implements), *_profile_errors(profile, implements))
     ]
-    faults = faults or list(_queue_sort_faults(configuration, implements))
-    return [Problem("", f"initializing profiles: {fault}") for fault in faults]
+    errors = errors or list(_queue_sort_errors(configuration, implements))
+    return [FieldError("", f"initializing profiles: {error}") for error in errors]
 
 
-def apply_ignored_resources(configuration: SchedulerConfiguration) -> SchedulerConfiguration:
-    """The configuration in which NodeResourcesFit leaves to the extenders what they say the scheduler shall ignore.
+def apply_ignored_resources(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """Make NodeResourcesFit ignore the resources that extenders manage with ``ignoredByScheduler``.
 
-    Their resources replace the ``ignoredResources`` of every profile; without any, everything stays as it is.
+    They replace the ``ignoredResources`` of every profile. Without such resources the configuration is unchanged.
     """
     ignored = _ignored_resources(configuration)
     if not ignored:
@@ -76,12 +75,12 @@ def apply_ignored_resources(configuration: SchedulerConfiguration) -> SchedulerC
     return structs.replace(configuration, profiles=profiles)
 
 
-def _ignored_resources(configuration: SchedulerConfiguration) -> tuple[str, ...]:
+def _ignored_resources(configuration: KubeSchedulerConfiguration) -> tuple[str, ...]:
     resources = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in resources if resource.ignored_by_scheduler)
 
 
-def _with_ignored_resources(profile: Profile, ignored: tuple[str, ...]) -> Profile:
+def _with_ignored_resources(profile: KubeSchedulerProfile, ignored: tuple[str, ...]) -> KubeSchedulerProfile:
     configs = tuple(
         structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
         if isinstance(config.args, NodeResourcesFitArgs)
@@ -91,40 +90,42 @@ def _with_ignored_resources(profile: Profile, ignored: tuple[str, ...]) -> Profi
     return structs.replace(profile, plugin_config=configs)
 
 
-def _extenders_can_be_built(configuration: SchedulerConfiguration) -> bool:
+def _extenders_can_be_built(configuration: KubeSchedulerConfiguration) -> bool:
     return not _ignored_resources(configuration) or all(_FIT in p.args for p in configuration.profiles)
 
 
 # Ordering ------------------------------------------------------------------------------------------------------------
 
 
-def _expanded(profile: Profile, point: ExtensionPoint, implements: Implements) -> list[str]:
-    """The names of a point's plugins in order.
+def _expanded(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements) -> list[str]:
+    """The names of a point's plugins in call order.
 
-    First what is enabled both at the point and at multiPoint, in the point's order; then what only multiPoint brings;
-    then what only the point has.
+    Plugins enabled both at the point and at multiPoint come first, in the point's order; then those enabled only at
+    multiPoint; then those enabled only at the point.
     """
     at_point = profile.plugins.at(point)
     own = list(dict.fromkeys(entry.name for entry in at_point.enabled))
     if "*" in at_point.disabled_names:
         return own
-    brought = [
+    expanded = [
         entry.name
         for entry in profile.plugins.multi_point.enabled
         if point in implements.get(entry.name, ()) and entry.name not in at_point.disabled_names
     ]
-    overridden = [name for name in own if name in brought]
-    return overridden + [n for n in brought if n not in own] + [n for n in own if n not in brought]
+    overridden = [name for name in own if name in expanded]
+    return overridden + [n for n in expanded if n not in own] + [n for n in own if n not in expanded]
 
 
-def _weighted(profile: Profile, point: ExtensionPoint, implements: Implements) -> tuple[EnabledPlugin, ...]:
+def _weighted(
+    profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements
+) -> tuple[EnabledPlugin, ...]:
     names = _expanded(profile, point, implements)
     weights = _weights(profile, point) if point.scores else {}
     return tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
 
 
-def _weights(profile: Profile, point: ExtensionPoint) -> dict[str, int]:
-    """Each plugin's weight: that of its entry at the point, else at multiPoint; none and 0 mean 1."""
+def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, int]:
+    """Each plugin's weight: from its entry at the point, else at multiPoint; unset and 0 mean 1."""
     entries: tuple[PluginEntry, ...] = (*profile.plugins.at(point).enabled, *profile.plugins.multi_point.enabled)
     weights: dict[str, int] = {}
     for entry in entries:
@@ -132,91 +133,91 @@ def _weights(profile: Profile, point: ExtensionPoint) -> dict[str, int]:
     return weights
 
 
-# Refusing ------------------------------------------------------------------------------------------------------------
+# Errors --------------------------------------------------------------------------------------------------------------
 
 
-def _faults(profile: Profile, implements: Implements) -> Iterator[str]:
-    """What the reference refuses in a profile, in the order in which it looks; each plugin is told once."""
+def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+    """The errors of one profile in kube-scheduler's order; each plugin is reported once."""
     first_of_kind: dict[tuple[str, str], str] = {}
-    for fault in chain(_point_faults(profile, implements), _multi_point_faults(profile, implements)):
-        first_of_kind.setdefault((fault.plugin, fault.kind), fault.text)
-    yield from first_of_kind.values() or _whole_profile_faults(profile, implements)
+    for error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
+        first_of_kind.setdefault((error.plugin, error.kind), error.message)
+    yield from first_of_kind.values() or _composition_errors(profile, implements)
 
 
-class _Fault(NamedTuple):
-    """A refusal of one plugin; of several of one kind only the first is worth telling."""
+class _PluginError(NamedTuple):
+    """An error of one plugin; of several of one kind only the first is reported."""
 
     plugin: str
     kind: str
-    text: str
+    message: str
 
 
-def _point_faults(profile: Profile, implements: Implements) -> Iterator[_Fault]:
+def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
     for point in ExtensionPoint:
         seen: set[str] = set()
         for entry in profile.plugins.at(point).enabled:
             name = entry.name
             if name not in implements:
-                yield _missing(name, point)
+                yield _not_registered(name, point)
             elif point not in implements[name]:
-                yield _Fault(name, f"extend {point}", f'plugin "{name}" does not extend {point.interface} plugin')
+                yield _PluginError(name, f"extend {point}", f'plugin "{name}" does not extend {point.interface} plugin')
             elif name in seen:
-                yield _twice(name, point)
+                yield _registered_twice(name, point)
             seen.add(name)
 
 
-def _multi_point_faults(profile: Profile, implements: Implements) -> Iterator[_Fault]:
+def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
     for point in ExtensionPoint:
         at_point = profile.plugins.at(point)
         if "*" in at_point.disabled_names:
             continue
-        settled = at_point.disabled_names | {entry.name for entry in at_point.enabled}
+        configured = at_point.disabled_names | {entry.name for entry in at_point.enabled}
         seen: set[str] = set()
         for entry in profile.plugins.multi_point.enabled:
             if entry.name not in implements:
-                yield _missing(entry.name, point)
-            elif point in implements[entry.name] and entry.name not in settled:
+                yield _not_registered(entry.name, point)
+            elif point in implements[entry.name] and entry.name not in configured:
                 if entry.name in seen:
-                    yield _twice(entry.name, point)
+                    yield _registered_twice(entry.name, point)
                 seen.add(entry.name)
 
 
-def _missing(name: str, point: ExtensionPoint) -> _Fault:
-    return _Fault(name, "missing", f'{point.interface} "{name}" does not exist')
+def _not_registered(name: str, point: ExtensionPoint) -> _PluginError:
+    return _PluginError(name, "missing", f'{point.interface} "{name}" does not exist')
 
 
-def _twice(name: str, point: ExtensionPoint) -> _Fault:
-    return _Fault(name, "twice", f'plugin "{name}" already registered as "{point.interface}"')
+def _registered_twice(name: str, point: ExtensionPoint) -> _PluginError:
+    return _PluginError(name, "twice", f'plugin "{name}" already registered as "{point.interface}"')
 
 
-def _whole_profile_faults(profile: Profile, implements: Implements) -> Iterator[str]:
-    whose = f'for profile with scheduler name "{profile.scheduler_name}"'
+def _composition_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+    subject = f'for profile with scheduler name "{profile.scheduler_name}"'
     queue_sorts = len(_expanded(profile, ExtensionPoint.QUEUE_SORT, implements))
     if queue_sorts != 1:
-        yield f"only one queue sort plugin required {whose}, but got {queue_sorts}"
+        yield f"only one queue sort plugin required {subject}, but got {queue_sorts}"
     if not _expanded(profile, ExtensionPoint.BIND, implements):
-        yield f"at least one bind plugin is needed {whose}"
+        yield f"at least one bind plugin is needed {subject}"
     generators = len(_expanded(profile, ExtensionPoint.PLACEMENT_GENERATE, implements))
     if generators > 1:
-        yield f"at most one placement generate plugin is allowed {whose}, but got {generators}"
+        yield f"at most one placement generate plugin is allowed {subject}, but got {generators}"
     if _total_score_overflows(profile, ExtensionPoint.SCORE, implements):
         yield "score plugins: total score of Score plugins could overflow"
     if _total_score_overflows(profile, ExtensionPoint.PLACEMENT_SCORE, implements):
         yield "placement score plugins: total score of Score plugins could overflow"
 
 
-def _total_score_overflows(profile: Profile, point: ExtensionPoint, implements: Implements) -> bool:
-    """Whether the highest possible total leaves int64, computed like the reference in int64.
+def _total_score_overflows(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements) -> bool:
+    """Whether the highest possible total score overflows int64, computed in int64 as kube-scheduler does.
 
-    Weights of 32 bits cannot reach that. But what a running total below zero leaves of the largest int64 wraps around
-    to below zero itself, so any plugin after it is refused: this is what keeps most negative weights out.
+    32-bit weights cannot overflow. But a negative running total makes MaxInt64 - total wrap around to a negative
+    number, so any further plugin is rejected. This rule is what rejects most negative weights.
     """
     total = 0
     for name, weight in _weights(profile, point).items():
         if point not in implements.get(name, ()):
             continue
-        room = _as_int64(2**63 - 1 - total)
-        if weight * _MAX_NODE_SCORE > room:
+        remainder = _as_int64(2**63 - 1 - total)
+        if weight * _MAX_NODE_SCORE > remainder:
             return True
         total = _as_int64(total + weight * _MAX_NODE_SCORE)
     return False
@@ -226,20 +227,20 @@ def _as_int64(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _fit_faults(profile: Profile, implements: Implements) -> Iterator[str]:
-    """The one in-tree plugin whose arguments the reference first looks at when it creates the plugin."""
+def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+    """kube-scheduler validates the arguments of NodeResourcesFit, and only those, when it builds the plugin."""
     args = profile.args.get(_FIT)
     if _FIT not in profile.plugins.enabled_names or _FIT not in implements:
         return
     if isinstance(args, NodeResourcesFitArgs):
-        problems = [str(problem) for problem in node_resources_fit_problems(args, "")]
-        if problems:
-            told = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            yield f'initializing plugin "{_FIT}": {told}'
+        errors = [str(error) for error in node_resources_fit_errors(args, "")]
+        if errors:
+            message = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+            yield f'initializing plugin "{_FIT}": {message}'
 
 
-def _queue_sort_faults(configuration: SchedulerConfiguration, implements: Implements) -> Iterator[str]:
-    """All profiles share one queue, so they need one queue sort plugin with the same arguments."""
+def _queue_sort_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> Iterator[str]:
+    """All profiles share one queue, so they need the same queue sort plugin with the same arguments."""
     if not configuration.profiles:
         return
     (first,) = _expanded(configuration.profiles[0], ExtensionPoint.QUEUE_SORT, implements)

@@ -1,8 +1,7 @@
-"""The feature gates that touch scheduling: which exist, their stage and default, what they need (semantics 3).
+"""The feature gates that affect scheduling: stage, default and dependencies of each (semantics 3).
 
-:class:`FeatureGates` is an immutable value: the defaults of Kubernetes 1.36 with somebody's choices laid over them.
-A choice that cannot be (an unknown gate, a locked one, a gate without what it depends on) is refused when the value is
-made, so whoever holds one may simply ask.
+:class:`FeatureGates` is an immutable value: the defaults of Kubernetes 1.36 with overrides. Invalid overrides (an
+unknown gate, a locked gate, a gate without its dependencies) are rejected on construction.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from kubestow.config.component_feature_gates import OTHER_FEATURES
+from kubestow.config.component_feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
-__all__ = ["FEATURES", "Feature", "FeatureGates", "Stage"]
+__all__ = ["FEATURE_SPECS", "FeatureGates", "FeatureSpec", "Stage"]
 
 _FLAG = "--feature-gates"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -23,7 +22,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class Stage(StrEnum):
-    """How mature a feature is."""
+    """The maturity of a feature (``prerelease`` in component-base)."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -31,45 +30,45 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
-    """A gate: its default, its stage, whether the default is final, and the gates that must be on with it."""
+class FeatureSpec:
+    """A gate: its stage, its default, whether it is locked to the default, and the gates it depends on."""
 
     stage: Stage
     default: bool
-    locked: bool = False
-    needs: tuple[str, ...] = ()
+    lock_to_default: bool = False
+    dependencies: tuple[str, ...] = ()
 
 
-def _alpha(*needs: str) -> Feature:
-    return Feature(Stage.ALPHA, default=False, needs=needs)
+def _alpha(*dependencies: str) -> FeatureSpec:
+    return FeatureSpec(Stage.ALPHA, default=False, dependencies=dependencies)
 
 
-def _beta(*needs: str, on: bool = True) -> Feature:
-    return Feature(Stage.BETA, default=on, needs=needs)
+def _beta(*dependencies: str, default: bool = True) -> FeatureSpec:
+    return FeatureSpec(Stage.BETA, default=default, dependencies=dependencies)
 
 
-def _ga(*needs: str, locked: bool = True) -> Feature:
-    return Feature(Stage.GA, default=True, locked=locked, needs=needs)
+def _ga(*dependencies: str, lock_to_default: bool = True) -> FeatureSpec:
+    return FeatureSpec(Stage.GA, default=True, lock_to_default=lock_to_default, dependencies=dependencies)
 
 
 _DRA = "DynamicResourceAllocation"
 
-FEATURES: Mapping[str, Feature] = MappingProxyType(
+FEATURE_SPECS: Mapping[str, FeatureSpec] = MappingProxyType(
     {
         "ClearingNominatedNodeNameAfterBinding": _beta(),
         "ComponentFlagz": _beta(),
         "ComponentStatusz": _beta(),
-        "CoordinatedLeaderElection": _beta(on=False),
+        "CoordinatedLeaderElection": _beta(default=False),
         "DRAAdminAccess": _ga(_DRA),
         "DRAConsumableCapacity": _beta(_DRA),
         "DRADeviceBindingConditions": _beta(_DRA, "DRAResourceClaimDeviceStatus"),
-        "DRADeviceTaintRules": _beta(_DRA, "DRADeviceTaints", on=False),
+        "DRADeviceTaintRules": _beta(_DRA, "DRADeviceTaints", default=False),
         "DRADeviceTaints": _beta(_DRA),
         "DRAExtendedResource": _beta(_DRA),
         "DRAListTypeAttributes": _alpha(_DRA),
         "DRANodeAllocatableResources": _alpha(_DRA),
         "DRAPartitionableDevices": _beta(_DRA),
-        "DRAPrioritizedList": _ga(_DRA, locked=False),
+        "DRAPrioritizedList": _ga(_DRA, lock_to_default=False),
         "DRAResourceClaimDeviceStatus": _beta(_DRA),
         "DRASchedulerFilterTimeout": _beta(_DRA),
         "DRAWorkloadResourceClaims": _alpha(_DRA, "GenericWorkload"),
@@ -92,7 +91,7 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
         "PodLevelResources": _beta(),
         "PodObservedGenerationTracking": _ga(),
         "PodSchedulingReadiness": _ga(),
-        "SchedulerAsyncAPICalls": _beta(on=False),
+        "SchedulerAsyncAPICalls": _beta(default=False),
         "SchedulerAsyncPreemption": _beta(),
         "SchedulerPopFromBackoffQ": _beta(),
         "SchedulerQueueingHints": _ga(),
@@ -105,40 +104,40 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
         "WorkloadAwarePreemption": _alpha("GangScheduling"),
     }
 )
-"""Every known gate by name."""
+"""Every gate that affects scheduling, by name."""
 
-_ALL = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+_STAGE_GATES = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
 class FeatureGates:
-    """The state of every known gate: the defaults, with ``choices`` over them.
+    """The state of every gate: the defaults with ``overrides``.
 
-    "AllAlpha" and "AllBeta" among the choices stand for every gate of the stage that is not chosen by name; gates of
-    other components are let pass. Raises InputError, naming ``subject``, for choices that cannot be.
+    The overrides "AllAlpha" and "AllBeta" apply to every gate of that stage without an override of its own. Gates of
+    other components are accepted and ignored. Raises InputError, naming ``subject``, for invalid overrides.
     """
 
     __slots__ = ("_enabled",)
 
-    def __init__(self, choices: Mapping[str, bool] | None = None, *, subject: str = _FLAG) -> None:
-        choices = choices or {}
-        _refuse(subject, _impossible_choices(choices))
-        self._enabled = frozenset(name for name, feature in FEATURES.items() if _chosen(name, feature, choices))
-        _refuse(subject, self._unmet_needs())
+    def __init__(self, overrides: Mapping[str, bool] | None = None, *, subject: str = _FLAG) -> None:
+        overrides = overrides or {}
+        _raise_if(subject, _override_errors(overrides))
+        self._enabled = frozenset(name for name, spec in FEATURE_SPECS.items() if _effective(name, spec, overrides))
+        _raise_if(subject, self._dependency_errors())
 
     @classmethod
     def parse(cls, text: str, *, subject: str = _FLAG) -> FeatureGates:
-        """Read the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
-        return cls(dict(_assignment(part, subject) for part in text.split(",") if part), subject=subject)
+        """Parse the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
+        return cls(dict(_parse_assignment(part, subject) for part in text.split(",") if part), subject=subject)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on. Raises KeyError for a gate that does not exist."""
-        if name not in FEATURES:
+        """Whether a gate is enabled. Raises KeyError for an unknown gate."""
+        if name not in FEATURE_SPECS:
             raise KeyError(name)
         return name in self._enabled
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
-        """Every gate with its state, by name."""
-        return ((name, name in self._enabled) for name in FEATURES)
+        """The (name, enabled) pairs of all gates."""
+        return ((name, name in self._enabled) for name in FEATURE_SPECS)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FeatureGates) and self._enabled == other._enabled
@@ -148,12 +147,15 @@ class FeatureGates:
 
     def __repr__(self) -> str:
         differing = {
-            name: name in self._enabled for name, f in FEATURES.items() if f.default != (name in self._enabled)
+            name: name in self._enabled for name, f in FEATURE_SPECS.items() if f.default != (name in self._enabled)
         }
         return f"FeatureGates({differing})"
 
-    def _unmet_needs(self) -> list[str]:
-        unmet = {name: [n for n in FEATURES[name].needs if n not in self._enabled] for name in sorted(self._enabled)}
+    def _dependency_errors(self) -> list[str]:
+        unmet = {
+            name: [n for n in FEATURE_SPECS[name].dependencies if n not in self._enabled]
+            for name in sorted(self._enabled)
+        }
         return [
             f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
             for name, missing in unmet.items()
@@ -161,26 +163,33 @@ class FeatureGates:
         ]
 
 
-def _chosen(name: str, feature: Feature, choices: Mapping[str, bool]) -> bool:
-    if name in choices:
-        return choices[name]
-    for group, stage in _ALL.items():
-        if feature.stage is stage and group in choices:
-            return choices[group]
+def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -> bool:
+    if name in overrides:
+        return overrides[name]
+    for group, stage in _STAGE_GATES.items():
+        if feature.stage is stage and group in overrides:
+            return overrides[group]
     return feature.default
 
 
-def _impossible_choices(choices: Mapping[str, bool]) -> list[str]:
-    known = FEATURES.keys() | _ALL.keys() | OTHER_FEATURES
-    unknown = [f"unrecognized feature gate: {name}" for name in choices if name not in known]
-    return unknown or [
-        f"cannot set feature gate {name} to {_go(chosen)}, feature is locked to {_go(FEATURES[name].default)}"
-        for name, chosen in choices.items()
-        if name in FEATURES and FEATURES[name].locked and chosen != FEATURES[name].default
+def _override_errors(overrides: Mapping[str, bool]) -> list[str]:
+    known = FEATURE_SPECS.keys() | _STAGE_GATES.keys() | OTHER_COMPONENT_FEATURES
+    unknown = [f"unrecognized feature gate: {name}" for name in overrides if name not in known]
+    if unknown:
+        return unknown
+    locked = ((name, FEATURE_SPECS[name].default) for name in overrides if _is_locked(name))
+    return [
+        f"cannot set feature gate {name} to {_go_bool(not default)}, feature is locked to {_go_bool(default)}"
+        for name, default in locked
+        if overrides[name] != default
     ]
 
 
-def _assignment(part: str, subject: str) -> tuple[str, bool]:
+def _is_locked(name: str) -> bool:
+    return name in FEATURE_SPECS and FEATURE_SPECS[name].lock_to_default
+
+
+def _parse_assignment(part: str, subject: str) -> tuple[str, bool]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if not equals:
         raise InputError(subject, f"missing bool value for {name}")
@@ -189,10 +198,10 @@ def _assignment(part: str, subject: str) -> tuple[str, bool]:
     return name, value in _TRUE
 
 
-def _refuse(subject: str, faults: list[str]) -> None:
-    if faults:
-        raise InputError(subject, "; ".join(faults))
+def _raise_if(subject: str, errors: list[str]) -> None:
+    if errors:
+        raise InputError(subject, "; ".join(errors))
 
 
-def _go(value: bool) -> str:
+def _go_bool(value: bool) -> str:
     return "true" if value else "false"

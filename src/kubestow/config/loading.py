@@ -1,8 +1,8 @@
-"""From a configuration's text to a complete, valid :class:`SchedulerConfiguration`, or to everything wrong with it.
+"""Loading: from text to a complete, valid :class:`KubeSchedulerConfiguration`, or to a list of errors.
 
-The text passes through stages: reading, kind and version, types of values, names of fields, rules. As in the reference
-a stage begins only when the one before found nothing, because what it would say about the debris would not help;
-within a stage all mistakes are told at once. Each problem then gets the number of its line, where the text was YAML.
+The stages are parsing, kind and version, value types, field names, and validation. As in kube-scheduler, a stage runs
+only if the previous one found no errors; within a stage all errors are reported. Errors of a YAML text have line
+numbers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ from typing import Any
 
 from msgspec import structs
 
-from kubestow.config.configuration import API_VERSION, GROUP, KIND, PluginConfig, Profile, SchedulerConfiguration
+from kubestow.config.configuration import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    PluginConfig,
+)
 from kubestow.config.decoding import Decoder
-from kubestow.config.defaults import complete, complete_data
-from kubestow.config.document import Document, Unreadable, read_document
-from kubestow.config.expansion import Implements, construct_problems
+from kubestow.config.defaults import set_data_defaults, set_defaults
+from kubestow.config.document import Document, DocumentError, parse_document
+from kubestow.config.expansion import Implements, construction_errors
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.config.field_problems import Problem, refusal
+from kubestow.config.field_errors import FieldError, configuration_error
 from kubestow.config.plugin_args import ARGS_TYPES
-from kubestow.config.type_meta import ARGS_KINDS, read_typed
+from kubestow.config.type_meta import ARGS_KINDS, split_type_meta
 from kubestow.config.validation.configuration import validate
 
 __all__ = ["Source", "check", "default_configuration", "load"]
 
 Source = str | bytes | Mapping[str, Any]
-"""YAML or JSON text, or what such a text was parsed into."""
+"""YAML or JSON text, or the parsed data."""
 
 
 def load(
@@ -35,98 +42,100 @@ def load(
     subject: str = "configuration",
     gates: FeatureGates | None = None,
     implements: Implements | None = None,
-) -> SchedulerConfiguration:
-    """Read a configuration, fill in its defaults, check it. Raises ConfigurationError with all problems found.
+) -> KubeSchedulerConfiguration:
+    """Parse, default and validate a configuration. Raises ConfigurationError with all errors.
 
-    ``subject`` is what the error calls the configuration, such as the name of the file. With ``implements`` it is also
-    made sure that a scheduler can be built of the configuration and the plugins that exist.
+    ``subject`` names the configuration in the error, for example its file. ``implements`` adds the errors of building a
+    scheduler from the registered plugins.
     """
-    configuration, problems = _read(source, gates or FeatureGates())
+    configuration, errors = _load(source, gates or FeatureGates())
     if configuration is not None and implements is not None:
-        problems = construct_problems(configuration, implements)
-    if configuration is None or problems:
-        raise refusal(subject, problems)
+        errors = construction_errors(configuration, implements)
+    if configuration is None or errors:
+        raise configuration_error(subject, errors)
     return configuration
 
 
-def default_configuration(gates: FeatureGates | None = None) -> SchedulerConfiguration:
-    """The configuration of somebody who gives none: one profile, "default-scheduler", with the default plugins."""
+def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerConfiguration:
+    """The default configuration: one profile, "default-scheduler", with the default plugins."""
     return load({"apiVersion": API_VERSION, "kind": KIND}, gates=gates)
 
 
-def check(source: Source, *, gates: FeatureGates | None = None, implements: Implements | None = None) -> list[Problem]:
-    """Everything wrong with a configuration; empty if a scheduler could be started with it.
+def check(
+    source: Source, *, gates: FeatureGates | None = None, implements: Implements | None = None
+) -> list[FieldError]:
+    """All errors of a configuration; empty if it is valid.
 
-    With ``implements`` the answer includes what only shows when the profiles are built of the plugins that exist.
+    ``implements`` adds the errors of building a scheduler from the registered plugins.
     """
-    configuration, problems = _read(source, gates or FeatureGates())
+    configuration, errors = _load(source, gates or FeatureGates())
     if configuration is not None and implements is not None:
-        return construct_problems(configuration, implements)
-    return problems
+        return construction_errors(configuration, implements)
+    return errors
 
 
-def _read(source: Source, gates: FeatureGates) -> tuple[SchedulerConfiguration | None, list[Problem]]:
-    """The configuration, or None and why there is none."""
+def _load(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
+    """The configuration, or None and the errors."""
     try:
-        document = read_document(source)
-    except Unreadable as unreadable:
-        return None, [unreadable.problem]
+        document = parse_document(source)
+    except DocumentError as failure:
+        return None, [failure.error]
     try:
         decoded = _decode(document)
-        configuration = complete(decoded, gates)
-        _stop_if(validate(configuration, gates))
-    except _Refused as refused:
-        return None, [document.located(problem) for problem in refused.problems]
+        configuration = set_defaults(decoded, gates)
+        _raise_if(validate(configuration, gates))
+    except _StageFailed as failed:
+        return None, [document.with_line(error) for error in failed.errors]
     return configuration, []
 
 
-class _Refused(Exception):
-    """A stage found problems; the next ones do not begin."""
+class _StageFailed(Exception):
+    """A stage found errors; the next stages do not run."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
-
-
-def _stop_if(problems: list[Problem]) -> None:
-    if problems:
-        raise _Refused(problems)
+    def __init__(self, errors: list[FieldError]) -> None:
+        self.errors = errors
 
 
-def _decode(document: Document) -> SchedulerConfiguration:
-    typed = read_typed(document.data)
-    _stop_if(typed.problems)
+def _raise_if(errors: list[FieldError]) -> None:
+    if errors:
+        raise _StageFailed(errors)
+
+
+def _decode(document: Document) -> KubeSchedulerConfiguration:
+    typed = split_type_meta(document.data)
+    _raise_if(typed.errors)
     decoder = Decoder()
     if typed.kind != KIND:
         decoder.decode(ARGS_KINDS[typed.kind], typed.body)
-        _stop_if(decoder.mismatches or decoder.strict)
-        raise _Refused([Problem("", f"couldn't decode as {KIND}, got {API_VERSION}, Kind={typed.kind}")])
-    decoded = decoder.decode(SchedulerConfiguration, complete_data(typed.body))
-    _stop_if(decoder.mismatches)
+        _raise_if(decoder.type_errors or decoder.strict_errors)
+        raise _StageFailed([FieldError("", f"couldn't decode as {KIND}, got {API_VERSION}, Kind={typed.kind}")])
+    decoded = decoder.decode(KubeSchedulerConfiguration, set_data_defaults(typed.body))
+    _raise_if(decoder.type_errors)
     profiles = tuple(
         _decode_args(profile, decoder, f"profiles[{index}].pluginConfig")
         for index, profile in enumerate(decoded.profiles)
     )
-    _stop_if(decoder.mismatches)
-    _stop_if([*document.duplicates, *decoder.strict])
+    _raise_if(decoder.type_errors)
+    _raise_if([*document.duplicates, *decoder.strict_errors])
     return structs.replace(decoded, profiles=profiles)
 
 
-def _decode_args(profile: Profile, decoder: Decoder, path: str) -> Profile:
+def _decode_args(profile: KubeSchedulerProfile, decoder: Decoder, path: str) -> KubeSchedulerProfile:
     configs = tuple(
-        structs.replace(config, args=_known_args(config, decoder, f"{path}[{index}].args"))
+        structs.replace(config, args=_typed_args(config, decoder, f"{path}[{index}].args"))
         for index, config in enumerate(profile.plugin_config)
     )
     return structs.replace(profile, plugin_config=configs)
 
 
-def _known_args(config: PluginConfig, decoder: Decoder, path: str) -> Any:
-    """The arguments of an in-tree plugin in their type; those of other plugins as they are."""
+def _typed_args(config: PluginConfig, decoder: Decoder, path: str) -> Any:
+    """The arguments of an in-tree plugin as its args type; those of other plugins unchanged."""
     if config.name not in ARGS_TYPES:
         return config.args
     expected = f"{config.name}Args"
-    typed = read_typed({} if config.args is None else config.args, default_kind=expected, path=path)
+    typed = split_type_meta({} if config.args is None else config.args, default_kind=expected, path=path)
     if typed.kind not in ("", expected):
         text = f"args for plugin {config.name} were not of type {expected}.{GROUP}, got {typed.kind}.{GROUP}"
-        typed.problems.append(Problem(path, text))
-    decoder.mismatches += typed.problems
-    return None if typed.problems else decoder.decode(ARGS_TYPES[config.name], typed.body, path)
+        typed.errors.append(FieldError(path, text))
+    decoder.type_errors += typed.errors
+    return None if typed.errors else decoder.decode(ARGS_TYPES[config.name], typed.body, path)

@@ -1,7 +1,7 @@
-"""The effective configuration, written back as a v1 object.
+"""Encoding of the effective configuration as a v1 object.
 
-What :func:`render` gives is a plain dictionary that can be printed as YAML or JSON and loaded again: loading it changes
-nothing that matters to scheduling. What is empty and would be read back as just that is left out.
+:func:`render` returns a plain dictionary that can be printed as YAML or JSON and loaded again without changing any
+scheduling decision. Empty fields that decode to the same empty value are omitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from kubestow.api.duration import Duration
-from kubestow.config.configuration import API_VERSION, KIND, PluginConfig, SchedulerConfiguration
+from kubestow.config.configuration import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.plugin_args import PluginArgs
 
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "render", "rendered"]
@@ -23,8 +23,8 @@ DEFAULT_QPS = 50.0
 DEFAULT_BURST = 100
 
 
-def render(configuration: SchedulerConfiguration) -> dict[str, Any]:
-    """A configuration as a v1 object with every default spelled out."""
+def render(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
+    """A configuration as a v1 object with every default written out."""
     connection = configuration.client_connection
     effective = structs.replace(
         connection,
@@ -36,7 +36,7 @@ def render(configuration: SchedulerConfiguration) -> dict[str, Any]:
 
 
 def rendered(value: Any) -> Any:
-    """A value of the configuration as plain data in Kubernetes' spelling."""
+    """A value of the configuration as plain data with the field names of the API."""
     match value:
         case Duration():
             return str(value)

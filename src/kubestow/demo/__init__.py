@@ -1,1 +1,1 @@
-"""The main job on an embedded default: a simulated cluster over HTTP, the scheduler on it, a workload, a summary."""
+"""The demo: a simulated cluster over HTTP, a scheduler, a workload, and a report."""

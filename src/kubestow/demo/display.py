@@ -1,6 +1,6 @@
-"""What people see of a run: a live picture while pods land, and a summary at the end.
+"""The console output of the demo: live progress while pods are scheduled, and a report at the end.
 
-On a terminal the picture is redrawn in place; elsewhere (a log, CI) one line is printed now and then.
+On a terminal the progress is redrawn in place; elsewhere (a log, CI) one line is printed every two seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kubestow.demo.play import Outcome, Progress
+from kubestow.demo.run import DemoProgress, DemoResult
 from kubestow.scheduling.queued_pod import Place
 from kubestow.workloads.report import PendingGroup, Summary, Utilisation
 from kubestow.workloads.workload import Workload
@@ -31,12 +31,12 @@ _NAMES = {
     "pods": "pods",
 }
 _SPARKS = " ▁▂▃▄▅▆▇█"
-_LINE_EVERY = 2.0
+_LINE_INTERVAL = 2.0
 _GROUPS_SHOWN = 12
 
 
 class Display:
-    """Draws a run on a console."""
+    """Prints a run to a console."""
 
     def __init__(self, console: Console, workload: Workload) -> None:
         self._console = console
@@ -48,7 +48,7 @@ class Display:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Announce the run and keep its picture up to date while it lasts."""
+        """Print the title of the run, and its live progress within the context."""
         self._console.print(f"[bold]{self._workload.title}[/bold]")
         self._console.print(f"[dim]{self._workload.attribution}[/dim]")
         if not self._console.is_terminal:
@@ -57,29 +57,29 @@ class Display:
         with Live(console=self._console, refresh_per_second=10, transient=True) as self._live:
             yield
 
-    def show(self, progress: Progress) -> None:
-        """Where the run stands."""
-        self._measure(progress)
+    def show(self, progress: DemoProgress) -> None:
+        """Update the progress."""
+        self._measure_rate(progress)
         if self._live is not None:
-            self._live.update(self._picture(progress))
+            self._live.update(self._panel(progress))
         elif progress.elapsed >= self._next_line:
-            self._next_line = progress.elapsed + _LINE_EVERY
+            self._next_line = progress.elapsed + _LINE_INTERVAL
             self._console.print(self._line(progress), highlight=False)
 
-    def _measure(self, progress: Progress) -> None:
+    def _measure_rate(self, progress: DemoProgress) -> None:
         since, bound = self._last
         if progress.elapsed - since >= 0.25:
             self._rates.append((progress.bound - bound) / (progress.elapsed - since))
             self._last = (progress.elapsed, progress.bound)
 
-    def _line(self, progress: Progress) -> str:
+    def _line(self, progress: DemoProgress) -> str:
         rate = self._rates[-1] if self._rates else 0.0
         return (
             f"{progress.elapsed:5.1f} s  submitted {progress.submitted:>6,}  placed {progress.bound:>6,}"
             f"  waiting {_waiting(progress):>6,}  {rate:>6,.0f} pods/s  nodes in use {progress.nodes_used:,}"
         )
 
-    def _picture(self, progress: Progress) -> RenderableType:
+    def _panel(self, progress: DemoProgress) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         table.add_column(justify="right", style="dim", min_width=18)
         table.add_column(ratio=1)
@@ -104,29 +104,27 @@ class Display:
         table.add_row("pods per second", Text(_sparkline(self._rates), style="cyan"), f"{rate:,.0f}")
         return Panel(table, title=f"{progress.elapsed:.1f} s", border_style="dim")
 
-    # -- the summary -----------------------------------------------------------------------------------------------
-
-    def summarise(self, outcome: Outcome) -> None:
-        """What came of it."""
-        summary = outcome.summary
-        rate = summary.placed / outcome.seconds if outcome.seconds else 0.0
+    def print_report(self, result: DemoResult) -> None:
+        """Print the report of a finished run."""
+        summary = result.summary
+        rate = summary.placed / result.seconds if result.seconds else 0.0
         self._console.print()
         self._console.print(
             f"[bold green]{summary.placed:,} of {summary.pods:,} pods placed[/bold green] on "
-            f"{summary.nodes_used:,} of {summary.nodes:,} nodes in {outcome.seconds:.1f} s "
+            f"{summary.nodes_used:,} of {summary.nodes:,} nodes in {result.seconds:.1f} s "
             f"([bold]{rate:,.0f} pods/s[/bold])",
             highlight=False,
         )
-        if outcome.evicted:
-            gone = "1 pod was" if outcome.evicted == 1 else f"{outcome.evicted:,} pods were"
-            self._console.print(f"{gone} evicted to make room for others of higher priority")
+        if result.evicted:
+            evicted = "1 pod was" if result.evicted == 1 else f"{result.evicted:,} pods were"
+            self._console.print(f"{evicted} evicted by preemption")
         self._console.print(Group(_utilisation(summary.utilisation), _latency(summary)))
         if summary.pending:
             self._console.print(_pending(summary))
-        self._console.print(_verdict(outcome))
+        self._console.print(_conclusion(result))
 
 
-def _waiting(progress: Progress) -> int:
+def _waiting(progress: DemoProgress) -> int:
     return sum(progress.waiting.values())
 
 
@@ -140,7 +138,7 @@ def _sparkline(values: deque[float]) -> str:
 
 
 def _utilisation(utilisation: tuple[Utilisation, ...]) -> RenderableType:
-    table = Table(title="requested of what there is", title_justify="left", box=None, header_style="dim")
+    table = Table(title="requested resources", title_justify="left", box=None, header_style="dim")
     table.add_column("resource")
     table.add_column("")
     table.add_column("share", justify="right")
@@ -168,10 +166,10 @@ def _amount(resource: str, amount: int) -> str:
 def _latency(summary: Summary) -> RenderableType:
     latency = summary.latency
     if latency is None:
-        return Text("nothing was placed, so there are no latencies")
+        return Text("no latencies: no pod was bound")
     return Text(
-        f"from first in the queue to bound: median {_seconds(latency.p50)}, 90 % within {_seconds(latency.p90)}, "
-        f"99 % within {_seconds(latency.p99)}, longest {_seconds(latency.maximum)}\n"
+        f"scheduling latency: median {_seconds(latency.p50)}, 90th percentile {_seconds(latency.p90)}, "
+        f"99th percentile {_seconds(latency.p99)}, maximum {_seconds(latency.maximum)}\n"
     )
 
 
@@ -181,30 +179,30 @@ def _seconds(seconds: float) -> str:
 
 def _pending(summary: Summary) -> RenderableType:
     total = sum(len(group.pods) for group in summary.pending)
-    table = Table(title=f"{total:,} pods left pending, and why", title_justify="left", box=None, header_style="dim")
+    table = Table(title=f"{total:,} pending pods", title_justify="left", box=None, header_style="dim")
     table.add_column("pods", justify="right")
-    table.add_column("each asks for")
-    table.add_column("why")
+    table.add_column("requests")
+    table.add_column("reason")
     for group in summary.pending[:_GROUPS_SHOWN]:
-        table.add_row(f"{len(group.pods):,}", group.asks, _why(group))
+        table.add_row(f"{len(group.pods):,}", group.requests, _reason(group))
     rest = summary.pending[_GROUPS_SHOWN:]
     if rest:
         table.add_row(f"{sum(len(group.pods) for group in rest):,}", f"in {len(rest)} smaller groups", "")
     return table
 
 
-def _why(group: PendingGroup) -> RenderableType:
-    lines = [Text(group.why)]
+def _reason(group: PendingGroup) -> RenderableType:
+    lines = [Text(group.explanation)]
     if group.message:
         lines.append(Text(group.message, style="dim"))
-    if group.missed:
-        lines.append(Text(f"{len(group.missed):,} of them could run somewhere: {group.missed[0]}", style="bold red"))
+    if group.feasible:
+        lines.append(Text(f"{len(group.feasible):,} with a feasible node: {group.feasible[0]}", style="bold red"))
     return Group(*lines)
 
 
-def _verdict(outcome: Outcome) -> RenderableType:
-    if not outcome.settled:
-        return Text("The time was up while pods were still moving.", style="bold red")
-    if outcome.summary.missed:
-        return Text(f"{len(outcome.summary.missed):,} pending pods could run on some node.", style="bold red")
-    return Text("No pod is pending that some node could take.", style="green")
+def _conclusion(result: DemoResult) -> RenderableType:
+    if not result.completed:
+        return Text("The time limit was reached before the queue was idle.", style="bold red")
+    if result.summary.feasible_pending:
+        return Text(f"{len(result.summary.feasible_pending):,} pending pods have a feasible node.", style="bold red")
+    return Text("No pending pod has a feasible node.", style="green")

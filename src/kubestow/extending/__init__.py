@@ -1,15 +1,15 @@
-"""kubestow's plugins as an extender of another scheduler: what ``kubestow extend`` serves.
+"""kubestow's plugins as a scheduler extender: the implementation of ``kubestow extend``.
 
-A stock kube-scheduler asks over HTTP which nodes can take a pod and how good they are, and a plugin, or all filters and
-scores of a profile, answer. :mod:`.opinions` turns questions into answers, :mod:`.mirror` knows the cluster they are
-about, :mod:`.service` speaks the protocol, :mod:`.stanza` is what the other scheduler's configuration needs.
+kube-scheduler calls the extender over HTTP to filter and prioritize nodes. :mod:`.server` implements the HTTP protocol,
+:mod:`.profile_extender` evaluates the plugins of a profile, :mod:`.watch_cache` holds the state of the cluster, and
+:mod:`.capabilities` prints the extender's entry for the configuration of kube-scheduler.
 """
 
 from __future__ import annotations
 
-from kubestow.extending.mirror import Mirror
-from kubestow.extending.opinions import Opinions
-from kubestow.extending.service import Service
-from kubestow.extending.stanza import Offer, stanza
+from kubestow.extending.capabilities import ExtenderCapabilities, config_snippet
+from kubestow.extending.profile_extender import ProfileExtender
+from kubestow.extending.server import ExtenderServer
+from kubestow.extending.watch_cache import WatchCache
 
-__all__ = ["Mirror", "Offer", "Opinions", "Service", "stanza"]
+__all__ = ["ExtenderCapabilities", "ExtenderServer", "ProfileExtender", "WatchCache", "config_snippet"]

@@ -1,7 +1,6 @@
-"""What plugins may use when they are served as an extender.
+"""The plugin handle of an extender.
 
-Filters and scores read; whatever writes belongs to the scheduler that asks. A plugin that tries anyway gets an error
-which says so.
+Filter and Score plugins only read; all writes are done by kube-scheduler. Write methods raise an error.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from kubestow.errors import KubestowError
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.interface import Waiting
 
-__all__ = ["ReadingHandle"]
+__all__ = ["ReadOnlyHandle"]
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class ReadingHandle:
+class ReadOnlyHandle:
     """Implements :class:`kubestow.framework.interface.Handle`."""
 
     def __init__(self, cluster: Cluster, gates: FeatureGates, random: Random) -> None:
@@ -38,74 +37,74 @@ class ReadingHandle:
         self._background: set[asyncio.Task[None]] = set()
 
     def feature_enabled(self, gate: str) -> bool:
-        """Whether a feature gate is on."""
+        """Whether a feature gate is enabled."""
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        """The other scheduler's evictions are its own business."""
+        """Always False: preemptions of kube-scheduler are unknown."""
         return False
 
     def waiting_pods(self) -> Sequence[Waiting]:
-        """Nor is anything known of pods that it holds back."""
+        """Always empty: pods waiting on Permit in kube-scheduler are unknown."""
         return ()
 
     def pending_pods(self) -> Sequence[PodInfo]:
-        """Nor of its queue."""
+        """Always empty: the queue of kube-scheduler is unknown."""
         return ()
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Not here."""
-        _refuse("activate pods")
+        """Raises KubestowError."""
+        _reject("activate pods")
 
     def now(self) -> datetime:
-        """The present moment."""
+        """The current time, in UTC."""
         return datetime.now(UTC)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done in the background."""
+        """Run a coroutine in the background."""
         task = asyncio.create_task(_logged(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Events are the other scheduler's; this one goes to the log."""
+        """Log the event instead of creating it."""
         _log.info("pod %s: %s: %s", pod.key, reason, note)
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Nobody waits for devices here."""
+        """No effect: an extender never waits for devices."""
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        """Nobody waits for news here."""
+        """Evaluate the condition once, without waiting."""
         return answer()
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Nothing is in doubt where nothing is written."""
+        """Call ``read`` once: there are no writes whose result is unknown."""
         return await read()
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        """Nothing is in doubt where nothing is written."""
+        """Await the work: there are no writes to shield."""
         return await work
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Not here."""
-        _refuse("bind a pod")
+        """Raises KubestowError."""
+        _reject("bind a pod")
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        """Not here."""
-        _refuse("patch an object")
+        """Raises KubestowError."""
+        _reject("patch an object")
 
     @property
     def resource_claims(self) -> ResourceClaimWriter:
-        """Not here."""
-        _refuse("write to resource claims")
+        """Raises KubestowError."""
+        _reject("write to resource claims")
 
 
-def _refuse(what: str) -> NoReturn:
-    raise KubestowError(f"a plugin that is served as an extender cannot {what}: it only filters and scores")
+def _reject(operation: str) -> NoReturn:
+    raise KubestowError(f"plugins of an extender cannot {operation}: an extender only filters and scores")
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:
-        _log.exception("work of a plugin failed")
+        _log.exception("background task of a plugin failed")

@@ -24,7 +24,7 @@ _PLACE = " - at `$"
 _TYPE_META = frozenset({"apiVersion", "kind"})
 
 
-def arguments(profile: config.Profile, kind: type[Plugin]) -> Any:
+def arguments(profile: config.KubeSchedulerProfile, kind: type[Plugin]) -> Any:
     """What a plugin of a profile is made with. Raises ConfigurationError when it is not what the plugin declares."""
     given = profile.args.get(kind.name)
     declared = kind.Args
@@ -45,7 +45,7 @@ def arguments(profile: config.Profile, kind: type[Plugin]) -> Any:
     )
 
 
-def _path(profile: config.Profile, plugin: str) -> str:
+def _path(profile: config.KubeSchedulerProfile, plugin: str) -> str:
     names = [entry.name for entry in profile.plugin_config]
     return f"pluginConfig[{names.index(plugin)}].args" if plugin in names else "args"
 

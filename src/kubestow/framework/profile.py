@@ -137,7 +137,7 @@ class Profile:
 
 
 def build_profile(
-    configured: config.Profile,
+    configured: config.KubeSchedulerProfile,
     registry: Registry,
     handle: Handle,
     *,
@@ -165,7 +165,7 @@ def build_profile(
 class _Instances:
     """The plugin objects of a profile, by name; each is made when an extension point first lists it."""
 
-    def __init__(self, configured: config.Profile, registry: Registry, handle: Handle) -> None:
+    def __init__(self, configured: config.KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
         self.made: dict[str, Plugin] = {}
         self._configured, self._registry, self._handle = configured, registry, handle
         self._enabled = config.expand(configured, implements(registry))
@@ -219,7 +219,7 @@ def _gang_source(plugins: Iterable[Plugin]) -> GangSource | None:
     return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 
 
-def _make(kind: type[Plugin], configured: config.Profile, handle: Handle) -> Plugin:
+def _make(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: Handle) -> Plugin:
     args = arguments(configured, kind)
     try:
         plugin = kind(args, handle)

@@ -9,7 +9,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from kubestow.config import FEATURES, FeatureGates
+from kubestow.config import FEATURE_SPECS, FeatureGates
 from kubestow.observability.instruments import Gauge, Stability
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.scheduling.observer import Call
@@ -133,7 +133,7 @@ def add_state_gauges(
 
 
 def _stage(name: str) -> str:
-    stage = FEATURES[name].stage.value
+    stage = FEATURE_SPECS[name].stage.value
     return "" if stage == "GA" else stage
 
 

@@ -66,7 +66,7 @@ class Scheduler:
 
     def __init__(
         self,
-        configuration: config.SchedulerConfiguration,
+        configuration: config.KubeSchedulerConfiguration,
         *,
         registry: Registry,
         environment: Environment,

@@ -12,7 +12,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from kubestow.config import FeatureGates, SchedulerConfiguration
+from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.observability.observability import Observability, exposition
 from kubestow.scheduling.ports import Clock
 from kubestow.serving.handlers.debug import SchedulingDebugger
@@ -31,7 +31,7 @@ _LEASE_GRACE = 20.0
 class ComponentInfo:
     """The settings that the process shows: the effective configuration, feature gates and flags."""
 
-    configuration: SchedulerConfiguration
+    configuration: KubeSchedulerConfiguration
     gates: FeatureGates
     flags: Mapping[str, str]
 

@@ -1,8 +1,9 @@
-"""Replaying recorded cases through the core: the judge of semantics.
+"""Replay of recorded scheduling cases, to compare kubestow with kube-scheduler.
 
-Each pod of a case is decided on the cluster as the earlier ones left it, and everything the recording has about it is
-compared: verdicts, feasible nodes, weighted scores, totals, the choice, the message, preemption. A figure that differs
-is a :class:`Difference`; a case agrees when there is none.
+:func:`replay` builds the cluster of a case and schedules its pods in order, each on the cluster as the pods before it
+left it. It compares every recorded result: filter statuses, feasible nodes, weighted scores, totals, the chosen node,
+the message and preemption. A result that differs is a :class:`Mismatch`. There is no queue and no API server: victims
+are deleted at once, and volumes are bound without a controller.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
 from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import CATALOGUED
-from kubestow.simulation.recording import Case, Object
-from kubestow.simulation.refusals import names_same_fields
-from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
-from kubestow.simulation.volume_controller import bind_promised_volumes
+from kubestow.simulation.config_errors import report_same_fields
+from kubestow.simulation.recorded_cases import Case, Object
+from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.simulation.volume_controller import bind_assumed_volumes
 
-__all__ = ["Difference", "replay"]
+__all__ = ["Mismatch", "replay"]
 
 T = TypeVar("T")
 
@@ -51,39 +52,43 @@ _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One figure that differs: where in the case, what was recorded, what came out."""
+class Mismatch:
+    """A result that differs from the recorded one.
+
+    ``field`` is the path of the result, such as ``scores.NodeAffinity.node-1``. ``pod`` is namespace/name, and empty
+    for a mismatch of the configuration.
+    """
 
     case: str
     pod: str
-    figure: str
+    field: str
     expected: Any
-    got: Any
+    actual: Any
 
 
 class _Handle:
-    """What plugins see of a replay: the cluster and the case's feature gates. Time stands still."""
+    """The handle of the plugins in a replay: the cluster and the case's feature gates, at a fixed time."""
 
     def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
         self.cluster = cluster
         self.random = Random(0)
-        self.resource_claims = ClaimsInMemory(cluster.catalog(ResourceClaim))
+        self.resource_claims = InMemoryResourceClaims(cluster.catalog(ResourceClaim))
         self._gates = gates
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        return False  # victims are gone at once
+        return False  # victims are deleted at once
 
     def waiting_pods(self) -> tuple[()]:
-        return ()  # Permit is not asked
+        return ()  # Permit plugins do not run
 
     def pending_pods(self) -> tuple[()]:
         return ()  # there is no queue
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Nobody waits."""
+        """Do nothing: there is no queue."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise NotImplementedError("a replay places pods itself")
@@ -92,13 +97,13 @@ class _Handle:
         return _NOW
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        finished_at_once(work)
+        run_synchronously(work)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Nobody reads events here."""
+        """Drop the event."""
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Nobody watches here."""
+        """Drop the measurement."""
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         raise NotImplementedError("a replay binds volumes itself")
@@ -113,32 +118,32 @@ class _Handle:
         return await work
 
 
-def replay(case: Case, registry: Registry) -> list[Difference]:
-    """Run one case; the figures that differ, none when it agrees."""
+def replay(case: Case, registry: Registry) -> list[Mismatch]:
+    """Replay one case and return the results that differ from the recorded ones."""
     try:
-        world = _World(case, registry)
+        run = _Replay(case, registry)
     except (ConfigurationError, PluginError) as error:
-        return _refusal_differences(case, error)
+        return _compare_config_error(case, error)
     if case.config_error is not None:
-        return [Difference(case.name, "", "config_error", case.config_error, None)]
-    differences: list[Difference] = []
-    for pod, expected in zip(case.pods, case.expect, strict=False):
-        got = world.schedule(pod)
+        return [Mismatch(case.name, "", "config_error", case.config_error, None)]
+    mismatches: list[Mismatch] = []
+    for pod, recorded in zip(case.pods, case.expect, strict=False):
+        result = run.schedule(pod)
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        differences += (
-            Difference(case.name, key, figure, wanted, found) for figure, wanted, found in _compare(expected, got)
+        mismatches += (
+            Mismatch(case.name, key, field, expected, actual) for field, expected, actual in _compare(recorded, result)
         )
-    return differences
+    return mismatches
 
 
-def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.SchedulerConfiguration:
+def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.KubeSchedulerConfiguration:
     if case.config is None:
         return config.default_configuration(gates)
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
 
 
-def _thorough(profile: config.Profile) -> config.Profile:
-    """The profile as it was recorded: preemption considers every node, whatever its args say."""
+def _with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.KubeSchedulerProfile:
+    """The profile with a preemption that considers every node, as the cases were recorded."""
     every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
     return structs.replace(
         profile,
@@ -149,18 +154,18 @@ def _thorough(profile: config.Profile) -> config.Profile:
     )
 
 
-def _refusal_differences(case: Case, error: Exception) -> list[Difference]:
-    """A configuration was refused: so it should be, and for the same fields."""
+def _compare_config_error(case: Case, error: Exception) -> list[Mismatch]:
+    """Check that the recorded configuration was rejected too, and for the same fields."""
     if case.config_error is None:
-        return [Difference(case.name, "", "config_error", None, str(error))]
+        return [Mismatch(case.name, "", "config_error", None, str(error))]
     problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
-    if names_same_fields(problems, case.config_error):
+    if report_same_fields(problems, case.config_error):
         return []
-    return [Difference(case.name, "", "config_error", case.config_error, str(error))]
+    return [Mismatch(case.name, "", "config_error", case.config_error, str(error))]
 
 
-class _World:
-    """The cluster of one case, and the profiles that decide on it."""
+class _Replay:
+    """The cluster of one case and its scheduling profiles."""
 
     def __init__(self, case: Case, registry: Registry) -> None:
         gates = config.FeatureGates(case.feature_gates, subject=case.name)
@@ -168,7 +173,7 @@ class _World:
         self.cluster = Cluster()
         handle = _Handle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
-            profile.scheduler_name: build_profile(_thorough(profile), registry, handle)
+            profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)
             for profile in configuration.profiles
         }
         self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())
@@ -200,7 +205,7 @@ class _World:
     # -- one pod -------------------------------------------------------------------------------------------------
 
     def schedule(self, pod: Object) -> Object:
-        """Decide about a pod and let the next ones see it."""
+        """Schedule a pod, apply the result to the cluster and return it as the recording spells it."""
         info = self._info(pod)
         profile = self._profiles.get(info.spec.scheduler_name)
         if profile is None:
@@ -213,7 +218,7 @@ class _World:
         if info.status.nominated_node_name:
             self.cluster.nominate(info, info.status.nominated_node_name)
         decision = self._pipeline.decide(info)
-        figures = _figures(self.cluster, decision)
+        result = _result(self.cluster, decision)
         if isinstance(decision, Scheduled):
             status = self._prepare(profile, decision, decision.node_name)
             if not status.ok:
@@ -221,12 +226,12 @@ class _World:
             self._bind(pod, decision.node_name)
         elif isinstance(decision, Unschedulable):
             self._apply_post_filter(decision)
-        return figures
+        return result
 
     def _apply_post_filter(self, decision: Unschedulable) -> None:
-        """Apply what PostFilter achieved: victims are deleted at once, the pod stays pending with its nomination."""
+        """Delete the victims that PostFilter chose and nominate the pod, which stays pending."""
         for action in decision.post_filter.actions:
-            finished_at_once(action())
+            run_synchronously(action())
         pod, result = decision.pod, decision.post_filter.nomination
         if result is None or result.nominated_node_name is None:
             return
@@ -239,13 +244,13 @@ class _World:
             self.cluster.drop_nomination(pod.uid)
 
     def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
-        """What a scheduler does between choosing a node and binding: reserve, and the work before binding."""
+        """Run the Reserve and PreBind plugins for the chosen node."""
         pod, state, runtime = decision.pod, decision.state, profile.runtime
         status = runtime.run_reserve_plugins(state, pod, node_name)
-        bind_promised_volumes(self.cluster)
+        bind_assumed_volumes(self.cluster)
         if status.ok:
             status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
-            # What VolumeBinding would wait for has just been done in a controller's place.
+            # VolumeBinding would wait for the PersistentVolume controller, whose work has just been done.
             plugins = [plugin for plugin in plugins if plugin.name != _VOLUMES]
             if plugins:
                 status = asyncio.run(_pre_bind(runtime, plugins, decision, node_name))
@@ -268,25 +273,25 @@ async def _pre_bind(
     return await runtime.run_pre_bind_plugins(plugins, decision.state, decision.pod, node_name, never)
 
 
-# -- what came out, in the recording's terms -----------------------------------------------------------------------
+# -- results in the format of the recording ------------------------------------------------------------------------
 
 
-def _figures(cluster: Cluster, decision: Decision) -> Object:
+def _result(cluster: Cluster, decision: Decision) -> Object:
     if isinstance(decision, Failed):
         return {"result": "error", "message": decision.message}
     if isinstance(decision, Unschedulable):
-        ended: Object = {"result": "unschedulable", "message": decision.message}
-        return ended | _refusals(cluster, decision) | {"feasible": []} | _preemption(decision)
+        outcome: Object = {"result": "unschedulable", "message": decision.message}
+        return outcome | _filter_statuses(cluster, decision) | {"feasible": []} | _preemption(decision)
     nodes = Nodes(cluster.nodes, decision.candidates)
     feasible = nodes.names
-    figures: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
-    figures |= _refusals(cluster, decision)
+    result: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
+    result |= _filter_statuses(cluster, decision)
     if len(feasible) == 1:
-        return figures | {"best": feasible}
+        return result | {"best": feasible}
     weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.candidates))
     total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
     best = total.max()
-    return figures | {
+    return result | {
         "scores": {plugin: dict(zip(feasible, scores.tolist(), strict=True)) for plugin, scores in weighted.items()},
         "total": dict(zip(feasible, total.tolist(), strict=True)),
         "best": sorted(name for name, score in zip(feasible, total.tolist(), strict=True) if score == best),
@@ -301,7 +306,7 @@ def _preemption(decision: Unschedulable) -> Object:
     return {"preemption": {"nominatedNodeName": result.nominated_node_name, "victims": victims}}
 
 
-def _refusals(cluster: Cluster, decision: Decision) -> Object:
+def _filter_statuses(cluster: Cluster, decision: Decision) -> Object:
     if decision.feasibility is None:
         return {"filter": {}}
     diagnosis = decision.feasibility.diagnose()
@@ -320,14 +325,14 @@ def _status(status: Status) -> Object:
     return {"plugin": status.plugin, "code": status.code.value, "reasons": list(status.reasons)}
 
 
-# -- comparing -----------------------------------------------------------------------------------------------------
+# -- comparison ----------------------------------------------------------------------------------------------------
 
 
-def _compare(expected: Object, got: Object) -> Iterator[tuple[str, Any, Any]]:
-    """Each leaf that differs, as (path, expected, got). Texts of errors are not compared, only that there is one."""
-    if expected.get("result") == got.get("result") == "error":
+def _compare(recorded: Object, result: Object) -> Iterator[tuple[str, Any, Any]]:
+    """Each leaf that differs, as (path, expected, actual). The messages of two errors are not compared."""
+    if recorded.get("result") == result.get("result") == "error":
         return
-    for figure in (
+    for field in (
         "result",
         "preenqueue",
         "prefilter",
@@ -340,15 +345,15 @@ def _compare(expected: Object, got: Object) -> Iterator[tuple[str, Any, Any]]:
         "message",
         "preemption",
     ):
-        wanted, found = expected.get(figure), got.get(figure)
-        if figure == "prefilter" and wanted is not None:
-            wanted = {"plugin": "", "reasons": []} | wanted
-        yield from _leaves(figure, wanted, found)
+        expected, actual = recorded.get(field), result.get(field)
+        if field == "prefilter" and expected is not None:
+            expected = {"plugin": "", "reasons": []} | expected
+        yield from _compare_leaves(field, expected, actual)
 
 
-def _leaves(path: str, wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
-        for key in [*wanted, *(key for key in found if key not in wanted)]:
-            yield from _leaves(f"{path}.{key}", wanted.get(key), found.get(key))
-    elif wanted != found and (wanted or found):
-        yield path, wanted, found
+def _compare_leaves(path: str, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key in [*expected, *(key for key in actual if key not in expected)]:
+            yield from _compare_leaves(f"{path}.{key}", expected.get(key), actual.get(key))
+    elif expected != actual and (expected or actual):
+        yield path, expected, actual

@@ -1,4 +1,4 @@
-"""Claims on devices in memory: what plugins write is there at once."""
+"""In-memory ResourceClaims: writes of plugins take effect immediately."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 
-__all__ = ["ClaimStore", "ClaimsInMemory", "finished_at_once"]
+__all__ = ["InMemoryResourceClaims", "ResourceClaimStore", "run_synchronously"]
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
 _DELETE_FROM = "$deleteFromPrimitiveList/"
-#: What tells the entries of a list apart in a strategic merge; of other lists only finalizers are merged.
+#: The merge keys of lists in a strategic merge patch; of other lists, only finalizers are merged.
 _MERGE_KEYS = {"reservedFor": "uid"}
 
 
-class ClaimStore(Protocol):
-    """Where the claims are kept: a cluster's catalog, or something alike."""
+class ResourceClaimStore(Protocol):
+    """The storage of claims, such as a cluster's catalog."""
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
-        """A claim as it is now."""
+        """The current claim, or None."""
 
     def put(self, obj: ResourceClaim, /) -> Any:
-        """Keep a claim, new or changed."""
+        """Create or replace a claim."""
 
     def remove(self, namespace: str, name: str, /) -> Any:
-        """Drop a claim."""
+        """Remove a claim."""
 
 
-class ClaimsInMemory:
-    """A ResourceClaimWriter over a store. What pods report of their extended resources is kept by their uid."""
+class InMemoryResourceClaims:
+    """A ResourceClaimWriter over a store; ``extended`` has the extendedResourceClaimStatus of pods by UID."""
 
-    def __init__(self, store: ClaimStore) -> None:
+    def __init__(self, store: ResourceClaimStore) -> None:
         self._store = store
         self._created = 0
         self.extended: dict[str, PodExtendedResourceClaimStatus] = {}
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
-        """Raises APIError for a claim that is not there."""
+        """Read a claim. Raises APIError (404) if it does not exist."""
         claim = self._store.get(namespace, name)
         if claim is None:
             raise APIError(404, "NotFound", f'resourceclaims.resource.k8s.io "{name}" not found')
         return claim
 
     async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
-        """Names are counted up where a server would draw random ones."""
+        """Create a claim; generated names have consecutive numbers instead of random suffixes."""
         self._created += 1
         metadata = dict(manifest["metadata"])
         name = metadata.get("name") or f"{metadata['generateName']}{self._created:05x}"
@@ -62,11 +62,11 @@ class ClaimsInMemory:
         return await self.read(namespace, name)
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
-        """Raises APIError for a claim that is not there, or not the same."""
+        """Patch a claim. Raises APIError (404, 409) if it does not exist or a precondition fails."""
         current = await self.read(claim.metadata.namespace, claim.metadata.name)
-        wanted = patch.get("metadata", {})
-        _require(claim, "uid", wanted.get("uid"), current.metadata.uid)
-        _require(claim, "resourceVersion", wanted.get("resourceVersion"), current.metadata.resource_version)
+        preconditions = patch.get("metadata", {})
+        _require(claim, "uid", preconditions.get("uid"), current.metadata.uid)
+        _require(claim, "resourceVersion", preconditions.get("resourceVersion"), current.metadata.resource_version)
         parts = {subresource, "metadata"} if subresource else set(patch) - {"status"}
         change = {part: value for part, value in patch.items() if part in parts}
         patched = convert(ResourceClaim, _merged(msgspec.to_builtins(current), change))
@@ -74,32 +74,32 @@ class ClaimsInMemory:
         return await self.read(claim.metadata.namespace, claim.metadata.name)
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """Finalizers hold nothing back here."""
+        """Delete a claim immediately, regardless of finalizers."""
         self._store.remove(claim.metadata.namespace, claim.metadata.name)
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
-        """Kept for whoever asks."""
+        """Store the status in ``extended``."""
         self.extended[pod.uid] = status
 
 
-def finished_at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never has to wait, as everything here is. Raises RuntimeError if it does."""
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends and return its result. Raises RuntimeError if it suspends."""
     try:
         work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
     work.close()
-    raise RuntimeError("it waits for something")
+    raise RuntimeError("the coroutine suspended")
 
 
-def _require(claim: ResourceClaim, what: str, wanted: str | None, found: str) -> None:
-    if wanted and wanted != found:
-        raise APIError(409, "Conflict", f'{what} of resourceclaim "{claim.metadata.name}" is {found}, not {wanted}')
+def _require(claim: ResourceClaim, field: str, expected: str | None, actual: str) -> None:
+    if expected and expected != actual:
+        raise APIError(409, "Conflict", f'{field} of resourceclaim "{claim.metadata.name}" is {actual}, not {expected}')
 
 
 def _merged(current: Object, patch: Mapping[str, Any]) -> Object:
-    """The strategic merge of a patch, as far as claims need it."""
+    """Apply a strategic merge patch, with the features that ResourceClaims need."""
     merged = dict(current)
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):

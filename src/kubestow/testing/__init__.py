@@ -1,14 +1,14 @@
-"""Public tools for tests, of plugins and of kubestow itself.
+"""Test tools for plugins and for kubestow itself.
 
-:func:`pod` and :func:`node` build API objects in a line. A :class:`World` is a cluster to ask for decisions, without
-time. A :class:`MemoryCluster` is one to run the scheduler on, and :func:`in_virtual_time` tells a story of a
-:class:`Living` scheduler without waiting. :func:`check_plugin` runs a plugin through its contract.
+:func:`pod` and :func:`node` build API objects. A :class:`World` evaluates scheduling decisions on a static cluster. A
+:class:`MemoryCluster` is an in-memory cluster to run the scheduler on, and :func:`in_virtual_time` runs a scenario with
+a :class:`Living` scheduler in virtual time. :func:`check_plugin` verifies a plugin's contract.
 """
 
 from kubestow.testing.builders import node, nodes, pod, pods
 from kubestow.testing.contract import check_plugin
-from kubestow.testing.living import Living, in_virtual_time
 from kubestow.testing.memory_cluster import MemoryCluster
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.world import World
 
 __all__ = ["Living", "MemoryCluster", "World", "check_plugin", "in_virtual_time", "node", "nodes", "pod", "pods"]

@@ -1,10 +1,9 @@
-"""Builders: pods, nodes and clusters with sensible defaults, in a line each.
+"""Builders of pods and nodes with defaults.
 
     pod("a", cpu="2", node="n1")
-    cluster = world(nodes=3, zones=2)
-    assert cluster.schedule(pod("a")).node_name == "node-0"
+    nodes(3, zones=2)
 
-What a builder has no parameter for is given as the API spells it: ``pod("a", spec={"hostNetwork": True})``.
+Fields without a parameter are given as in the API: ``pod("a", spec={"hostNetwork": True})``.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ def pod(
     spec: Object | None = None,
     status: Object | None = None,
 ) -> Pod:
-    """A pod of one container; with ``node`` it is bound there. Its uid is ``uid-<namespace>-<name>``."""
-    asked = dict(requests or {})
-    asked |= {resource: amount for resource, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
+    """A pod with one container, bound to ``node`` if set. Its UID is ``uid-<namespace>-<name>``."""
+    requested = dict(requests or {})
+    requested |= {resource: amount for resource, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
     container = {
         "name": "main",
         "image": "app",
-        "resources": {"requests": asked},
+        "resources": {"requests": requested},
         "ports": [{"hostPort": port, "containerPort": port} for port in host_ports],
     }
     return convert(
@@ -101,14 +100,19 @@ def node(
     metadata: Object | None = None,
     status: Object | None = None,
 ) -> Node:
-    """A node with its hostname label. A taint may be written ``key=value:Effect``; images are name to size in bytes."""
-    marks = {"kubernetes.io/hostname": name}
+    """A node with its hostname label. Taints can be ``key=value:Effect``; images are sizes in bytes by name."""
+    topology = {"kubernetes.io/hostname": name}
     if zone is not None:
-        marks["topology.kubernetes.io/zone"] = zone
+        topology["topology.kubernetes.io/zone"] = zone
     return convert(
         Node,
         {
-            "metadata": {"name": name, "uid": f"uid-{name}", "labels": marks | dict(labels or {}), **(metadata or {})},
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{name}",
+                "labels": topology | dict(labels or {}),
+                **(metadata or {}),
+            },
             "spec": {"unschedulable": unschedulable, "taints": [_taint(taint) for taint in taints]},
             "status": {
                 "allocatable": {"cpu": cpu, "memory": memory, "pods": str(max_pods), **(allocatable or {})},
@@ -121,7 +125,7 @@ def node(
 
 
 def nodes(count: int, *, zones: int = 0, **same: Any) -> list[Node]:
-    """Nodes ``node-0``, ``node-1``, …; with ``zones`` they are dealt out to ``zone-0``, ``zone-1``, … in turn."""
+    """Nodes ``node-0``, ``node-1``, …, assigned round-robin to ``zone-0``, ``zone-1``, … if ``zones`` is set."""
     return [node(f"node-{number}", zone=f"zone-{number % zones}" if zones else None, **same) for number in range(count)]
 
 

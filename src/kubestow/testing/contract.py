@@ -1,12 +1,12 @@
-"""A checker that runs any plugin through its contract.
+"""A checker for the contract of any plugin.
 
-    def test_zone_cost_keeps_its_contract() -> None:
+    def test_zone_cost_satisfies_the_contract() -> None:
         check_plugin(ZoneCost, nodes=[node("a", zone="zone-a"), node("b", zone="zone-b")])
 
-The scheduler checks that answers have the right form; whether they can be relied on shows only when the same question
-is asked in several ways. That is what happens here: a row by itself and among others, a node imagined and a node
-changed, an answer remembered through many events and one given afresh. Whether the plugin does what its author wants is
-not asked: that is what a :class:`~kubestow.testing.world.World` is for.
+The framework runtime validates types and shapes of results. Whether results are consistent shows only when a plugin is
+called in several ways: for one row and for many, for a hypothetical change and for the actual one, with cached results
+after many events and without. Whether a plugin does what its author intends is tested with a
+:class:`~kubestow.testing.world.World`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScore
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
-from kubestow.testing.complaints import complaints
-from kubestow.testing.happenings import Happenings, crowd
-from kubestow.testing.questions import Questions, ReadOnlyRuntime, told
+from kubestow.testing.plugin_probe import PluginProbe, ReadOnlyRuntime, describe_results
+from kubestow.testing.random_events import RandomEvents, replicate_nodes
+from kubestow.testing.scheduler_errors import scheduler_errors
 from kubestow.testing.world import World
 
 __all__ = ["check_plugin"]
 
-#: Below eight nodes a change of one is no reason to ask about it alone, so that memory would never be put to the test.
+#: With fewer than eight nodes, a change of one node invalidates all results, so cached results would not be tested.
 _NODES = 12
-_IMAGINED = 40
+_HYPOTHETICAL_CHANGES = 40
 
 
 def check_plugin(
@@ -52,37 +52,36 @@ def check_plugin(
     events: int = 120,
     seed: int = 0,
 ) -> None:
-    """Ask a plugin the same things in many ways. Raises AssertionError, naming plugin and extension point.
+    """Check the contract of a plugin. Raises AssertionError, naming plugin and extension point.
 
-    ``args`` are what ``pluginConfig`` would say, or the struct the plugin declares. ``nodes`` and ``pods`` are the
-    material, a few of each, with everything on them that the plugin looks at; pods with a ``spec.nodeName`` are on
-    that node, the plugin is asked about the others. Without any, there are some of everything. ``objects`` are of other
-    watched kinds. The checks, in order:
+    ``args`` are the arguments in ``pluginConfig``, or the struct the plugin declares. ``nodes`` and ``pods`` are a few
+    examples with all fields that the plugin reads; pods with a ``spec.nodeName`` are existing pods, the others are
+    scheduled. Defaults are provided. ``objects`` are of other watched kinds. The checks, in order:
 
-    - answers have the shape and type they must have, scores are 0 to 100 once normalised;
-    - filters and scores change neither the cluster nor the pod;
-    - copies of a pod are the same to the plugin;
-    - a view of one row says what the view of all rows says of it;
-    - what is said of an imagined change is what is said once it has happened;
-    - answers that are remembered stay right through ``events`` random events (``seed`` picks which);
-    - a scheduler lives with the plugin for twenty minutes of virtual time, and no extension point fails.
+    - results have the required shape and dtype, normalized scores are 0 to 100;
+    - Filter and Score change neither the cluster nor the pod;
+    - copies of a pod have the same signature;
+    - the result for a node is the same in a view of one row and of all rows;
+    - the result for a hypothetical change equals the result after the actual change;
+    - cached results stay correct through ``events`` random events (chosen by ``seed``);
+    - a scheduler with the plugin runs for 20 minutes of virtual time without an error at any extension point.
 
-    Runs an event loop of its own, so it cannot be called from a coroutine.
+    It runs its own event loop, so it cannot be called from a coroutine.
     """
-    contract = _Contract(plugin, args, list(pods), list(nodes) or _SOME_NODES, list(objects), Random(seed))
+    contract = _Contract(plugin, args, list(pods), list(nodes) or _DEFAULT_NODES, list(objects), Random(seed))
     try:
         for info in contract.pods():
-            contract.copies_are_the_same(info)
-            contract.rows_agree(info)
-            contract.imagined_rows_come_true(info)
-        contract.memory_stays_right(events)
-        contract.scheduler_lives()
+            contract.check_copies(info)
+            contract.check_views(info)
+            contract.check_hypothetical_nodes(info)
+        contract.check_cached_results(events)
+        contract.check_running_scheduler()
     except PluginError as error:
         raise AssertionError(str(error)) from error
 
 
 class _Contract:
-    """One plugin, on a cluster made of the material."""
+    """The contract checks of one plugin, on a cluster made from the given objects."""
 
     def __init__(
         self,
@@ -97,33 +96,33 @@ class _Contract:
         self._args = msgspec.to_builtins(args) if isinstance(args, msgspec.Struct) else args
         self._registry: Registry = in_tree_registry() | {kind.name: kind}
         self._bound = [pod for pod in pods if pod.spec.node_name]
-        self._pending = [_ours(pod) for pod in pods if not pod.spec.node_name] or _SOME_PODS
+        self._pending = [_with_default_scheduler(pod) for pod in pods if not pod.spec.node_name] or _DEFAULT_PODS
         self._objects = objects
         self._random = random
-        self._given = nodes
-        self._nodes = crowd(nodes, _NODES)
+        self._example_nodes = nodes
+        self._nodes = replicate_nodes(nodes, _NODES)
         self._world = World(self._nodes, self._bound)
         self._cluster = self._world.cluster
         for obj in objects:
             self._cluster.catalog(type(obj)).put(obj)
-        self._life = Happenings(self._cluster, self._nodes, [*self._pending, *self._bound], objects, random)
-        for number, guest in enumerate([*self._pending, *self._bound] * 2):
+        self._events = RandomEvents(self._cluster, self._nodes, [*self._pending, *self._bound], objects, random)
+        for number, template in enumerate([*self._pending, *self._bound] * 2):
             node_name = self._nodes[number % len(self._nodes)].metadata.name
-            self._cluster.put_pod(self._info(self._life.guest(guest, node_name)))
+            self._cluster.put_pod(self._info(self._events.copy_to_node(template, node_name)))
 
     def pods(self) -> list[PodInfo]:
-        """The pods that the plugin is asked about."""
+        """The pending pods."""
         return [self._info(pod) for pod in self._pending]
 
     def _info(self, pod: Pod) -> PodInfo:
         return self._cluster.shapes.info(pod)
 
     def _profile(self) -> Profile:
-        """The plugin, made anew, and nothing beside it that has an opinion."""
-        return build_profile(self._alone, self._registry, self._world)
+        """A new profile of the plugin and the mandatory QueueSort and Bind plugins."""
+        return build_profile(self._minimal_profile, self._registry, self._world)
 
     @cached_property
-    def _alone(self) -> config.Profile:
+    def _minimal_profile(self) -> config.KubeSchedulerProfile:
         others = [
             name
             for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))
@@ -138,160 +137,162 @@ class _Contract:
         args = [] if self._args is None else [{"name": self._kind.name, "args": self._args}]
         return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": args}
 
-    def _questions(self, info: PodInfo) -> Questions:
+    def _probe(self, info: PodInfo) -> PluginProbe:
         profile = self._profile()
         plugin = next(plugin for plugin in profile.plugins if plugin.name == self._kind.name)
-        return Questions(plugin, ReadOnlyRuntime(profile.runtime.plugins, self._cluster), self._cluster, info)
+        return PluginProbe(plugin, ReadOnlyRuntime(profile.runtime.plugins, self._cluster), self._cluster, info)
 
-    def _broken(self, point: str, info: PodInfo, problem: str) -> AssertionError:
-        return AssertionError(f"plugin {self._kind.name!r} at {point}: asked about pod {info.key}, {problem}")
+    def _violation(self, point: str, info: PodInfo, message: str) -> AssertionError:
+        return AssertionError(f"plugin {self._kind.name!r} at {point}, pod {info.key}: {message}")
 
-    # -- the laws ------------------------------------------------------------------------------------------------
+    # -- the checks ----------------------------------------------------------------------------------------------
 
-    def copies_are_the_same(self, info: PodInfo) -> None:
-        """Signature and concern depend on a pod's shape alone."""
+    def check_copies(self, info: PodInfo) -> None:
+        """Signature and applicability depend only on the shape of a pod."""
         metadata = replace(info.metadata, name="twin", uid="uid-twin", annotations={"twin": "yes"})
         twin = self._info(replace(info.pod, metadata=metadata))
-        asked, other = self._questions(info), self._questions(twin)
-        if asked.signature != other.signature:
-            problem = "it gives a copy of another name, uid and annotations another signature"
-            raise self._broken("signature", info, problem)
-        if asked.concerned != other.concerned:
-            raise self._broken(
-                "applies_to", info, "a copy of another name, uid and annotations concerns it differently"
-            )
+        probe, other = self._probe(info), self._probe(twin)
+        if probe.signature != other.signature:
+            message = "a copy with another name, uid and annotations has another signature"
+            raise self._violation("signature", info, message)
+        if probe.applies != other.applies:
+            message = "the result differs for a copy with another name, uid and annotations"
+            raise self._violation("applies_to", info, message)
 
-    def rows_agree(self, info: PodInfo) -> None:
-        """What is said of a node does not depend on the nodes it is asked about with."""
-        asked = self._questions(info)
-        whole = self._cluster.all_nodes()
-        for view in self._views(whole):
-            if asked.filters:
-                said, alone = asked.statuses(whole), asked.statuses(view)
-                self._compare("Filter", info, view, alone, [said[row] for row in view.row_numbers])
-            if asked.scores and not asked.plugin.scores_feasible_set:
-                scores = asked.raw_scores(whole)
+    def check_views(self, info: PodInfo) -> None:
+        """The result for a node does not depend on the other nodes of the view."""
+        probe = self._probe(info)
+        all_nodes = self._cluster.all_nodes()
+        for view in self._views(all_nodes):
+            if probe.filters:
+                expected, actual = probe.statuses(all_nodes), probe.statuses(view)
+                self._compare("Filter", info, view, actual, [expected[row] for row in view.row_numbers])
+            if probe.scores and not probe.plugin.scores_feasible_set:
+                scores = probe.raw_scores(all_nodes)
                 if scores is not None:
-                    some = asked.scores_of(view)
-                    self._compare("Score", info, view, some.tolist(), scores[view.row_numbers].tolist())
-            if asked.scores:
-                self._normalizes(asked, info, view)
+                    actual_scores = probe.scores_of(view)
+                    self._compare("Score", info, view, actual_scores.tolist(), scores[view.row_numbers].tolist())
+            if probe.scores:
+                self._check_normalization(probe, info, view)
 
-    def _views(self, whole: Nodes) -> Iterator[Nodes]:
-        rows = range(len(whole))
-        yield whole
+    def _views(self, all_nodes: Nodes) -> Iterator[Nodes]:
+        rows = range(len(all_nodes))
+        yield all_nodes
         yield from (Nodes(self._cluster.nodes, slice(row, row + 1)) for row in rows)
         for size in (2, len(rows) // 2, len(rows)):
-            yield whole.select(np.array(self._random.sample(rows, min(size, len(rows))), np.intp))
+            yield all_nodes.select(np.array(self._random.sample(rows, min(size, len(rows))), np.intp))
 
-    def _compare(self, point: str, info: PodInfo, view: Nodes, found: Sequence[Any], wanted: Sequence[Any]) -> None:
-        for name, one, other in zip(view.names, found, wanted, strict=True):
-            if one != other:
-                problem = f"it says {one} of node {name} in a view of {len(view)} nodes, but {other} in a view of all"
-                raise self._broken(point, info, problem)
+    def _compare(self, point: str, info: PodInfo, view: Nodes, actual: Sequence[Any], expected: Sequence[Any]) -> None:
+        for name, result, in_all in zip(view.names, actual, expected, strict=True):
+            if result != in_all:
+                message = f"node {name}: {result} in a view of {len(view)} nodes, but {in_all} in a view of all nodes"
+                raise self._violation(point, info, message)
 
-    def _normalizes(self, asked: Questions, info: PodInfo, view: Nodes) -> None:
-        """Normalised scores are in range, and, as far as nodes are scored by themselves, equal where raw ones are."""
-        raw = asked.raw_scores(view)
+    def _check_normalization(self, probe: PluginProbe, info: PodInfo, view: Nodes) -> None:
+        """Normalized scores are in range, and equal for equal raw scores unless the plugin scores the feasible set."""
+        raw = probe.raw_scores(view)
         if raw is None:
             return
-        normalized = asked.normalized(raw, view)
-        assert isinstance(asked.plugin, ScorePlugin)
-        if asked.plugin.scores_feasible_set:
+        normalized = probe.normalized(raw, view)
+        assert isinstance(probe.plugin, ScorePlugin)
+        if probe.plugin.scores_feasible_set:
             return
         for score in np.unique(raw):
             if len(np.unique(normalized[raw == score])) > 1:
-                problem = f"nodes of the same raw score {score} get different ones; declare scores_feasible_set = True"
-                raise self._broken("NormalizeScore", info, problem)
-
-    def imagined_rows_come_true(self, info: PodInfo) -> None:
-        """What a filter says of a node without some pods and with others is what it says once that has happened."""
-        asked = self._questions(info)
-        if not asked.filters:
-            return
-        rows, changes = self._imagined()
-        said = asked.statuses(HypotheticalNodes(self._cluster.nodes, rows, changes))
-        for row, change, imagined in zip(rows.tolist(), changes, said, strict=True):
-            self._happens(change)
-            after = self._questions(info)
-            (real,) = after.statuses(Nodes(self._cluster.nodes, slice(row, row + 1))) if after.filters else (imagined,)
-            self._happens(Change(removed=change.added, added=change.removed))
-            if real != imagined:
-                gone, come = ([p.name for p in pods] for pods in (change.removed, change.added))
-                problem = (
-                    f"it says {imagined} of node {self._cluster.nodes.names[row]} imagined without {gone} and with "
-                    f"{come}, but {real} once that has happened; read pods through the view, not the cluster"
+                message = (
+                    f"nodes of the same raw score {score} have different normalized scores; "
+                    "declare scores_feasible_set = True"
                 )
-                raise self._broken("Filter", info, problem)
+                raise self._violation("NormalizeScore", info, message)
 
-    def _imagined(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[Change]]:
+    def check_hypothetical_nodes(self, info: PodInfo) -> None:
+        """The result of Filter for a hypothetical change equals the result after the actual change."""
+        probe = self._probe(info)
+        if not probe.filters:
+            return
+        rows, changes = self._hypothetical_changes()
+        statuses = probe.statuses(HypotheticalNodes(self._cluster.nodes, rows, changes))
+        for row, change, hypothetical in zip(rows.tolist(), changes, statuses, strict=True):
+            self._apply(change)
+            after, node = self._probe(info), Nodes(self._cluster.nodes, slice(row, row + 1))
+            (actual,) = after.statuses(node) if after.filters else (hypothetical,)
+            self._apply(Change(removed=change.added, added=change.removed))
+            if actual != hypothetical:
+                removed, added = ([p.name for p in pods] for pods in (change.removed, change.added))
+                message = (
+                    f"node {self._cluster.nodes.names[row]}: {hypothetical} hypothetically without pods {removed} and "
+                    f"with pods {added}, but {actual} after the change; read pods through the view, not the cluster"
+                )
+                raise self._violation("Filter", info, message)
+
+    def _hypothetical_changes(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[Change]]:
         """Random changes of random nodes."""
-        whole = self._cluster.all_nodes()
-        rows = [self._random.randrange(len(whole)) for _ in range(_IMAGINED)]
+        nodes = self._cluster.all_nodes()
+        rows = [self._random.randrange(len(nodes)) for _ in range(_HYPOTHETICAL_CHANGES)]
         changes = []
         for row in rows:
-            there = list(whole.pods(row))
-            removed = self._random.sample(there, self._random.randint(0, len(there)))
-            guests = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
-            added = [self._info(self._life.guest(guest, whole.name(row))) for guest in guests]
+            existing = list(nodes.pods(row))
+            removed = self._random.sample(existing, self._random.randint(0, len(existing)))
+            templates = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
+            added = [self._info(self._events.copy_to_node(template, nodes.name(row))) for template in templates]
             changes.append(Change(tuple(removed), tuple(added)))
         return np.array(rows, np.intp), changes
 
-    def _happens(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         for info in change.removed:
             self._cluster.remove_pod(info.uid)
         for info in change.added:
             self._cluster.put_pod(info)
 
-    def memory_stays_right(self, events: int) -> None:
-        """After any events, what is remembered is what would be said by a plugin that was made just now."""
-        living = self._profile()
-        event = "nothing has happened"
+    def check_cached_results(self, events: int) -> None:
+        """After any event, cached results equal those of a newly built profile."""
+        profile = self._profile()
+        event = "no event"
         for _ in range(events):
             for info in self.pods():
-                remembered, fresh = (told(profile, self._cluster, info) for profile in (living, self._profile()))
-                for node_name, now in fresh.items():
-                    if remembered[node_name] != now:
-                        point = "Filter" if "refused" in remembered[node_name] + now else "Score"
-                        problem = (
-                            f"after this: {event}, it remembers {remembered[node_name]} of node {node_name}, but asked "
-                            f"afresh says {now}; declare an interest in what changed, put what it depends on into the "
-                            "signature, or give no signature"
+                cached = describe_results(profile, self._cluster, info)
+                for node_name, uncached in describe_results(self._profile(), self._cluster, info).items():
+                    if cached[node_name] != uncached:
+                        point = "Filter" if "rejected" in cached[node_name] + uncached else "Score"
+                        message = (
+                            f"node {node_name} after the event '{event}': {cached[node_name]} in the cache, but "
+                            f"{uncached} without it; register for the event, add what the result depends on to the "
+                            "signature, or return no signature"
                         )
-                        raise self._broken(point, info, problem)
-            event = self._life.next()
+                        raise self._violation(point, info, message)
+            event = self._events.next()
 
-    def scheduler_lives(self) -> None:
-        """No extension point fails while pods are scheduled among all the other plugins."""
+    def check_running_scheduler(self) -> None:
+        """No extension point fails while pods are scheduled together with all other plugins."""
         name = {"name": self._kind.name}
         chooses_placements = issubclass(self._kind, PlacementGeneratePlugin | PlacementScorePlugin)
-        company = [{"name": "GangScheduling"}] if chooses_placements else []  # or there would be no gangs to place
-        plugins: dict[str, Any] = {"multiPoint": {"enabled": [*company, name]}}
+        required = [{"name": "GangScheduling"}] if chooses_placements else []  # only gangs have placements
+        plugins: dict[str, Any] = {"multiPoint": {"enabled": [*required, name]}}
         if issubclass(self._kind, QueueSortPlugin):
             plugins = {"queueSort": {"enabled": [name], "disabled": [{"name": "*"}]}}
         if issubclass(self._kind, BindPlugin):
             binders = [name] if self._kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
             plugins["bind"] = {"enabled": binders, "disabled": [{"name": "*"}]}
-        material = [*self._given, *self._objects, *self._bound, *self._pending, pod("too-large", cpu="1000")]
-        told = complaints(material, plugin=self._kind, profile=self._profile_document(plugins))
-        problems = [problem for problem in told if self._kind.name in problem]
-        if problems:
-            raise AssertionError(f"plugin {self._kind.name!r} in a living scheduler: {problems[0]}")
+        objects = [*self._example_nodes, *self._objects, *self._bound, *self._pending, pod("too-large", cpu="1000")]
+        messages = scheduler_errors(objects, plugin=self._kind, profile=self._profile_document(plugins))
+        errors = [message for message in messages if self._kind.name in message]
+        if errors:
+            raise AssertionError(f"plugin {self._kind.name!r} in a running scheduler: {errors[0]}")
 
 
-def _ours(pod: Pod) -> Pod:
+def _with_default_scheduler(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, scheduler_name="default-scheduler"))
 
 
 _GPU = "example.com/gpu"
-_SOME_NODES = [
+_DEFAULT_NODES = [
     node("plain"),
     node("fast", zone="zone-a", labels={"disk": "ssd"}, images={"app:latest": 300 * 2**20}),
     node("tainted", zone="zone-b", taints=["team=a:NoSchedule", "slow=yes:PreferNoSchedule"]),
     node("cordoned", zone="zone-b", unschedulable=True),
     node("large", cpu="64", memory="256Gi", zone="zone-a", allocatable={_GPU: "4"}, labels={"disk": "hdd"}),
 ]
-_SOME_PODS = [
+_DEFAULT_PODS = [
     pod("nothing"),
     pod("small", cpu="100m", memory="64Mi", labels={"app": "web"}),
     pod("large", cpu="3", memory="4Gi", priority=100),

@@ -1,7 +1,7 @@
-"""A cluster in memory, as the scheduler's port sees one: what is written to it comes back through the watch.
+"""An in-memory cluster that implements the scheduler's cluster API port.
 
-Small on purpose: pods, nodes and whatever else is put into it, binds and status patches with the API server's refusals,
-deletions, a list of the events that were recorded. For tests of the scheduler and of plugins.
+It stores pods, nodes and other objects and delivers changes to watchers. Binds and status patches fail as on the API
+server; deletions are immediate; recorded events are kept in a list. For tests of the scheduler and of plugins.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED, resource_of
 from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.simulation.resource_claims import ClaimsInMemory
+from kubestow.simulation.resource_claims import InMemoryResourceClaims
 
-__all__ = ["ClaimsOf", "MemoryCluster", "merged_patch"]
+__all__ = ["ClusterClaimStore", "MemoryCluster", "json_merge_patch"]
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -34,17 +34,17 @@ class MemoryCluster:
 
     bindings: list[tuple[str, str]] = field(default_factory=list)
     events: list[EventRecord] = field(default_factory=list)
-    #: Raised by the next binds, first to last, in place of binding.
+    #: Raised by the next binds, in order, instead of binding.
     bind_failures: list[Exception] = field(default_factory=list)
-    #: The same for patches of objects.
+    #: Raised by the next patches, in order, instead of patching.
     patch_failures: list[Exception] = field(default_factory=list)
-    #: Raised by the next binds, first to last, after binding.
-    lost_answers: list[Exception] = field(default_factory=list)
+    #: Raised by the next binds, in order, after binding.
+    lost_responses: list[Exception] = field(default_factory=list)
     _objects: dict[Resource, dict[Key, Any]] = field(default_factory=lambda: {resource: {} for resource in WATCHED})
     _subscribers: list[Subscriber] = field(default_factory=list)
     _version: int = 0
 
-    # -- what a test does -------------------------------------------------------------------------------------------
+    # -- for tests --------------------------------------------------------------------------------------------------
 
     def put(self, obj: Any) -> None:
         """Create or replace an object of any watched kind."""
@@ -57,17 +57,17 @@ class MemoryCluster:
         )
         known = key in objects
         objects[key] = obj
-        self._tell(resource, "MODIFIED" if known else "ADDED", obj)
+        self._notify(resource, "MODIFIED" if known else "ADDED", obj)
 
     def remove(self, obj: Any) -> None:
         """Delete an object."""
         resource = resource_of(type(obj))
         last = self._objects.get(resource, {}).pop((obj.metadata.namespace, obj.metadata.name), None)
         if last is not None:
-            self._tell(resource, "DELETED", last)
+            self._notify(resource, "DELETED", last)
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        """A pod as it is now."""
+        """The current pod."""
         pod = self._objects[PODS][namespace, name]
         assert isinstance(pod, Pod)
         return pod
@@ -81,12 +81,12 @@ class MemoryCluster:
         return list(self._objects[NODES].values())
 
     def condition(self, name: str) -> PodCondition | None:
-        """A pod's PodScheduled condition."""
+        """The PodScheduled condition of a pod, or None."""
         return next((c for c in self.pod(name).status.conditions if c.type == "PodScheduled"), None)
 
     def claim(self, name: str, namespace: str = "default") -> ResourceClaim:
-        """A claim on devices as it is now."""
-        found = ClaimsOf(self).get(namespace, name)
+        """The current ResourceClaim."""
+        found = ClusterClaimStore(self).get(namespace, name)
         assert found is not None
         return found
 
@@ -95,14 +95,14 @@ class MemoryCluster:
         return self._objects.get(resource_of(kind), {})
 
     def relist(self) -> None:
-        """Give every subscriber complete lists again, as after a watch that could not be resumed."""
+        """Deliver complete lists to all subscribers, as after a watch that could not be resumed."""
         for subscriber in self._subscribers:
             self._list(list(self._objects), subscriber)
 
-    # -- the port ---------------------------------------------------------------------------------------------------
+    # -- ClusterAPI -------------------------------------------------------------------------------------------------
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
-        """List, then tell of every change."""
+        """Deliver lists, then every change."""
         self._list(resources, subscriber)
         self._subscribers.append(subscriber)
         try:
@@ -111,7 +111,7 @@ class MemoryCluster:
             self._subscribers.remove(subscriber)
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """Bind a pod that is there, of that uid, and not bound yet."""
+        """Bind a pod. Raises APIError if it does not exist, has another UID, or is already bound."""
         await asyncio.sleep(0)
         if self.bind_failures:
             raise self.bind_failures.pop(0)
@@ -120,17 +120,17 @@ class MemoryCluster:
             raise APIError(409, "Conflict", f'pod {pod.name} is already assigned to node "{current.spec.node_name}"')
         self.bindings.append((f"{pod.namespace}/{pod.name}", node_name))
         self.put(msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, node_name=node_name)))
-        if self.lost_answers:
-            raise self.lost_answers.pop(0)
+        if self.lost_responses:
+            raise self.lost_responses.pop(0)
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
-        """The pod as it is."""
+        """The current pod, or None."""
         await asyncio.sleep(0)
         current: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
         return current if current is not None and current.metadata.uid == pod.uid else None
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Set conditions and the nomination."""
+        """Set conditions and the nominated node name."""
         await asyncio.sleep(0)
         current = self._current(pod)
         status = current.status
@@ -145,7 +145,7 @@ class MemoryCluster:
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
-        """Merge a patch into an object that is still as it was read."""
+        """Apply a merge patch. Raises APIError if the object does not exist or its resource version has changed."""
         await asyncio.sleep(0)
         if self.patch_failures:
             raise self.patch_failures.pop(0)
@@ -154,23 +154,23 @@ class MemoryCluster:
             raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
         if current.metadata.resource_version != obj.resource_version:
             raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
-        self.put(convert(resource.type, merged_patch(msgspec.to_builtins(current), changes)))
+        self.put(convert(resource.type, json_merge_patch(msgspec.to_builtins(current), changes)))
         return str(self._version)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        """Delete a pod at once."""
+        """Delete a pod immediately."""
         await asyncio.sleep(0)
         current = self._objects[PODS].get((pod.namespace, pod.name))
         if current is not None and current.metadata.uid == pod.uid:
             self.remove(current)
 
     @cached_property
-    def resource_claims(self) -> ClaimsInMemory:
-        """Claims among the other objects."""
-        return ClaimsInMemory(ClaimsOf(self))
+    def resource_claims(self) -> InMemoryResourceClaims:
+        """The writer of ResourceClaims."""
+        return InMemoryResourceClaims(ClusterClaimStore(self))
 
     def record(self, event: EventRecord) -> None:
-        """Keep an event."""
+        """Append an event to ``events``."""
         self.events.append(event)
 
     def _current(self, pod: ObjectReference) -> Pod:
@@ -186,18 +186,18 @@ class MemoryCluster:
         for resource in resources:
             subscriber.replace(resource, list(self._objects.get(resource, {}).values()))
 
-    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+    def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
         for subscriber in self._subscribers:
             subscriber.apply(resource, event_type, obj)
 
 
-def merged_patch(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON merge patch (RFC 7386) applied to an object."""
+def json_merge_patch(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a JSON merge patch (RFC 7386)."""
     merged = dict(target)
     for name, value in patch.items():
         if isinstance(value, Mapping):
             known = merged.get(name)
-            merged[name] = merged_patch(known if isinstance(known, Mapping) else {}, value)
+            merged[name] = json_merge_patch(known if isinstance(known, Mapping) else {}, value)
         elif value is None:
             merged.pop(name, None)
         else:
@@ -206,21 +206,21 @@ def merged_patch(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[st
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimsOf:
-    """A memory cluster's claims as a store."""
+class ClusterClaimStore:
+    """The ResourceClaims of a memory cluster as a store."""
 
     cluster: MemoryCluster
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
-        """A claim as it is now."""
+        """The current claim, or None."""
         return self.cluster.objects(ResourceClaim).get((namespace, name))
 
     def put(self, obj: ResourceClaim, /) -> None:
-        """Keep a claim under a new version, and tell everybody."""
+        """Create or replace a claim and notify subscribers."""
         self.cluster.put(obj)
 
     def remove(self, namespace: str, name: str, /) -> None:
-        """Drop a claim."""
+        """Remove a claim and notify subscribers."""
         claim = self.get(namespace, name)
         if claim is not None:
             self.cluster.remove(claim)

@@ -1,4 +1,4 @@
-"""Builders of claims, volumes and what provides them, in a line each.
+"""Builders of claims, volumes, storage classes and CSI objects.
 
 volume("pv", claim="data", zone="a")
 claim("data", volume="pv")
@@ -40,7 +40,7 @@ Object = Mapping[str, Any]
 
 
 def mounting(*claims: str, ephemeral: Sequence[str] = (), inline: Sequence[Object] = ()) -> dict[str, Any]:
-    """The part of a pod's spec that mounts claims, ephemeral volumes and (as the API spells them) inline ones."""
+    """The ``volumes`` of a pod spec: claims, ephemeral volumes and inline volume sources as in the API."""
     volumes: list[dict[str, Any]] = [
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}} for number, name in enumerate(claims)
     ]
@@ -64,7 +64,7 @@ def claim(
     metadata: Object | None = None,
     spec: Object | None = None,
 ) -> PersistentVolumeClaim:
-    """A claim; with ``volume`` it is bound to it. ``owner`` is the uid of the pod it was made for."""
+    """A claim, bound to ``volume`` if set. ``owner`` is the UID of the pod that owns it."""
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
     if selected_node:
         annotations["volume.kubernetes.io/selected-node"] = selected_node
@@ -95,7 +95,7 @@ def claim(
 
 
 def ephemeral_claim(pod: str, volume_name: str, **same: Any) -> PersistentVolumeClaim:
-    """The claim that was made for a generic ephemeral volume of a pod."""
+    """The claim of a generic ephemeral volume of a pod."""
     return claim(f"{pod}-{volume_name}", owner=f"uid-default-{pod}", **same)
 
 
@@ -115,11 +115,11 @@ def volume(
     metadata: Object | None = None,
     spec: Object | None = None,
 ) -> PersistentVolume:
-    """A volume of a CSI driver; ``zone`` and ``host`` say from where it can be reached, ``claim`` whose it is."""
-    wanted = {_ZONE: zone, "kubernetes.io/hostname": host}
-    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.items() if value]
+    """A CSI volume; ``zone`` and ``host`` define its node affinity, ``claim`` its claimRef."""
+    node_labels = {_ZONE: zone, "kubernetes.io/hostname": host}
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in node_labels.items() if value]
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}} if expressions else None
-    reserved = {"namespace": "default", "name": claim, "uid": claim_uid} if claim else None
+    claim_ref = {"namespace": "default", "name": claim, "uid": claim_uid} if claim else None
     return convert(
         PersistentVolume,
         {
@@ -128,7 +128,7 @@ def volume(
                 "capacity": {"storage": size},
                 "accessModes": list(modes),
                 "storageClassName": storage_class,
-                "claimRef": reserved,
+                "claimRef": claim_ref,
                 "nodeAffinity": affinity,
                 **(source if source is not None else {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{name}"}}),
                 **(spec or {}),
@@ -145,7 +145,7 @@ def storage_class(
     waits: bool | None = True,
     zones: Sequence[str] = (),
 ) -> StorageClass:
-    """A class; ``waits`` for the first consumer, binds at once, or does not say. ``zones`` are those it can serve."""
+    """A storage class; ``waits`` is WaitForFirstConsumer, Immediate or unset. ``zones`` are its allowedTopologies."""
     mode = {True: "WaitForFirstConsumer", False: "Immediate", None: None}[waits]
     topologies = [{"matchLabelExpressions": [{"key": _ZONE, "values": list(zones)}]}] if zones else []
     return convert(
@@ -160,7 +160,7 @@ def storage_class(
 
 
 def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -> CSINode:
-    """The drivers of a node with their limits; ``_`` in a driver's name stands for ``.``."""
+    """The CSI drivers of a node with their volume limits; ``_`` in a driver name stands for ``.``."""
     drivers = [
         {"name": driver.replace("_", "."), "allocatable": None if limit is None else {"count": limit}}
         for driver, limit in limits.items()
@@ -178,7 +178,7 @@ def csi_driver(name: str = DRIVER, *, tracks_capacity: bool = False, must_be_ins
 def capacity(
     name: str, *, room: str | None, zone: str | None = None, largest: str | None = None, storage_class: str = "slow"
 ) -> CSIStorageCapacity:
-    """How much room a class has, for the nodes of a zone or for all."""
+    """The capacity of a storage class for the nodes of a zone, or for all nodes."""
     topology: dict[str, Any] = {"matchLabels": {_ZONE: zone}} if zone else {}
     return convert(
         CSIStorageCapacity,
@@ -193,6 +193,6 @@ def capacity(
 
 
 def attachment(name: str, *, node: str, volume: str, driver: str = DRIVER) -> VolumeAttachment:
-    """A volume attached to a node."""
+    """A VolumeAttachment."""
     spec = {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": volume}}
     return convert(VolumeAttachment, {"metadata": {"name": name}, "spec": spec})

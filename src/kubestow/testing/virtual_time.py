@@ -1,8 +1,8 @@
-"""Virtual time: an event loop on which waiting costs nothing.
+"""An event loop with virtual time.
 
-When nothing is ready to run, the loop does not sleep: its clock jumps to the next timer. An hour of backoff passes in
-milliseconds, and the same program runs the same way every time. A program that waits for something that can never
-happen ends with an error instead of hanging. No sockets, no threads.
+When no task is ready, the loop does not sleep; its clock jumps to the next timer. An hour of backoff takes
+milliseconds, and runs are deterministic. If no timer is left, the loop raises :class:`Deadlock` instead of blocking.
+Without sockets and threads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(AssertionError):
-    """Everybody waits, and no timer will ever wake anybody."""
+    """All tasks wait and no timer is scheduled."""
 
 
 class _NoSleep(selectors.BaseSelector):
-    """Never waits: reports how long the loop meant to sleep, so that its clock can jump instead."""
+    """Never blocks: advances the loop's clock by the timeout instead."""
 
     def __init__(self) -> None:
         self.loop: VirtualTimeLoop | None = None
@@ -41,7 +41,7 @@ class _NoSleep(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise Deadlock("every task waits and no timer is set")
+            raise Deadlock("all tasks wait and no timer is scheduled")
         if timeout > 0:
             assert self.loop is not None
             self.loop.advance(timeout)
@@ -52,7 +52,7 @@ class _NoSleep(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps. Time starts at 0."""
+    """An event loop with a virtual clock that starts at 0."""
 
     def __init__(self) -> None:
         self._virtual_now = 0.0
@@ -61,34 +61,34 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector.loop = self
 
     def time(self) -> float:
-        """Seconds of virtual time."""
+        """The virtual time, in seconds."""
         return self._virtual_now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the virtual time."""
         self._virtual_now += seconds
 
 
 class VirtualClock:
-    """The clock of a virtual-time loop, as the scheduler's port wants it."""
+    """The scheduler's clock port on a virtual-time loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def now(self) -> datetime:
-        """The present moment: 2026 begins when the loop does."""
+        """The current time; the loop starts at 2026-01-01T00:00:00Z."""
         return _EPOCH + timedelta(seconds=self._loop.time())
 
     def monotonic(self) -> float:
-        """Seconds since the loop began."""
+        """Seconds since the start of the loop."""
         return self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep in virtual time."""
         await asyncio.sleep(seconds)
 
 
 def run(program: Coroutine[Any, Any, T]) -> T:
-    """Run a program to its end in virtual time."""
+    """Run a coroutine to completion in virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(program)

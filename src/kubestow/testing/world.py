@@ -1,4 +1,9 @@
-"""A cluster to decide on, without a server: nodes, pods, a profile, and questions in the domain's words."""
+"""Scheduling decisions on a static cluster, for the tests of a plugin.
+
+The harness holds nodes and pods, builds one profile with the plugin under test, and is the handle of all its plugins.
+It runs scheduling cycles only: there is no queue, no API server and no binding cycle, and its time changes only when a
+test sets it. For a running scheduler see :mod:`kubestow.testing.scheduler_harness`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.decision.ties import FirstByName
-from kubestow.simulation.resource_claims import ClaimsInMemory, finished_at_once
+from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 
 __all__ = ["World"]
 
@@ -30,10 +35,11 @@ T = TypeVar("T")
 
 
 class World:
-    """Nodes and pods under one configuration; ties go to the first node by name.
+    """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.
 
-    ``profile`` is a profile of a KubeSchedulerConfiguration as the API spells it; ``plugins`` are plugin classes beside
-    the in-tree ones, ``gates`` feature gates.
+    ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register and
+    ``gates`` are feature gates. Raises ConfigurationError for an invalid profile and PluginError when the constructor
+    of a plugin fails.
     """
 
     def __init__(
@@ -47,17 +53,19 @@ class World:
     ) -> None:
         self.cluster = Cluster()
         self.random = Random(0)
-        #: Pods whose evictions are still being carried out, by uid.
+        #: UIDs of the pods whose victims are still being evicted.
         self.preempting: set[str] = set()
-        self.resource_claims = ClaimsInMemory(self.cluster.catalog(ResourceClaim))
+        self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        #: Events that plugins recorded, as (namespace/name of the pod, reason).
         self.events: list[tuple[str, str]] = []
-        #: Drivers whose devices were waited for, and how that ended.
-        self.awaited: list[tuple[str, str]] = []
-        #: Pods that Permit plugins hold back.
+        #: Finished waits for device binding conditions, as (driver, outcome).
+        self.device_waits: list[tuple[str, str]] = []
+        #: Pods that wait on Permit plugins.
         self.waiting: list[Waiting] = []
-        #: Pods in the queue, and those that plugins want tried again.
+        #: Pods in the scheduling queue.
         self.pending: list[PodInfo] = []
+        #: Pods that plugins activated.
         self.activated: list[PodInfo] = []
         self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
@@ -74,14 +82,14 @@ class World:
         for pod in pods:
             self.cluster.put_pod(self.info(pod))
 
-    # -- the handle that plugins get -------------------------------------------------------------------------------
+    # -- the handle of the plugins ---------------------------------------------------------------------------------
 
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is on."""
         return self._gates.enabled(gate)
 
     def is_preempting(self, uid: str) -> bool:
-        """Whether a pod is among those in :attr:`preempting`."""
+        """Whether a pod is in :attr:`preempting`."""
         return uid in self.preempting
 
     def waiting_pods(self) -> Sequence[Waiting]:
@@ -93,79 +101,82 @@ class World:
         return self.pending
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Keep them in :attr:`activated`."""
+        """Add pods to :attr:`activated`."""
         self.activated += pods
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Nothing is bound outside this world."""
+        """Do nothing; :meth:`schedule` binds."""
 
     def now(self) -> datetime:
-        """The time in this world."""
+        """:attr:`time`, in UTC."""
         return self.time
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Done at once."""
-        finished_at_once(work)
+        """Run a coroutine to its end. It must not wait for anything."""
+        run_synchronously(work)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Keep an event, as (pod, reason)."""
+        """Add an event to :attr:`events`."""
         self.events.append((pod.key, reason))
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Keep it, as (driver, outcome)."""
-        self.awaited.append((driver, outcome))
+        """Add a wait to :attr:`device_waits`."""
+        self.device_waits.append((driver, outcome))
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        """Nothing is written outside this world."""
+        """Write nothing, and return the object's current resourceVersion."""
         return obj.metadata.resource_version
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        """There is no time here to wait for news in."""
+        """Evaluate the condition once, without waiting."""
         return answer()
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """It answers at once."""
+        """Read once."""
         return await read()
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        """Nothing takes any time."""
+        """Await the work; there is nothing to shield it from."""
         return await work
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------------------------------
 
     def info(self, pod: Pod) -> PodInfo:
-        """The pod with what scheduling derives from it."""
+        """The PodInfo of a pod."""
         return self.cluster.shapes.info(pod)
 
     def decide(self, pod: Pod) -> Decision:
-        """What would become of a pod; nothing changes."""
+        """The result of a scheduling cycle for a pod. The cluster does not change."""
         return self.pipeline.decide(self.info(pod))
 
     def schedule(self, pod: Pod) -> Decision:
-        """Decide about a pod, and put it where it goes."""
+        """Run a scheduling cycle for a pod, and assume it on the chosen node if there is one."""
         decision = self.decide(pod)
         if decision.node_name is not None:
             self.cluster.assume(decision.pod, decision.node_name)
         return decision
 
     def feasible(self, pod: Pod) -> set[str]:
-        """The names of the nodes that can take a pod."""
+        """The names of the feasible nodes of a pod."""
         decision = self.decide(pod)
         if not isinstance(decision, Scheduled):
             return set()
         return set(Nodes(self.cluster.nodes, decision.candidates).names)
 
-    def refusals(self, pod: Pod) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """For each node that refuses a pod, the plugin that does and its reasons."""
+    def rejections(self, pod: Pod) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """The plugin that rejected each infeasible node, and its reasons, by the node's name."""
         found = self.decide(pod).feasibility
         if found is None:
             return {}
         diagnosis = found.diagnose()
-        refused = ((int(row), diagnosis.status(int(row))) for row in np.flatnonzero(diagnosis.refused))
-        return {self.cluster.nodes.names[row]: (status.plugin, status.reasons) for row, status in refused}
+        rejected = ((int(row), diagnosis.status(int(row))) for row in np.flatnonzero(diagnosis.refused))
+        return {self.cluster.nodes.names[row]: (status.plugin, status.reasons) for row, status in rejected}
 
     def scores(self, pod: Pod, plugin: str) -> dict[str, int]:
-        """A plugin's weighted scores of the feasible nodes; empty when it skips the pod."""
+        """A plugin's weighted scores of the feasible nodes, by the nodes' names.
+
+        Empty if no node is feasible or the plugin's PreScore returns Skip.
+        """
         decision = self.decide(pod)
         if not isinstance(decision, Scheduled):
             return {}

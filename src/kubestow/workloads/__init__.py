@@ -1,7 +1,7 @@
-"""Clusters and workloads to schedule, as plain Kubernetes objects, and what came of them.
+"""Clusters and workloads as plain Kubernetes objects, and reports about scheduled workloads.
 
-Where workloads come from: :mod:`~kubestow.workloads.openb` reads the trace of a GPU cluster,
-:mod:`~kubestow.workloads.synthetic` draws one after it. What came of them: :mod:`~kubestow.workloads.report` sums up a
-run, :mod:`~kubestow.workloads.placeability` judges, independently of the scheduler, whether a pending pod could have
-run, and :mod:`~kubestow.workloads.explanation` says why not. Nothing here talks to a server or knows the time.
+Sources: :mod:`~kubestow.workloads.openb` reads the trace of a GPU cluster, :mod:`~kubestow.workloads.synthetic`
+generates a similar one. Reports: :mod:`~kubestow.workloads.report` summarises the final state, with
+:mod:`~kubestow.workloads.feasibility` as an independent check of pending pods and
+:mod:`~kubestow.workloads.explanation` for their reasons. Nothing here does I/O with a server or reads a clock.
 """

@@ -1,7 +1,7 @@
-"""A verdict in plain words: what a pod asks for, and why it has no node.
+"""Explanations for people: what a pod requests, and why it is pending.
 
-Several pods that ask alike and meet the same kind of obstacle are explained in one sentence; where their figures
-differ, each figure is the largest that one of them meets.
+Pods with the same requests and the same kind of reason share one explanation; where their numbers differ, it has the
+largest of each.
 """
 
 from __future__ import annotations
@@ -10,60 +10,60 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
+from kubestow.workloads.feasibility import Feasibility, Shortage
 from kubestow.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
-from kubestow.workloads.placeability import Shortage, Verdict
-from kubestow.workloads.site import requests
+from kubestow.workloads.node_info import pod_requests
 from kubestow.workloads.workload import Object
 
-__all__ = ["Obstacle", "asks", "obstacle", "why"]
+__all__ = ["PendingReason", "describe_requests", "explain", "pending_reason"]
 
 _NAMES = {"cpu": "CPU", "memory": "memory", GPU: "GPUs", GPU_MILLI: "GPU capacity"}
 
 
-class Obstacle(StrEnum):
-    """The kind of thing that keeps a pod pending, the most decisive first."""
+class PendingReason(StrEnum):
+    """Why a pod is pending, in the order in which the reasons are checked."""
 
     GATED = "gated"
-    MISSED = "missed"
-    UNJUDGED = "unjudged"
-    EXCLUDED = "excluded"
+    FEASIBLE = "feasible"
+    UNCHECKED = "unchecked"
+    NO_ELIGIBLE_NODE = "no eligible node"
     TOO_LARGE = "too large"
-    NO_ROOM = "no room"
+    NO_FREE_CAPACITY = "no free capacity"
 
 
-def obstacle(verdict: Verdict) -> Obstacle:
-    """The kind of obstacle a verdict comes down to."""
-    if verdict.gates:
-        return Obstacle.GATED
-    if verdict.nodes:
-        return Obstacle.UNJUDGED if verdict.unjudged else Obstacle.MISSED
-    if not verdict.usable:
-        return Obstacle.EXCLUDED
-    return Obstacle.NO_ROOM if verdict.large_enough else Obstacle.TOO_LARGE
+def pending_reason(result: Feasibility) -> PendingReason:
+    """The main reason in the result of a feasibility check."""
+    if result.gates:
+        return PendingReason.GATED
+    if result.nodes:
+        return PendingReason.UNCHECKED if result.unchecked else PendingReason.FEASIBLE
+    if not result.eligible:
+        return PendingReason.NO_ELIGIBLE_NODE
+    return PendingReason.NO_FREE_CAPACITY if result.large_enough else PendingReason.TOO_LARGE
 
 
-def asks(pod: Object) -> str:
-    """What a pod asks for in a few words: its GPUs and other extended resources, and where it insists to be."""
-    where = ", ".join(_places(pod["spec"]))
-    return ", ".join(_devices(requests(pod))) + (f" on {where}" if where else "")
+def describe_requests(pod: Object) -> str:
+    """A short description of a pod's GPUs, other extended resources, node selector and required node affinity."""
+    node_constraints = ", ".join(_node_constraints(pod["spec"]))
+    return ", ".join(_devices(pod_requests(pod))) + (f" on {node_constraints}" if node_constraints else "")
 
 
-def why(verdicts: Sequence[Verdict]) -> str:
-    """Why pods with these verdicts, all of one kind of obstacle, have no node: one sentence, without a full stop."""
-    match obstacle(verdicts[0]):
-        case Obstacle.GATED:
-            return f"waits for scheduling gate {_listing(gate for v in verdicts for gate in v.gates)} to be lifted"
-        case Obstacle.MISSED:
-            return f"{_most(len(v.nodes) for v in verdicts)} could take it now, {verdicts[0].nodes[0]} among them"
-        case Obstacle.UNJUDGED:
-            return f"can't be judged here: it depends on {_listing(name for v in verdicts for name in v.unjudged)}"
-        case Obstacle.EXCLUDED:
-            counts = _largest(verdict.excluded for verdict in verdicts)
-            return f"no node qualifies: {_counted(counts)}" if counts else "the cluster has no nodes"
-        case Obstacle.TOO_LARGE:
-            return f"no node it may use is large enough: {_oversize(verdicts)}"
+def explain(results: Sequence[Feasibility]) -> str:
+    """A sentence, without a full stop, that explains why pods with the same pending reason are pending."""
+    match pending_reason(results[0]):
+        case PendingReason.GATED:
+            return f"waiting for scheduling gates: {_distinct(gate for r in results for gate in r.gates)}"
+        case PendingReason.FEASIBLE:
+            return f"{_node_count(len(r.nodes) for r in results)} feasible, for example {results[0].nodes[0]}"
+        case PendingReason.UNCHECKED:
+            return f"not checked: {_distinct(name for r in results for name in r.unchecked)}"
+        case PendingReason.NO_ELIGIBLE_NODE:
+            counts = _largest(result.unresolvable for result in results)
+            return f"no eligible node: {_format_counts(counts)}" if counts else "the cluster has no nodes"
+        case PendingReason.TOO_LARGE:
+            return f"too large for every eligible node: {_oversize(results)}"
         case _:
-            return _no_room(verdicts)
+            return _no_free_capacity(results)
 
 
 def _devices(requested: Mapping[str, int]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _devices(requested: Mapping[str, int]) -> Iterator[str]:
         yield "CPU and memory"
 
 
-def _places(spec: Object) -> Iterator[str]:
+def _node_constraints(spec: Object) -> Iterator[str]:
     for key, value in (spec.get("nodeSelector") or {}).items():
         yield f"{key}={value}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
@@ -97,51 +97,52 @@ def _requirements(term: Object) -> Iterator[str]:
             yield f"{requirement['key']} {requirement['operator']} {', '.join(values)}".rstrip()
 
 
-def _oversize(verdicts: Sequence[Verdict]) -> str:
-    """Each resource of which a pod asks more than any node has; there may be none, only combinations that none has."""
-    beyond: dict[str, Shortage] = {}
-    for verdict in verdicts:
-        for name, shortage in verdict.shortages.items():
-            if shortage.asked > shortage.largest and (name not in beyond or shortage.asked < beyond[name].asked):
-                beyond[name] = shortage
-    if GPU in beyond:
-        beyond.pop(GPU_MILLI, None)
-    if not beyond:
-        return f"none has enough {_listing(_NAMES.get(n, n) for v in verdicts for n in v.shortages)} together"
+def _oversize(results: Sequence[Feasibility]) -> str:
+    """The resources of which a pod requests more than any node has, or the combination of resources."""
+    oversize: dict[str, Shortage] = {}
+    for result in results:
+        for name, shortage in result.shortages.items():
+            smallest = oversize.get(name)
+            if shortage.requested > shortage.largest and (not smallest or shortage.requested < smallest.requested):
+                oversize[name] = shortage
+    if GPU in oversize:
+        oversize.pop(GPU_MILLI, None)
+    if not oversize:
+        return f"none has enough {_distinct(_NAMES.get(n, n) for r in results for n in r.shortages)} together"
     return ", ".join(
-        f"it asks for {_amount(name, shortage.asked)}, the largest has {_amount(name, shortage.largest)}"
-        for name, shortage in beyond.items()
+        f"requests {_amount(name, shortage.requested)}, the largest node has {_amount(name, shortage.largest)}"
+        for name, shortage in oversize.items()
     )
 
 
-def _no_room(verdicts: Sequence[Verdict]) -> str:
-    short = _largest({name: shortage.nodes for name, shortage in verdict.shortages.items()} for verdict in verdicts)
+def _no_free_capacity(results: Sequence[Feasibility]) -> str:
+    short = _largest({name: shortage.nodes for name, shortage in result.shortages.items()} for result in results)
     if GPU_MILLI in short:
         short.pop(GPU, None)
-    counts = Counter({f"short of {_NAMES.get(name, name)}": n for name, n in short.items()})
-    counts |= _largest(verdict.conflicts for verdict in verdicts)
-    return f"no room left: of {_most(v.large_enough for v in verdicts)} large enough, {_counted(counts)}"
+    counts = Counter({f"Insufficient {_NAMES.get(name, name)}": n for name, n in short.items()})
+    counts |= _largest(result.conflicts for result in results)
+    large_enough = _node_count(result.large_enough for result in results)
+    return f"no free capacity: of {large_enough} with enough allocatable, {_format_counts(counts)}"
 
 
 def _largest(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """The largest count of each thing."""
     largest = Counter[str]()
     for count in counts:
         largest |= Counter(count)
     return largest
 
 
-def _most(counts: Iterable[int]) -> str:
+def _node_count(counts: Iterable[int]) -> str:
     distinct = sorted(set(counts))
     nodes = "1 node" if distinct[-1] == 1 else f"{distinct[-1]:,} nodes"
     return nodes if len(distinct) == 1 else f"up to {nodes}"
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{n:,} {what}" for what, n in counts.most_common())
+def _format_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in counts.most_common())
 
 
-def _listing(names: Iterable[str]) -> str:
+def _distinct(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
 
 

@@ -1,22 +1,22 @@
 """The nodes and pods of a GPU cluster as Kubernetes objects.
 
-The modelling decision is how whole GPUs and shares of GPUs draw on one capacity. Every node offers two resources:
+Whole GPUs and GPU shares draw on one capacity. Every node has two extended resources:
 
-- ``kubestow.dev/gpu-milli``, a thousand for each GPU: the ledger. A pod with a share asks for its thousandths; a pod
-  with whole GPUs asks for a thousand each. So shares and whole GPUs together never exceed what the node has.
-- ``nvidia.com/gpu``, the number of GPUs: the name that the device plugin and every manifest use. Only pods with whole
-  GPUs ask for it, besides their thousandths.
+- ``kubestow.dev/gpu-milli``, 1000 per GPU, is the common capacity. A pod with a GPU share requests its thousandths, a
+pod
+  with whole GPUs requests 1000 each, so that together they never exceed the node's capacity.
+- ``nvidia.com/gpu``, the number of GPUs, is the name of the device plugin. Only pods with whole GPUs request it, in
+  addition to their thousandths.
 
-Its limit: a scheduler that counts resources sees the sum of a node, not its devices. A node of eight GPUs may be given
-nine shares of 810; a node with a share of 500 on each of its two GPUs shows a thousand free, and is given a pod that
-wants a whole one. So this model places somewhat more than the hardware could; telling devices apart takes dynamic
-resource allocation.
+Limitation: the scheduler sees the sum per node, not the devices. A node with eight GPUs can get nine shares of 810; a
+node with a share of 500 on each of its two GPUs has 1000 free and can get a pod with a whole GPU. The model therefore
+accepts somewhat more pods than the hardware could run; exact placement needs dynamic resource allocation.
 
-Quality of service comes from requests and limits. What the trace calls LS (latency sensitive) and Guaranteed gets
-limits equal to its requests, Kubernetes' Guaranteed. Burstable and BE (best effort) get CPU and memory requests without
-limits, Kubernetes' Burstable: the trace states what BE pods ask for, and a Kubernetes BestEffort pod asks for nothing,
-so dropping the figures would place 3,398 pods for free. The trace's own word stays on the pod as the label
-``kubestow.dev/qos``. Extended resources always have limits, as the API demands.
+Requests and limits follow the quality of service of the trace: LS (latency sensitive) and Guaranteed pods have limits
+equal to their requests (Kubernetes' Guaranteed). Burstable and BE (best effort) pods have CPU and memory requests
+without limits (Kubernetes' Burstable): the trace has requests for BE pods, and as Kubernetes' BestEffort, 3,398 pods
+would use no capacity. The label ``kubestow.dev/qos`` has the trace's own class. Extended resources always have limits,
+as the API requires.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = [
     "pod",
 ]
 
-#: Whole GPUs, as the NVIDIA device plugin names them.
+#: Whole GPUs, the resource name of the NVIDIA device plugin.
 GPU = "nvidia.com/gpu"
-#: Thousandths of GPUs, whole ones included: 1000 for each GPU.
+#: Thousandths of GPUs: 1000 per GPU.
 GPU_MILLI = "kubestow.dev/gpu-milli"
-#: The node label with the GPU's model, as NVIDIA's GPU feature discovery names it.
+#: The node label with the GPU model, set by NVIDIA GPU feature discovery.
 GPU_MODEL = "nvidia.com/gpu.product"
-#: The pod label with the trace's own quality of service.
+#: The pod label with the quality of service in the trace.
 QOS = "kubestow.dev/qos"
 
 NAMESPACE = "default"
@@ -62,7 +62,7 @@ _LIMITED: frozenset[QoS] = frozenset({"LS", "Guaranteed"})
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node: allocatable millicores, MiB, number of GPUs and their model ("" when it has none)."""
+    """A node: allocatable millicores, MiB, number of GPUs and GPU model ("" without GPUs)."""
 
     cpu_milli: int
     memory_mib: int
@@ -72,9 +72,9 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """A pod: millicores, MiB, and ``gpus`` GPUs of each of which it takes ``gpu_milli`` thousandths.
+    """A pod: millicores, MiB, and ``gpus`` GPUs with ``gpu_milli`` thousandths each.
 
-    One GPU with fewer than 1000 is a share. ``models`` are the GPU models it may use, none meaning any.
+    One GPU with less than 1000 is a share. ``models`` are the allowed GPU models; empty allows all.
     """
 
     cpu_milli: int
@@ -86,12 +86,12 @@ class PodShape:
 
     @property
     def is_share(self) -> bool:
-        """Whether the pod takes a part of one GPU."""
+        """Whether the pod uses a part of one GPU."""
         return self.gpus == 1 and self.gpu_milli < 1000
 
 
 def node(name: str, shape: NodeShape) -> Object:
-    """A ready Node of a shape, labelled with its host name and GPU model."""
+    """A ready Node, labelled with its host name and GPU model."""
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     if shape.model:
         labels[GPU_MODEL] = shape.model
@@ -112,7 +112,7 @@ def node(name: str, shape: NodeShape) -> Object:
 
 
 def pod(name: str, shape: PodShape) -> Object:
-    """A Pod of a shape, bound to its GPU models by required node affinity."""
+    """A Pod with required node affinity to its GPU models."""
     spec: Object = {"containers": [{"name": "main", "image": _IMAGE, "resources": _requirements(shape)}]}
     if shape.models:
         spec["affinity"] = {
@@ -129,7 +129,7 @@ def pod(name: str, shape: PodShape) -> Object:
 
 
 def model_term(names: Sequence[str]) -> Object:
-    """The node selector term for nodes with one of these GPU models."""
+    """A node selector term for nodes with one of these GPU models."""
     return {"matchExpressions": [{"key": GPU_MODEL, "operator": "In", "values": list(names)}]}
 
 
@@ -147,10 +147,10 @@ def _requirements(shape: PodShape) -> Object:
 
 
 def _cores(millicores: int) -> str:
-    """CPU as the API server writes it: whole cores where they are whole."""
+    """CPU in canonical form: whole cores without a suffix."""
     return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
 
 
 def _memory(mebibytes: int) -> str:
-    """Memory as the API server writes it: in the largest binary unit that keeps it whole."""
+    """Memory in canonical form: an integer with the largest possible binary suffix."""
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"

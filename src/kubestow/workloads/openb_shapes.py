@@ -1,11 +1,11 @@
-"""How often each node and pod shape occurs in Alibaba's GPU cluster "openb".
+"""The frequencies of the node and pod shapes in Alibaba's GPU cluster "openb".
 
 Counted from the public trace cluster-trace-gpu-v2023 (github.com/alibaba/clusterdata): the node list with GPUs, the pod
-list "default", and for GPU models the pod list "gpuspec33", because "default" names none. The trace was published with
+list "default", and for GPU models the pod list "gpuspec33", because "default" has none. The trace was published with
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC
-2023. A test recounts it wherever the trace is at hand.
+2023. A test verifies the counts if the trace is available.
 
-Each table maps a shape to its number of occurrences, most frequent first.
+Each table maps shapes to numbers of occurrences, most frequent first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NODES: dict[NodeShape, int] = {
     NodeShape(82000, 344064, 8, "V100M16"): 1,
 }
 
-#: GPU models that 2,388 pods of "gpuspec33" are bound to, without the repetitions inside a list.
+#: The GPU models that 2,388 pods of "gpuspec33" require, without duplicates in a list.
 GPU_MODELS: dict[tuple[str, ...], int] = {
     ("T4",): 1291,
     ("G2",): 331,

@@ -1,8 +1,7 @@
-"""What came of a workload, as data: computed from the nodes and pods that the API server shows at the end.
+"""Reports about a scheduled workload, computed from its final nodes and pods.
 
-Pure functions, no printing. Pods left pending come in groups that ask alike and are held up alike, each with a sentence
-in plain words that rests on :mod:`kubestow.workloads.placeability`, not on what the scheduler said; the scheduler's own
-message stands beside it.
+Pure functions without output. Pending pods are grouped by requests and reason. Each group has an explanation from
+:mod:`kubestow.workloads.feasibility`, independent of the scheduler, and the scheduler's own message.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kubestow.workloads.explanation import asks, obstacle, why
-from kubestow.workloads.placeability import Verdict, holds_resources, placeable
-from kubestow.workloads.site import amounts, requests
+from kubestow.workloads.explanation import describe_requests, explain, pending_reason
+from kubestow.workloads.feasibility import Feasibility, check_feasibility, holds_resources
+from kubestow.workloads.node_info import pod_requests, resource_amounts
 from kubestow.workloads.workload import Object
 
 __all__ = ["Latency", "PendingGroup", "Summary", "Utilisation", "latency", "summarise", "utilisation"]
@@ -22,8 +21,7 @@ __all__ = ["Latency", "PendingGroup", "Summary", "Utilisation", "latency", "summ
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """A resource over all nodes: what bound, unfinished pods request of what is allocatable. Millicores for CPU, bytes
-    for memory, otherwise counts."""
+    """Requests of running pods and allocatable amount of a resource over all nodes: millicores, bytes, or counts."""
 
     resource: str
     requested: int
@@ -31,13 +29,13 @@ class Utilisation:
 
     @property
     def share(self) -> float:
-        """Requested by allocatable, 0 where nothing is allocatable."""
+        """``requested / allocatable``, or 0 if nothing is allocatable."""
         return self.requested / self.allocatable if self.allocatable else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Percentiles of ``samples`` latencies, in seconds, each a latency that occurred (nearest rank)."""
+    """Percentiles of ``samples`` latencies, in seconds (nearest rank)."""
 
     samples: int
     p50: float
@@ -48,22 +46,22 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroup:
-    """Pending pods that ask alike and are held up alike.
+    """Pending pods with the same requests and reason.
 
-    ``asks`` and ``why`` are plain words; ``message`` is the scheduler's most frequent PodScheduled message in the
-    group; ``missed`` are those of ``pods`` (namespace/name) that some node could have taken.
+    ``requests`` and ``explanation`` are for people; ``message`` is the most frequent PodScheduled message of the group;
+    ``feasible`` are those of ``pods`` (namespace/name) for which a feasible node exists.
     """
 
-    asks: str
-    why: str
+    requests: str
+    explanation: str
     message: str
     pods: tuple[str, ...]
-    missed: tuple[str, ...]
+    feasible: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The end of a run. ``latency`` is absent without samples; ``pending`` lists the largest group first."""
+    """The final state of a run. ``latency`` is None without samples; ``pending`` is sorted by size, largest first."""
 
     pods: int
     placed: int
@@ -74,15 +72,15 @@ class Summary:
     pending: tuple[PendingGroup, ...]
 
     @property
-    def missed(self) -> tuple[str, ...]:
-        """Every pending pod that some node could have taken; a good scheduler leaves none."""
-        return tuple(pod for group in self.pending for pod in group.missed)
+    def feasible_pending(self) -> tuple[str, ...]:
+        """The pending pods for which a feasible node exists: a correct scheduler leaves none."""
+        return tuple(pod for group in self.pending for pod in group.feasible)
 
 
 def summarise(nodes: Sequence[Object], pods: Sequence[Object], latencies: Iterable[float] = ()) -> Summary:
-    """Sum up a run from its final nodes and pods, as the API server shows them, and per-pod latencies in seconds.
+    """Summarise a run from its final nodes and pods, as returned by the API server, and pod latencies in seconds.
 
-    Raises InvalidQuantity for an object that carries an unreadable quantity.
+    Raises InvalidQuantity.
     """
     bound = [pod for pod in pods if pod["spec"].get("nodeName")]
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and holds_resources(pod)]
@@ -93,23 +91,23 @@ def summarise(nodes: Sequence[Object], pods: Sequence[Object], latencies: Iterab
         nodes_used=len({pod["spec"]["nodeName"] for pod in bound}),
         utilisation=utilisation(nodes, bound),
         latency=latency(latencies),
-        pending=_groups(pending, placeable(pending, nodes, bound)),
+        pending=_groups(pending, check_feasibility(pending, nodes, bound)),
     )
 
 
 def utilisation(nodes: Iterable[Object], bound_pods: Iterable[Object]) -> tuple[Utilisation, ...]:
-    """The utilisation of each resource that some node offers, the number of pods included."""
+    """The utilisation of each allocatable resource, including the number of pods."""
     allocatable, requested = Counter[str](), Counter[str]()
     for node in nodes:
-        allocatable.update(amounts((node.get("status") or {}).get("allocatable") or {}))
+        allocatable.update(resource_amounts((node.get("status") or {}).get("allocatable") or {}))
     for pod in filter(holds_resources, bound_pods):
-        requested.update(requests(pod))
+        requested.update(pod_requests(pod))
         requested["pods"] += 1
     return tuple(Utilisation(name, requested[name], total) for name, total in allocatable.items())
 
 
 def latency(samples: Iterable[float]) -> Latency | None:
-    """The percentiles of latencies in seconds, or none without any."""
+    """The percentiles of latencies in seconds, or None without samples."""
     ordered = sorted(samples)
     if not ordered:
         return None
@@ -117,22 +115,22 @@ def latency(samples: Iterable[float]) -> Latency | None:
     return Latency(len(ordered), p50, p90, p99, ordered[-1])
 
 
-def _groups(pods: Sequence[Object], verdicts: Sequence[Verdict]) -> tuple[PendingGroup, ...]:
-    members: dict[tuple[str, ...], list[tuple[Object, Verdict]]] = defaultdict(list)
-    for pod, verdict in zip(pods, verdicts, strict=True):
-        members[(asks(pod), obstacle(verdict), *verdict.gates)].append((pod, verdict))
+def _groups(pods: Sequence[Object], results: Sequence[Feasibility]) -> tuple[PendingGroup, ...]:
+    members: dict[tuple[str, ...], list[tuple[Object, Feasibility]]] = defaultdict(list)
+    for pod, result in zip(pods, results, strict=True):
+        members[(describe_requests(pod), pending_reason(result), *result.gates)].append((pod, result))
     groups = [_group(key[0], pairs) for key, pairs in members.items()]
-    return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.asks, group.why)))
+    return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.requests, group.explanation)))
 
 
-def _group(what: str, pairs: list[tuple[Object, Verdict]]) -> PendingGroup:
+def _group(requests: str, pairs: list[tuple[Object, Feasibility]]) -> PendingGroup:
     messages = Counter(filter(None, (_message(pod) for pod, _ in pairs)))
     return PendingGroup(
-        asks=what,
-        why=why([verdict for _, verdict in pairs]),
+        requests=requests,
+        explanation=explain([result for _, result in pairs]),
         message=messages.most_common(1)[0][0] if messages else "",
         pods=tuple(_full_name(pod) for pod, _ in pairs),
-        missed=tuple(_full_name(pod) for pod, verdict in pairs if verdict.could_run),
+        feasible=tuple(_full_name(pod) for pod, result in pairs if result.is_feasible),
     )
 
 

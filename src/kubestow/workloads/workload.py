@@ -1,8 +1,7 @@
-"""A workload: a cluster, the pods submitted to it in order, and what happens to them on the way.
+"""A workload: a cluster, the pods submitted to it in order, and later changes to them.
 
-Everything in it is a plain Kubernetes object in API JSON form, ready to be posted to an API server. Workloads are
-values: where they come from (:mod:`kubestow.workloads.openb`, :mod:`kubestow.workloads.synthetic`) and what plays them
-do not know each other.
+All objects are plain Kubernetes objects in JSON form, ready to be created. A workload is a value, independent of its
+source (:mod:`kubestow.workloads.openb`, :mod:`kubestow.workloads.synthetic`) and of the way it is submitted.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DURATION", "GateLift", "Object", "Workload"]
+__all__ = ["DURATION", "GateRemoval", "Object", "Workload"]
 
 #: A Kubernetes object in API JSON form.
 Object = dict[str, Any]
 
-#: The pod annotation that tells a simulated node how long the pod runs, such as ``"30s"``. Without it, it runs on.
+#: Pod annotation with the run time on a simulated node, such as ``"30s"``; pods without it run forever.
 DURATION = "kubestow.dev/duration"
 
 
 @dataclass(frozen=True, slots=True)
-class GateLift:
-    """A scheduling gate to take off a pod once ``after_submitted`` pods of the workload have been submitted.
+class GateRemoval:
+    """Removal of a scheduling gate once ``after_submitted`` pods of the workload have been submitted.
 
-    Counting pods, not seconds, keeps a run the same on a slow machine and on a fast one.
+    It depends on a number of pods rather than on time, so that runs are reproducible on machines of any speed.
     """
 
     namespace: str
@@ -34,12 +33,14 @@ class GateLift:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Nodes, pods in the order they are submitted, the priority classes they name, and gate lifts in the order they
-    fall due. ``attribution`` says whose data it is or was counted from; show it wherever ``title`` is shown."""
+    """Nodes, pods in order of submission, priority classes, and gate removals in order of ``after_submitted``.
+
+    ``attribution`` names the source of the data; show it with ``title``.
+    """
 
     title: str
     attribution: str
     nodes: tuple[Object, ...]
     pods: tuple[Object, ...]
     priority_classes: tuple[Object, ...] = ()
-    gate_lifts: tuple[GateLift, ...] = ()
+    gate_removals: tuple[GateRemoval, ...] = ()

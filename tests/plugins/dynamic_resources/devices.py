@@ -11,7 +11,7 @@ from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.plugin import DynamicResources
 from kubestow.scheduling.decision.result import Decision
-from kubestow.simulation.resource_claims import finished_at_once
+from kubestow.simulation.resource_claims import run_synchronously
 from kubestow.testing import World, node, pod
 
 __all__ = [
@@ -170,7 +170,7 @@ class DeviceHarness(World):
         """Run PreBind."""
         assert decision.node_name is not None
         work = self.plugin.pre_bind(decision.state, decision.pod, decision.node_name)
-        return finished_at_once(work) or SUCCESS
+        return run_synchronously(work) or SUCCESS
 
     def run(self, incoming: Pod) -> Decision:
         """Schedule a pod; if a node is found, run Reserve and PreBind."""

@@ -13,7 +13,7 @@ from kubestow.cluster.catalog import Described
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
-from kubestow.simulation.resource_claims import finished_at_once
+from kubestow.simulation.resource_claims import run_synchronously
 from kubestow.testing import World, node
 from tests.scheduling.gangs.groups import GATES
 
@@ -45,7 +45,7 @@ class Groups(World):
         return found.status.conditions
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        finished_at_once(work)
+        run_synchronously(work)
 
     async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         assert subresource == "status" and isinstance(obj, PodGroup)

@@ -10,7 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 
 DEDICATED = {"key": "dedicated", "operator": "Exists"}
 

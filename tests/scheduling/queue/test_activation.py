@@ -14,7 +14,7 @@ from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import in_virtual_time, node, pod
-from kubestow.testing.living import Living
+from kubestow.testing.scheduler_harness import Living
 
 
 class Leader(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):

@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.framework.interface import Queued, QueueSortPlugin
 from kubestow.testing import node, pod
-from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 
 
 class ByRank(QueueSortPlugin):

@@ -13,17 +13,17 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.ports import Resource
-from kubestow.simulation.resource_claims import ClaimsInMemory
+from kubestow.simulation.resource_claims import InMemoryResourceClaims
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.living import Living, in_virtual_time
-from kubestow.testing.memory_cluster import ClaimsOf
+from kubestow.testing.memory_cluster import ClusterClaimStore
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
 
 CLUSTER = (node("n"), device_class(), slice_of("d0", node="n"))
 
 
-class Slow(ClaimsInMemory):
+class Slow(InMemoryResourceClaims):
     """What takes a reservation back is slow, and of ``lost`` patches the answer never comes."""
 
     lost = 0
@@ -46,12 +46,12 @@ class Lagging(MemoryCluster):
 
     @cached_property
     def resource_claims(self) -> Slow:
-        return Slow(ClaimsOf(self))
+        return Slow(ClusterClaimStore(self))
 
-    def _tell(self, resource: Resource, event_type: str, obj: Any) -> None:
+    def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
         self.told += 1  # what is due at the same time is not done in order
         late = 5.0 + self.told / 1e6 if resource.type is ResourceClaim and self._subscribers else 0.0
-        asyncio.get_running_loop().call_later(late, super()._tell, resource, event_type, obj)
+        asyncio.get_running_loop().call_later(late, super()._notify, resource, event_type, obj)
 
 
 def test_a_claim_that_is_being_given_back_is_reserved_again_before_its_pod_is_bound() -> None:
@@ -81,7 +81,7 @@ def test_a_device_that_may_have_been_given_away_is_not_given_to_another() -> Non
     in_virtual_time(story, *CLUSTER, claim(), claim("other"), cluster=cluster)
 
 
-class Pausing(ClaimsInMemory):
+class Pausing(InMemoryResourceClaims):
     """Allocations take five seconds, and are ``refused`` or not."""
 
     refused: APIError | None = None
@@ -97,7 +97,7 @@ class Pausing(ClaimsInMemory):
 class Hesitant(MemoryCluster):
     @cached_property
     def resource_claims(self) -> Pausing:
-        return Pausing(ClaimsOf(self))
+        return Pausing(ClusterClaimStore(self))
 
 
 @pytest.mark.parametrize("refused", [None, APIError(403, "Forbidden", "no")])
@@ -125,7 +125,7 @@ def test_devices_are_kept_for_a_pod_that_has_to_make_room_while_they_are_being_a
     in_virtual_time(story, *nodes, claim(), claim("other"), cluster=cluster)
 
 
-class LateAnswers(ClaimsInMemory):
+class LateAnswers(InMemoryResourceClaims):
     """What is written is there at once, and three seconds later that is said."""
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
@@ -137,7 +137,7 @@ class LateAnswers(ClaimsInMemory):
 class Talkative(MemoryCluster):
     @cached_property
     def resource_claims(self) -> LateAnswers:
-        return LateAnswers(ClaimsOf(self))
+        return LateAnswers(ClusterClaimStore(self))
 
 
 def test_a_pod_does_not_rely_on_a_reservation_that_is_about_to_be_given_back() -> None:

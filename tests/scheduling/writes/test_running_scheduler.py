@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.testing import node, pod
-from kubestow.testing.living import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.harness import Answer, Server, busy, silence
 
 

@@ -1,8 +1,8 @@
-"""A click command that takes flags as kube-scheduler does, and groups them in ``--help``.
+"""A click command that parses flags as kube-scheduler does and groups them in ``--help``.
 
-pflag's spellings are brought into click's: ``--flag`` of a boolean means true and never takes the next word,
-``--a_b`` is ``--a-b``, ``-v=2`` and ``-v2`` are ``--v=2``. What cannot be understood ends the process with status 1, as
-kube-scheduler's does, before anything is started.
+pflag's syntax is translated to click's: a boolean ``--flag`` means true and never consumes the next argument, ``--a_b``
+is ``--a-b``, ``-v=2`` and ``-v2`` are ``--v=2``. As in kube-scheduler, invalid flags end the process with status 1
+before anything is started.
 """
 
 from __future__ import annotations
@@ -22,37 +22,36 @@ __all__ = ["FlagCommand", "Flags"]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The value of every flag; ``given`` are the names of those that somebody set."""
+    """The value of every flag; ``changed`` are the names of the flags on the command line."""
 
     values: Mapping[str, Any]
-    given: frozenset[str]
+    changed: frozenset[str]
 
     @classmethod
-    def read(cls, texts: Mapping[str, Sequence[str]]) -> Flags:
-        """From the texts that were given for each flag. Raises InputError for the first that cannot be read."""
+    def parse(cls, arguments: Mapping[str, Sequence[str]]) -> Flags:
+        """Parse the arguments of each flag. Raises InputError for the first invalid one."""
         values = {name: flag.default for name, flag in BY_NAME.items()}
-        for name, given in texts.items():
-            values[name] = _read(BY_NAME[name], given)
-        return cls(values, frozenset(texts))
+        for name, texts in arguments.items():
+            values[name] = _parse(BY_NAME[name], texts)
+        return cls(values, frozenset(arguments))
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def written(self) -> dict[str, str]:
-        """Every flag as text, by name."""
-        return {name: BY_NAME[name].kind.write(value) for name, value in self.values.items()}
+    def as_text(self) -> dict[str, str]:
+        """The value of every flag as text, by name."""
+        return {name: BY_NAME[name].type.format(value) for name, value in self.values.items()}
 
 
-def _read(flag: Flag, texts: Sequence[str]) -> Any:
+def _parse(flag: Flag, texts: Sequence[str]) -> Any:
     try:
-        return flag.kind.read(texts)
+        return flag.type.parse(texts)
     except ValueError as error:
-        problem = f"invalid argument {_quoted(texts[-1])}: expected {error}"
-        raise InputError(f"--{flag.name}", problem) from None
+        raise InputError(f"--{flag.name}", f"invalid argument {_quoted(texts[-1])}: expected {error}") from None
 
 
 class FlagCommand(click.Command):
-    """Calls its function with :class:`Flags`; a mistake in them, or later in what they name, is status 1."""
+    """Calls its function with :class:`Flags`; invalid flags, and invalid files that they name, exit with status 1."""
 
     def __init__(self, name: str | None = None, **options: Any) -> None:
         settings = {"allow_extra_args": True, "help_option_names": ["-h", "--help"]}
@@ -61,23 +60,23 @@ class FlagCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            rest = super().parse_args(ctx, [_as_click_has_it(argument) for argument in args])
-        except click.UsageError as refused:
-            raise _Refused(refused.format_message()) from None
+            rest = super().parse_args(ctx, [_to_click_syntax(argument) for argument in args])
+        except click.UsageError as error:
+            raise FlagError(error.format_message()) from None
         if ctx.args:
-            given = " ".join(map(_quoted, ctx.args))
-            raise _Refused(f'"{ctx.command_path}" does not take any arguments, got [{given}]')
+            extra = " ".join(map(_quoted, ctx.args))
+            raise FlagError(f'"{ctx.command_path}" does not take any arguments, got [{extra}]')
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        texts = {flag.name: given for flag in BY_NAME.values() if (given := ctx.params.pop(_parameter(flag)))}
+        arguments = {flag.name: texts for flag in BY_NAME.values() if (texts := ctx.params.pop(_parameter(flag)))}
         try:
-            ctx.params["flags"] = Flags.read(texts)
+            ctx.params["flags"] = Flags.parse(arguments)
             return super().invoke(ctx)
         except ConfigurationError:
-            raise  # every mistake gets a line of its own
+            raise  # printed with one line per error
         except InputError as error:
-            raise _Refused(str(error)) from None
+            raise FlagError(str(error)) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, flags in SECTIONS.items():
@@ -87,8 +86,8 @@ class FlagCommand(click.Command):
             formatter.write_dl([("-h, --help", "Show this message and exit.")])
 
 
-class _Refused(click.ClickException):
-    """One line, status 1."""
+class FlagError(click.ClickException):
+    """Invalid flags: one line on standard error, status 1."""
 
     exit_code = 1
 
@@ -97,8 +96,8 @@ class _Refused(click.ClickException):
 
 
 def _option(flag: Flag) -> click.Option:
-    spellings = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short and flag.short != flag.name else [])]
-    return click.Option([*spellings, _parameter(flag)], multiple=True)
+    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short and flag.short != flag.name else [])]
+    return click.Option([*names, _parameter(flag)], multiple=True)
 
 
 def _parameter(flag: Flag) -> str:
@@ -106,18 +105,18 @@ def _parameter(flag: Flag) -> str:
 
 
 def _help(flag: Flag) -> tuple[str, str]:
-    spelled = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
-    default = flag.kind.write(flag.default)
-    told = f"{flag.help} (default {default})" if default not in ("", "[]", "0", "false") else flag.help
-    return f"{spelled} {flag.kind.name}".rstrip(), told
+    names = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
+    default = flag.type.format(flag.default)
+    help_text = f"{flag.help} (default {default})" if default not in ("", "[]", "0", "false") else flag.help
+    return f"{names} {flag.type.name}".rstrip(), help_text
 
 
-def _as_click_has_it(argument: str) -> str:
+def _to_click_syntax(argument: str) -> str:
     if argument.startswith("--"):
         name, equals, value = argument[2:].partition("=")
         name = name.replace("_", "-")
         flag = BY_NAME.get(name)
-        if flag is not None and flag.kind is BOOL and not equals:
+        if flag is not None and flag.type is BOOL and not equals:
             return f"--{name}=true"
         return f"--{name}{equals}{value}"
     if argument.startswith("-v"):

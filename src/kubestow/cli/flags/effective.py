@@ -1,8 +1,8 @@
-"""What flags and configuration file come to together (semantics 1.1).
+"""The effective configuration of flags and configuration file (semantics 1.1).
 
-With ``--config`` the file has the word: only leader-election flags that were given are laid over it, and the deprecated
-flags are passed over with a warning. Without it there are the defaults and the deprecated flags. The one exception is
-``--kubeconfig``: where the file names none it is used, rather than some other cluster found on the machine.
+With ``--config`` the file takes precedence: only leader election flags override it, and deprecated flags are ignored
+with a warning. Without ``--config``, deprecated flags override the defaults. Exception: ``--kubeconfig`` applies if the
+file names no kubeconfig, so that the scheduler never connects to another cluster found on the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-#: Flags of leader election and the fields of the configuration that they stand for.
+#: Leader election flags and their fields of ``leaderElection``.
 _ELECTION = {
     "leader-elect": "leader_elect",
     "leader-elect-lease-duration": "lease_duration",
@@ -50,74 +50,75 @@ _ELECTION = {
     "leader-elect-resource-name": "resource_name",
     "leader-elect-resource-namespace": "resource_namespace",
 }
-#: Deprecated flags that a configuration file overrules, and their fields of ``clientConnection`` or of the whole.
+#: Deprecated flags, ignored with ``--config``, and their fields of ``clientConnection``.
 _CONNECTION = {
     "kubeconfig": "kubeconfig",
     "kube-api-content-type": "content_type",
     "kube-api-qps": "qps",
     "kube-api-burst": "burst",
 }
-_WHOLE = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
+#: Deprecated flags, ignored with ``--config``, and their top-level fields.
+_TOP_LEVEL = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
 
 _EMULATED = frozenset({"1.36", "kube=1.36"})
 
 
 def configured(
-    given: config.SchedulerConfiguration, flags: Flags, gates: config.FeatureGates
-) -> config.SchedulerConfiguration:
-    """A configuration with the flags laid over it. Raises ConfigurationError when that makes it wrong."""
-    election = _chosen(flags, _ELECTION)
-    result = structs.replace(given, leader_election=structs.replace(given.leader_election, **election))
+    configuration: config.KubeSchedulerConfiguration, flags: Flags, gates: config.FeatureGates
+) -> config.KubeSchedulerConfiguration:
+    """The configuration overridden by flags. Raises ConfigurationError if the result is invalid."""
+    election = structs.replace(configuration.leader_election, **_overrides(flags, _ELECTION))
+    result = structs.replace(configuration, leader_election=election)
     if flags["config"] is None:
-        connection = structs.replace(given.client_connection, **_chosen(flags, _CONNECTION))
-        result = structs.replace(result, client_connection=connection, **_chosen(flags, _WHOLE))
+        connection = structs.replace(configuration.client_connection, **_overrides(flags, _CONNECTION))
+        result = structs.replace(result, client_connection=connection, **_overrides(flags, _TOP_LEVEL))
     else:
-        _tell_ignored(flags, given)
-    problems = config.validate(result, gates)
-    if problems:
-        raise ConfigurationError("flags", [(problem.path, problem.text) for problem in problems])
+        _warn_about_ignored(flags, configuration)
+    errors = config.validate(result, gates)
+    if errors:
+        raise ConfigurationError("flags", [(error.path, error.message) for error in errors])
     return result
 
 
-def _chosen(flags: Flags, fields_of: dict[str, str]) -> dict[str, Any]:
-    return {field: flags[name] for name, field in fields_of.items() if name in flags.given}
+def _overrides(flags: Flags, fields_of: dict[str, str]) -> dict[str, Any]:
+    return {field: flags[name] for name, field in fields_of.items() if name in flags.changed}
 
 
-def _tell_ignored(flags: Flags, given: config.SchedulerConfiguration) -> None:
-    for name in sorted(flags.given & {*_CONNECTION, *_WHOLE}):
-        if name != "kubeconfig" or given.client_connection.kubeconfig:
-            _log.warning("Flag is ignored because --config is given", extra=fields(flag=f"--{name}"))
+def _warn_about_ignored(flags: Flags, configuration: config.KubeSchedulerConfiguration) -> None:
+    for name in sorted(flags.changed & {*_CONNECTION, *_TOP_LEVEL}):
+        if name != "kubeconfig" or configuration.client_connection.kubeconfig:
+            _log.warning("Flag is ignored because --config is set", extra=fields(flag=f"--{name}"))
 
 
-def kubeconfig(configuration: config.SchedulerConfiguration, flags: Flags) -> str:
-    """The kubeconfig to use; "" to look for one."""
+def kubeconfig(configuration: config.KubeSchedulerConfiguration, flags: Flags) -> str:
+    """The path of the kubeconfig; "" for the default."""
     return configuration.client_connection.kubeconfig or str(flags["kubeconfig"])
 
 
 def feature_gates(flags: Flags) -> str:
-    """The value of ``--feature-gates`` without component names. Raises InputError, also for a version not emulated."""
+    """The value of ``--feature-gates`` without component prefixes. Raises InputError for an unsupported version."""
     for version in flags["emulated-version"]:
         if version not in _EMULATED:
-            raise InputError("--emulated-version", f"{version} is not emulated, expected 1.36")
+            raise InputError("--emulated-version", f"version {version} is not supported, expected 1.36")
     return ",".join(gate.removeprefix("kube:") for gate in flags["feature-gates"])
 
 
 def seed(flags: Flags) -> int | None:
-    """The seed, None for a random one. Raises InputError."""
+    """The seed, or None for a random one. Raises InputError."""
     text = flags["seed"]
     if not text:
         return None
     try:
         return int(text)
     except ValueError:
-        raise InputError("--seed", f'invalid argument "{text}": expected a whole number') from None
+        raise InputError("--seed", f'invalid argument "{text}": expected an integer') from None
 
 
 def allowed_labels(flags: Flags) -> dict[str, LabelAllowList]:
-    """The values of labels that are told apart, by metric. Raises InputError."""
-    told = {**_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
+    """The allowed values of metric labels, by metric and label. Raises InputError."""
+    entries = {**_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
     allowed: dict[str, dict[str, frozenset[str]]] = {}
-    for key, values in told.items():
+    for key, values in entries.items():
         metric, comma, label = key.partition(",")
         if not comma:
             raise InputError("--allow-metric-labels", f"expected metric,label='value,value', got {key!r}")
@@ -134,14 +135,14 @@ def _manifest(file: Path | None) -> dict[str, str]:
     except OSError as error:
         raise InputError(subject, f"cannot be read: {error.strerror}") from None
     except yaml.YAMLError as error:
-        raise InputError(subject, f"is not YAML: {' '.join(str(error).split())}") from None
+        raise InputError(subject, f"invalid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
         raise InputError(subject, 'expected lines of metric,label: "value,value"')
     return {str(name): value for name, value in content.items()}
 
 
 def serving_options(flags: Flags) -> ServingOptions | None:
-    """What is to be served, None for nothing. Raises InputError for flags that do not go together."""
+    """The options of the secure port, or None if it is disabled. Raises InputError for conflicting flags."""
     if not flags["secure-port"]:
         return None
     return ServingOptions(
@@ -177,7 +178,7 @@ def serving_options(flags: Flags) -> ServingOptions | None:
 def _tls(flags: Flags) -> TLSOptions:
     certificate, key = flags["tls-cert-file"], flags["tls-private-key-file"]
     if (certificate is None) != (key is None):
-        raise InputError("--tls-cert-file", "expected together with --tls-private-key-file, or neither")
+        raise InputError("--tls-cert-file, --tls-private-key-file", "must be set together")
     for suite in flags["tls-cipher-suites"]:
         if suite not in CIPHER_SUITES:
             raise InputError("--tls-cipher-suites", f"cipher suite {suite} not supported or doesn't exist")
@@ -196,8 +197,8 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def write_configuration(configuration: config.SchedulerConfiguration, file: Path) -> None:
-    """Write the effective configuration as YAML, in v1. Raises InputError."""
+def write_configuration(configuration: config.KubeSchedulerConfiguration, file: Path) -> None:
+    """Write the effective configuration as v1 YAML. Raises InputError."""
     try:
         file.write_text(yaml.safe_dump(config.render(configuration), sort_keys=False), encoding="utf-8")
     except OSError as error:

@@ -1,7 +1,7 @@
-"""How the text of a flag is read, and what its default looks like in ``--help``.
+"""The types of flag values: parsing, and formatting of defaults for ``--help``.
 
-The kinds are those of Go's pflag. A flag that is given more than once adds to a list or a map; of anything else the
-last one counts. A value that cannot be read is an InputError that names the flag.
+The types are those of Go's pflag. Repeated flags append to a list or map; otherwise the last value applies. An invalid
+value is reported as an InputError that names the flag.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "SNI",
     "STRING",
     "STRINGS",
-    "Kind",
+    "FlagType",
     "one_of",
 ]
 
@@ -37,16 +37,20 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of values. ``read`` takes all texts that were given and raises ValueError saying what was expected."""
+class FlagType:
+    """A type of flag values.
+
+    ``parse`` gets the values of all occurrences of the flag and raises ValueError with a description of what it
+    expects.
+    """
 
     name: str
-    read: Callable[[Sequence[str]], Any]
-    write: Callable[[Any], str] = str
+    parse: Callable[[Sequence[str]], Any]
+    format: Callable[[Any], str] = str
 
 
-def _last(read: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
-    return lambda texts: read(texts[-1])
+def _last(parse: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
+    return lambda texts: parse(texts[-1])
 
 
 def _bool(text: str) -> bool:
@@ -59,13 +63,13 @@ def _int(text: str) -> int:
     try:
         return int(text, 10)
     except ValueError:
-        raise ValueError("a whole number") from None
+        raise ValueError("an integer") from None
 
 
 def _port(text: str) -> int:
     port = _int(text)
     if not 0 <= port <= 65535:
-        raise ValueError("a number between 0 and 65535, 0 turning the secure port off")
+        raise ValueError("a number between 0 and 65535, where 0 disables the secure port")
     return port
 
 
@@ -101,7 +105,7 @@ def _ints(texts: Sequence[str]) -> tuple[int, ...]:
 def _map(texts: Sequence[str]) -> dict[str, str]:
     pairs = {}
     for text in texts:
-        for part in _outside_quotes(text):
+        for part in _split_pairs(text):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise ValueError("name=value, separated by commas")
@@ -109,8 +113,8 @@ def _map(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _outside_quotes(text: str) -> list[str]:
-    """The parts between equals-carrying commas: ``m,label='a,b',n=c`` is two, for names may hold a comma as well."""
+def _split_pairs(text: str) -> list[str]:
+    """Split at commas before ``name=``: ``m,label='a,b',n=c`` has two parts, because names can contain commas."""
     parts: list[str] = []
     for quoted, piece in enumerate(text.split("'")):
         for number, part in enumerate([piece] if quoted % 2 else piece.split(",")):
@@ -143,26 +147,26 @@ def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
-STRING = Kind("string", _last(str))
-PATH = Kind("string", _last(_path), lambda path: "" if path is None else str(path))
-BOOL = Kind("", _last(_bool), lambda value: str(value).lower())
-INT = Kind("int", _last(_int))
-PORT = Kind("int", _last(_port))
-FLOAT = Kind("float", _last(_float), lambda value: f"{value:g}")
-DURATION = Kind("duration", _last(_duration))
-ADDRESS = Kind("ip", _last(_address))
-STRINGS = Kind("strings", _strings, _listed)
-INTS = Kind("ints", _ints, _listed)
-MAP = Kind("mapStringString", _map, lambda pairs: ",".join(f"{name}={value}" for name, value in pairs.items()))
-SNI = Kind("namedCertKey", _sni, lambda pairs: _listed([f"{pair.certificate},{pair.key}" for pair in pairs]))
+STRING = FlagType("string", _last(str))
+PATH = FlagType("string", _last(_path), lambda path: "" if path is None else str(path))
+BOOL = FlagType("", _last(_bool), lambda value: str(value).lower())
+INT = FlagType("int", _last(_int))
+PORT = FlagType("int", _last(_port))
+FLOAT = FlagType("float", _last(_float), lambda value: f"{value:g}")
+DURATION = FlagType("duration", _last(_duration))
+ADDRESS = FlagType("ip", _last(_address))
+STRINGS = FlagType("strings", _strings, _listed)
+INTS = FlagType("ints", _ints, _listed)
+MAP = FlagType("mapStringString", _map, lambda pairs: ",".join(f"{name}={value}" for name, value in pairs.items()))
+SNI = FlagType("namedCertKey", _sni, lambda pairs: _listed([f"{pair.certificate},{pair.key}" for pair in pairs]))
 
 
-def one_of(*choices: str, name: str = "string") -> Kind:
-    """One of some words."""
+def one_of(*choices: str, name: str = "string") -> FlagType:
+    """An enumeration of ``choices``."""
 
-    def read(text: str) -> str:
+    def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(f"one of {', '.join(choices)}")
         return text
 
-    return Kind(name, _last(read))
+    return FlagType(name, _last(parse))

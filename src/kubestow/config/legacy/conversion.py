@@ -1,25 +1,25 @@
-"""What comes of a conversion: a v1 configuration and remarks, or why there is none."""
+"""The result of a conversion: a v1 configuration with warnings, or an error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kubestow.config.field_problems import Problem
+from kubestow.config.field_errors import FieldError
 
-__all__ = ["Conversion", "Inexpressible"]
+__all__ = ["Conversion", "ConversionError"]
 
 
 class Conversion(NamedTuple):
-    """The data of a v1 configuration; ``remarks`` name what of the old text has become something else, or nothing."""
+    """The data of a v1 configuration; ``warnings`` list the settings that were changed or omitted."""
 
     data: dict[str, Any]
-    remarks: tuple[Problem, ...]
+    warnings: tuple[FieldError, ...]
 
 
-class Inexpressible(Exception):
-    """An old configuration says what no v1 configuration can; ``problems`` are all such places."""
+class ConversionError(Exception):
+    """An old configuration has settings without a v1 counterpart, listed in ``errors``."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = problems
-        super().__init__("; ".join(map(str, problems)))
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(map(str, errors)))

@@ -1,8 +1,9 @@
-"""The scheduler Policy (a file or a ConfigMap, until Kubernetes 1.22), as a v1 configuration.
+"""Conversion of the scheduler Policy (a file or a ConfigMap, until Kubernetes 1.22) to a v1 configuration.
 
-Each predicate and priority that a Policy names is the work of a plugin today. A list that is left out means the
-defaults of then, an empty one means none. What a Policy leaves out is disabled at just the points where the plugin
-would have an effect; what did not exist then (scheduling gates, preemption as a plugin, devices) stays enabled.
+Each predicate and priority of a Policy corresponds to a plugin. A missing list means the defaults of Kubernetes 1.22,
+an empty one means none. Plugins without a predicate or priority are disabled at the extension points where they would
+have an effect; plugins without a counterpart in a Policy (scheduling gates, preemption, dynamic resources) stay
+enabled.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from typing import Any
 from msgspec import structs
 
 from kubestow.api.duration import Duration
-from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLS
-from kubestow.config.decoding import described
-from kubestow.config.field_problems import Problem, child, invalid
-from kubestow.config.legacy.conversion import Conversion, Inexpressible
+from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLSConfig
+from kubestow.config.decoding import describe_value
+from kubestow.config.field_errors import FieldError, child, invalid
+from kubestow.config.legacy.conversion import Conversion, ConversionError
 from kubestow.config.legacy.policy_names import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
-    EVEN_SPREADING,
-    FILTERS,
-    GONE_PREDICATES,
-    GONE_PRIORITIES,
+    EVEN_PODS_SPREAD_PRIORITY,
+    FILTER_PLUGINS,
     MANDATORY_PREDICATES,
-    PRE_FILTERS,
-    PRE_SCORES,
+    PRE_FILTER_PLUGINS,
+    PRE_SCORE_PLUGINS,
     PREDICATES,
     PRIORITIES,
-    SCORES,
-    SELECTOR_SPREADING,
+    REMOVED_PREDICATES,
+    REMOVED_PRIORITIES,
+    SCORE_PLUGINS,
+    SELECTOR_SPREAD_PRIORITIES,
     STRATEGIES,
 )
 
@@ -46,63 +47,65 @@ _KNOWN = {
     "alwaysCheckAllPredicates",
 }
 _EXTENDER_FIELDS = tuple(field.encode_name for field in structs.fields(Extender))
-_TLS_FIELDS = tuple(field.encode_name for field in structs.fields(ExtenderTLS))
+_TLS_FIELDS = tuple(field.encode_name for field in structs.fields(ExtenderTLSConfig))
 
 
 def convert_policy(policy: Mapping[str, Any]) -> Conversion:
-    """The v1 configuration of a Policy's data. Raises Inexpressible for what plugins of today cannot do."""
-    reading = _Reading()
-    reading.read(policy)
-    if reading.problems:
-        raise Inexpressible(reading.problems)
+    """Convert the data of a Policy. Raises ConversionError for predicates and priorities without a plugin."""
+    converter = _PolicyConverter()
+    converter.convert(policy)
+    if converter.errors:
+        raise ConversionError(converter.errors)
     profile = {
         "schedulerName": "default-scheduler",
-        "plugins": _plugin_sets(reading.filters, reading.scores),
-        "pluginConfig": [{"name": name, "args": args} for name, args in sorted(reading.args.items())],
+        "plugins": _plugin_sets(converter.filters, converter.scores),
+        "pluginConfig": [{"name": name, "args": args} for name, args in sorted(converter.args.items())],
     }
     data: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     data["profiles"] = [{name: value for name, value in profile.items() if value}]
-    if reading.extenders:
-        data["extenders"] = reading.extenders
-    return Conversion(data, tuple(reading.remarks))
+    if converter.extenders:
+        data["extenders"] = converter.extenders
+    return Conversion(data, tuple(converter.warnings))
 
 
-class _Reading:
-    """What a Policy comes to: plugins that filter, plugins that score with their weight, arguments, extenders."""
+class _PolicyConverter:
+    """Collects the filter plugins, score plugins with weights, plugin arguments and extenders of a Policy."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.remarks: list[Problem] = []
+        self.errors: list[FieldError] = []
+        self.warnings: list[FieldError] = []
         self.filters: set[str] = set()
         self.scores: dict[str, int] = {}
         self.args: dict[str, dict[str, Any]] = {}
         self.extenders: list[dict[str, Any]] = []
-        self._spreading: dict[str, int] = {}
+        self._spread_priorities: dict[str, int] = {}
         self._strategies: dict[str, int] = {}
         self._ratio: Mapping[str, Any] | None = None
 
-    def read(self, policy: Mapping[str, Any]) -> None:
+    def convert(self, policy: Mapping[str, Any]) -> None:
         self._predicates(policy.get("predicates"))
         self._priorities(policy.get("priorities"))
         self._hard_affinity(policy.get("hardPodAffinitySymmetricWeight") or 0)
         for entry, path in self._entries(policy.get("extenders"), "extenders"):
             self.extenders.append(self._extender(entry, path))
         if policy.get("alwaysCheckAllPredicates"):
-            self.remarks.append(
-                Problem("alwaysCheckAllPredicates", "left out: the first filter to refuse a node says why")
+            self.warnings.append(
+                FieldError(
+                    "alwaysCheckAllPredicates", "omitted: Filter always stops at the first plugin that rejects the node"
+                )
             )
-        self.problems += [Problem(str(name), "unknown field of a Policy") for name in policy if name not in _KNOWN]
+        self.errors += [FieldError(str(name), "unknown field of a Policy") for name in policy if name not in _KNOWN]
 
     def _entries(self, given: Any, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
         if given is not None and (not isinstance(given, Sequence) or isinstance(given, str)):
-            self.problems.append(Problem(path, f"expected a list, got {described(given)}"))
+            self.errors.append(FieldError(path, f"expected a list, got {describe_value(given)}"))
             return
         for index, entry in enumerate(given or ()):
             place = f"{path}[{index}]"
             if isinstance(entry, Mapping):
                 yield entry, place
             else:
-                self.problems.append(Problem(place, f"expected an object, got {described(entry)}"))
+                self.errors.append(FieldError(place, f"expected an object, got {describe_value(entry)}"))
 
     # Predicates ------------------------------------------------------------------------------------------------------
 
@@ -115,17 +118,17 @@ class _Reading:
     def _predicate(self, name: str, argument: Mapping[str, Any], path: str) -> None:
         if name in PREDICATES:
             self.filters.update(PREDICATES[name])
-        elif name in GONE_PREDICATES:
-            self.remarks.append(Problem(path, f"{name} is left out: {GONE_PREDICATES[name]}"))
+        elif name in REMOVED_PREDICATES:
+            self.warnings.append(FieldError(path, f"{name} is omitted: {REMOVED_PREDICATES[name]}"))
         elif isinstance(argument.get("labelsPresence"), Mapping):
             self._labels_presence(argument["labelsPresence"], f"{path}.argument.labelsPresence")
         elif "serviceAffinity" in argument:
-            self.problems.append(Problem(path, "serviceAffinity has no plugin any more; a pod affinity says the same"))
+            self.errors.append(FieldError(path, "serviceAffinity is no longer supported, use pod affinity instead"))
         else:
-            self.problems.append(Problem(path, f'predicate type not found for "{name}"'))
+            self.errors.append(FieldError(path, f'predicate type not found for "{name}"'))
 
     def _labels_presence(self, argument: Mapping[str, Any], path: str) -> None:
-        """Labels that nodes must have, or must not: that is the affinity which NodeAffinity adds to every pod's."""
+        """Convert required or forbidden node labels to the addedAffinity of NodeAffinity."""
         operator = "Exists" if argument.get("presence") else "DoesNotExist"
         args = self.args.setdefault("NodeAffinity", {"addedAffinity": {}})
         required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -133,7 +136,7 @@ class _Reading:
         expressions = selector["nodeSelectorTerms"][0]["matchExpressions"]
         expressions += [{"key": label, "operator": operator} for label in argument.get("labels") or ()]
         self.filters.add("NodeAffinity")
-        self.remarks.append(Problem(path, "has become the addedAffinity of NodeAffinity"))
+        self.warnings.append(FieldError(path, "converted to the addedAffinity of NodeAffinity"))
 
     # Priorities ------------------------------------------------------------------------------------------------------
 
@@ -145,45 +148,46 @@ class _Reading:
             if isinstance(weight, int) and not isinstance(weight, bool) and weight > 0:
                 self._priority(str(entry.get("name", "")), weight, _argument(entry), path)
             else:
-                self.problems.append(invalid(f"{path}.weight", weight, "should be a positive integer"))
-        self._settle_spreading()
-        self._settle_strategy("priorities")
+                self.errors.append(invalid(f"{path}.weight", weight, "should be a positive integer"))
+        self._convert_spread_priorities()
+        self._convert_strategies("priorities")
 
     def _priority(self, name: str, weight: int, argument: Mapping[str, Any], path: str) -> None:
         if name in PRIORITIES:
             self.scores[PRIORITIES[name]] = weight
         elif name in STRATEGIES:
             self._strategies[STRATEGIES[name]] = weight
-        elif name == EVEN_SPREADING or name in SELECTOR_SPREADING:
-            self._spreading[name] = weight
-        elif name in GONE_PRIORITIES:
-            self.remarks.append(Problem(path, f"{name} is left out: {GONE_PRIORITIES[name]}"))
+        elif name == EVEN_PODS_SPREAD_PRIORITY or name in SELECTOR_SPREAD_PRIORITIES:
+            self._spread_priorities[name] = weight
+        elif name in REMOVED_PRIORITIES:
+            self.warnings.append(FieldError(path, f"{name} is omitted: {REMOVED_PRIORITIES[name]}"))
         elif isinstance(argument.get("requestedToCapacityRatioArguments"), Mapping):
             self._ratio = argument["requestedToCapacityRatioArguments"]
             self._strategies["RequestedToCapacityRatio"] = weight
         else:
-            self.problems.append(Problem(path, _why_not_a_priority(name, argument)))
+            self.errors.append(FieldError(path, _unsupported_priority(name, argument)))
 
-    def _settle_spreading(self) -> None:
-        """One plugin spreads by constraints and by service; where both are asked for, the former's weight counts."""
-        if not self._spreading:
+    def _convert_spread_priorities(self) -> None:
+        """PodTopologySpread implements both spread priorities; EvenPodsSpreadPriority's weight takes precedence."""
+        weights = self._spread_priorities
+        if not weights:
             return
-        self.scores["PodTopologySpread"] = self._spreading.get(EVEN_SPREADING) or max(self._spreading.values())
-        by_service = self._spreading.keys() & set(SELECTOR_SPREADING)
+        self.scores["PodTopologySpread"] = weights.get(EVEN_PODS_SPREAD_PRIORITY) or max(weights.values())
+        by_service = weights.keys() & set(SELECTOR_SPREAD_PRIORITIES)
         self.args["PodTopologySpread"] = {"defaultingType": "System" if by_service else "List"}
 
-    def _settle_strategy(self, path: str) -> None:
-        """NodeResourcesFit scores by one strategy; the least and the most allocated are each other's opposite."""
+    def _convert_strategies(self, path: str) -> None:
+        """NodeResourcesFit has one scoring strategy; LeastAllocated and MostAllocated are opposites and cancel out."""
         least, most = self._strategies.get("LeastAllocated", 0), self._strategies.get("MostAllocated", 0)
         if least and most:
-            text = f"LeastRequestedPriority ({least}) and MostRequestedPriority ({most}) work against each other"
-            self.remarks.append(Problem(path, f"{text}: what is left is the difference of their weights"))
+            text = f"LeastRequestedPriority ({least}) and MostRequestedPriority ({most}) cancel each other out"
+            self.warnings.append(FieldError(path, f"{text}: the difference of their weights is used"))
             self._strategies["LeastAllocated"] = max(least - most, 0)
             self._strategies["MostAllocated"] = max(most - least, 0)
         strategies = {name: weight for name, weight in self._strategies.items() if weight}
         if len(strategies) > 1:
-            self.problems.append(
-                Problem(path, f"NodeResourcesFit scores by one strategy, not by {_listed(strategies)}")
+            self.errors.append(
+                FieldError(path, f"NodeResourcesFit supports one scoring strategy, got {_listed(strategies)}")
             )
         for name, weight in strategies.items():
             self.scores["NodeResourcesFit"] = weight
@@ -196,26 +200,26 @@ class _Reading:
     # Extenders -------------------------------------------------------------------------------------------------------
 
     def _extender(self, entry: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """An extender in the spelling of v1: a Policy's was read without regard to case, its timeout in nanoseconds."""
-        extender = self._spelled(entry, _EXTENDER_FIELDS, path)
+        """Convert an extender: a Policy's field names are case-insensitive, its timeout is in nanoseconds."""
+        extender = self._canonical_fields(entry, _EXTENDER_FIELDS, path)
         tls = extender.get("tlsConfig")
         if isinstance(tls, Mapping):
-            extender["tlsConfig"] = self._spelled(tls, _TLS_FIELDS, child(path, "tlsConfig"))
+            extender["tlsConfig"] = self._canonical_fields(tls, _TLS_FIELDS, child(path, "tlsConfig"))
         timeout = extender.get("httpTimeout")
         if isinstance(timeout, int) and not isinstance(timeout, bool):
             extender["httpTimeout"] = str(Duration(timeout))
         return extender
 
-    def _spelled(self, given: Mapping[str, Any], fields: Sequence[str], path: str) -> dict[str, Any]:
-        by_folded = {field.lower(): field for field in fields}
-        spelled = {}
+    def _canonical_fields(self, given: Mapping[str, Any], fields: Sequence[str], path: str) -> dict[str, Any]:
+        by_lower_case = {field.lower(): field for field in fields}
+        canonical = {}
         for name, value in given.items():
-            field = by_folded.get(str(name).lower())
+            field = by_lower_case.get(str(name).lower())
             if field is None:
-                self.problems.append(Problem(child(path, str(name)), "unknown field of an extender"))
+                self.errors.append(FieldError(child(path, str(name)), "unknown field of an extender"))
             else:
-                spelled[field] = value
-        return spelled
+                canonical[field] = value
+        return canonical
 
 
 def _argument(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -223,11 +227,11 @@ def _argument(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return argument if isinstance(argument, Mapping) else {}
 
 
-def _why_not_a_priority(name: str, argument: Mapping[str, Any]) -> str:
+def _unsupported_priority(name: str, argument: Mapping[str, Any]) -> str:
     if "labelPreference" in argument:
-        return "labelPreference has no plugin any more; a preferred addedAffinity of NodeAffinity comes near"
+        return "labelPreference is no longer supported, consider a preferred addedAffinity of NodeAffinity"
     if "serviceAntiAffinity" in argument:
-        return "serviceAntiAffinity has no plugin any more; PodTopologySpread spreads over a label's values"
+        return "serviceAntiAffinity is no longer supported, use PodTopologySpread instead"
     return f'priority type not found for "{name}"'
 
 
@@ -243,28 +247,28 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def _plugin_sets(filters: set[str], scores: Mapping[str, int]) -> dict[str, Any]:
-    """The sets of a profile in which just these plugins filter and score, of those that a Policy decides about."""
+    """The plugin sets that enable exactly these filter and score plugins among those that a Policy can select."""
     disabled: dict[str, list[str]] = {}
-    for name in dict.fromkeys((*FILTERS, *SCORES)):
+    for name in dict.fromkeys((*FILTER_PLUGINS, *SCORE_PLUGINS)):
         if name not in filters and name not in scores:
             disabled.setdefault("multiPoint", []).append(name)
             continue
-        if name in FILTERS and name not in filters:
-            _disable(disabled, name, "filter", "preFilter", PRE_FILTERS)
-        if name in SCORES and name not in scores:
-            _disable(disabled, name, "score", "preScore", PRE_SCORES)
+        if name in FILTER_PLUGINS and name not in filters:
+            _disable(disabled, name, "filter", "preFilter", PRE_FILTER_PLUGINS)
+        if name in SCORE_PLUGINS and name not in scores:
+            _disable(disabled, name, "score", "preScore", PRE_SCORE_PLUGINS)
     sets: dict[str, Any] = {
         point: {"disabled": [{"name": name} for name in names]} for point, names in disabled.items()
     }
     if scores:
-        enabled = [{"name": name, "weight": scores[name]} for name in SCORES if name in scores]
+        enabled = [{"name": name, "weight": scores[name]} for name in SCORE_PLUGINS if name in scores]
         sets["score"] = {"enabled": enabled} | sets.get("score", {})
     return sets
 
 
 def _disable(
-    disabled: dict[str, list[str]], name: str, point: str, stage_before: str, having_it: frozenset[str]
+    disabled: dict[str, list[str]], name: str, point: str, pre_point: str, pre_point_plugins: frozenset[str]
 ) -> None:
     disabled.setdefault(point, []).append(name)
-    if name in having_it:
-        disabled.setdefault(stage_before, []).append(name)
+    if name in pre_point_plugins:
+        disabled.setdefault(pre_point, []).append(name)

@@ -1,6 +1,6 @@
-"""The predicates and priorities of a scheduler Policy, and the plugins that do their work today.
+"""The predicates and priorities of a scheduler Policy, and the plugins that implement them.
 
-The names are those of Kubernetes 1.22, the last release that read a Policy, and of the node condition checks before it.
+The names are those of Kubernetes 1.22, the last release that read a Policy, and of the earlier node condition checks.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from types import MappingProxyType
 __all__ = [
     "DEFAULT_PREDICATES",
     "DEFAULT_PRIORITIES",
-    "EVEN_SPREADING",
-    "FILTERS",
-    "GONE_PREDICATES",
-    "GONE_PRIORITIES",
+    "EVEN_PODS_SPREAD_PRIORITY",
+    "FILTER_PLUGINS",
     "MANDATORY_PREDICATES",
     "PREDICATES",
-    "PRE_FILTERS",
-    "PRE_SCORES",
+    "PRE_FILTER_PLUGINS",
+    "PRE_SCORE_PLUGINS",
     "PRIORITIES",
-    "SCORES",
-    "SELECTOR_SPREADING",
+    "REMOVED_PREDICATES",
+    "REMOVED_PRIORITIES",
+    "SCORE_PLUGINS",
+    "SELECTOR_SPREAD_PRIORITIES",
     "STRATEGIES",
 ]
 
@@ -43,10 +43,10 @@ PREDICATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "PodToleratesNodeTaints": ("TaintToleration",),
     }
 )
-"""The filters that a predicate stands for."""
+"""The Filter plugins that implement a predicate."""
 
 MANDATORY_PREDICATES = ("PodToleratesNodeTaints", "CheckNodeUnschedulable")
-"""They hold whether a Policy names them or not."""
+"""Predicates that apply whether a Policy names them or not."""
 
 DEFAULT_PREDICATES = (
     "NoVolumeZoneConflict",
@@ -57,21 +57,21 @@ DEFAULT_PREDICATES = (
     "CheckVolumeBinding",
     "EvenPodsSpread",
 )
-"""What a Policy without a list of predicates means, beside the mandatory ones."""
+"""The predicates of a Policy without a list of predicates, besides the mandatory ones."""
 
-GONE_PREDICATES: Mapping[str, str] = MappingProxyType(
+REMOVED_PREDICATES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
             ("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCinderVolumeCount"),
-            "such volumes are served by CSI drivers, which NodeVolumeLimits counts",
+            "these volumes have been migrated to CSI drivers, whose limits NodeVolumeLimits enforces",
         ),
         **dict.fromkeys(
             ("CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodeDiskPressure", "CheckNodePIDPressure"),
-            "conditions have become taints of the node, which TaintToleration reads",
+            "node conditions are represented by taints, which TaintToleration checks",
         ),
     }
 )
-"""Predicates without a plugin, and why nothing is missing without them."""
+"""Predicates without a plugin, and why they are not needed."""
 
 PRIORITIES: Mapping[str, str] = MappingProxyType(
     {
@@ -82,24 +82,24 @@ PRIORITIES: Mapping[str, str] = MappingProxyType(
         "TaintTolerationPriority": "TaintToleration",
     }
 )
-"""The score that a priority stands for. Those of the two following tables share a plugin."""
+"""The Score plugin that implements a priority. The priorities of the next two constants share a plugin."""
 
 STRATEGIES: Mapping[str, str] = MappingProxyType(
     {"LeastRequestedPriority": "LeastAllocated", "MostRequestedPriority": "MostAllocated"}
 )
-"""The scoring strategy of NodeResourcesFit that a priority stands for."""
+"""The scoring strategy of NodeResourcesFit that implements a priority."""
 
-EVEN_SPREADING = "EvenPodsSpreadPriority"
-SELECTOR_SPREADING = ("SelectorSpreadPriority", "ServiceSpreadingPriority")
-"""Spreading by the pod's own constraints, and by its service or controller: both PodTopologySpread today."""
+EVEN_PODS_SPREAD_PRIORITY = "EvenPodsSpreadPriority"
+SELECTOR_SPREAD_PRIORITIES = ("SelectorSpreadPriority", "ServiceSpreadingPriority")
+"""Spreading by the pod's own constraints, and by its service or controller: both are PodTopologySpread in v1."""
 
-GONE_PRIORITIES: Mapping[str, str] = MappingProxyType(
+REMOVED_PRIORITIES: Mapping[str, str] = MappingProxyType(
     {
-        "EqualPriority": "it adds the same to every node",
-        "NodePreferAvoidPodsPriority": "nothing reads its annotation any more; taint nodes with PreferNoSchedule",
+        "EqualPriority": "it gives every node the same score",
+        "NodePreferAvoidPodsPriority": "its annotation is no longer read, use PreferNoSchedule taints instead",
     }
 )
-"""Priorities without a plugin, and why."""
+"""Priorities without a plugin, and why they are not needed."""
 
 DEFAULT_PRIORITIES: Mapping[str, int] = MappingProxyType(
     {
@@ -110,15 +110,15 @@ DEFAULT_PRIORITIES: Mapping[str, int] = MappingProxyType(
         "NodeAffinityPriority": 1,
         "TaintTolerationPriority": 1,
         "ImageLocalityPriority": 1,
-        EVEN_SPREADING: 2,
+        EVEN_PODS_SPREAD_PRIORITY: 2,
     }
 )
-"""What a Policy without a list of priorities means, with their weights."""
+"""The priorities, with weights, of a Policy without a list of priorities."""
 
-FILTERS = tuple(dict.fromkeys(plugin for plugins in PREDICATES.values() for plugin in plugins))
-SCORES = (*PRIORITIES.values(), "NodeResourcesFit", "PodTopologySpread")
-"""The plugins that a Policy decides about, as filters and as scores."""
+FILTER_PLUGINS = tuple(dict.fromkeys(plugin for plugins in PREDICATES.values() for plugin in plugins))
+SCORE_PLUGINS = (*PRIORITIES.values(), "NodeResourcesFit", "PodTopologySpread")
+"""The plugins that a Policy can select, for Filter and for Score."""
 
-PRE_FILTERS = frozenset({"NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"})
-PRE_SCORES = frozenset(SCORES) - {"ImageLocality"}
-"""Those that both filter and score and have a stage before filtering; those with a stage before scoring."""
+PRE_FILTER_PLUGINS = frozenset({"NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"})
+PRE_SCORE_PLUGINS = frozenset(SCORE_PLUGINS) - {"ImageLocality"}
+"""Those of the Filter and Score plugins that implement PreFilter, and those of the Score plugins with PreScore."""

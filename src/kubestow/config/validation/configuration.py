@@ -1,7 +1,7 @@
-"""What a complete configuration may say (semantics 2.1, 2.2, 2.6).
+"""Validation of a complete configuration (semantics 2.1, 2.2, 2.6).
 
-Every rule is checked, every problem told, in the order of the reference. Whether plugins exist and fit their extension
-points is not known here: see :mod:`kubestow.config.expansion`.
+Every rule is checked and every error reported, in kube-scheduler's order. Whether plugins are registered and implement
+their extension points is checked in :mod:`kubestow.config.expansion`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from kubestow.api.duration import Duration
-from kubestow.api.names import is_extended_resource, qualified_name_faults
+from kubestow.api.names import is_extended_resource, qualified_name_errors
 from kubestow.config.configuration import (
     API_VERSION,
-    ClientConnection,
+    ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
-    LeaderElection,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
     PluginSet,
-    Profile,
-    SchedulerConfiguration,
 )
 from kubestow.config.feature_gates import FeatureGates
-from kubestow.config.field_problems import Problem, child, duplicate, invalid, required
+from kubestow.config.field_errors import FieldError, child, duplicate, invalid, required
 from kubestow.config.plugin_args import PluginArgs
-from kubestow.config.validation.plugin_args import args_problems
+from kubestow.config.validation.plugin_args import args_errors
 
 __all__ = ["validate"]
 
@@ -33,9 +33,9 @@ _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version 
 _PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
 
 
-def validate(configuration: SchedulerConfiguration, gates: FeatureGates) -> list[Problem]:
-    """All problems with a configuration whose defaults are filled in; none if it may be used."""
-    problems = chain(
+def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldError]:
+    """All errors of a configuration whose defaults are set; empty if it is valid."""
+    errors = chain(
         _client_connection(configuration.client_connection, "clientConnection"),
         _leader_election(configuration.leader_election, "leaderElection"),
         _parallelism(configuration),
@@ -44,15 +44,15 @@ def validate(configuration: SchedulerConfiguration, gates: FeatureGates) -> list
         _backoff(configuration),
         _extenders(configuration.extenders),
     )
-    return list(dict.fromkeys(problems))
+    return list(dict.fromkeys(errors))
 
 
-def _client_connection(connection: ClientConnection, path: str) -> Iterator[Problem]:
+def _client_connection(connection: ClientConnectionConfiguration, path: str) -> Iterator[FieldError]:
     if connection.burst is not None and connection.burst < 0:
         yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
 
 
-def _leader_election(election: LeaderElection, path: str) -> Iterator[Problem]:
+def _leader_election(election: LeaderElectionConfiguration, path: str) -> Iterator[FieldError]:
     if not election.leader_elect:
         return
     durations = {
@@ -75,17 +75,17 @@ def _leader_election(election: LeaderElection, path: str) -> Iterator[Problem]:
         yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
 
 
-def _parallelism(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+def _parallelism(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
     if configuration.parallelism <= 0:
         yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
 
 
-def _percentage(percentage: int | None, path: str) -> Iterator[Problem]:
+def _percentage(percentage: int | None, path: str) -> Iterator[FieldError]:
     if percentage is not None and not 0 <= percentage <= 100:
         yield invalid(path, percentage, "not in valid range [0-100]")
 
 
-def _backoff(configuration: SchedulerConfiguration) -> Iterator[Problem]:
+def _backoff(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
     initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
@@ -96,7 +96,7 @@ def _backoff(configuration: SchedulerConfiguration) -> Iterator[Problem]:
 # Profiles ------------------------------------------------------------------------------------------------------------
 
 
-def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[Problem]:
+def _profiles(profiles: Sequence[KubeSchedulerProfile], gates: FeatureGates) -> Iterator[FieldError]:
     if not profiles:
         yield required("profiles")
     seen: set[str] = set()
@@ -109,25 +109,25 @@ def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[Prob
     yield from _common_queue_sort(profiles)
 
 
-def _profile(profile: Profile, gates: FeatureGates, path: str) -> Iterator[Problem]:
+def _profile(profile: KubeSchedulerProfile, gates: FeatureGates, path: str) -> Iterator[FieldError]:
     if not profile.scheduler_name:
         yield required(f"{path}.schedulerName")
     yield from _percentage(profile.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
     yield from _removed_plugins(profile, f"{path}.plugins")
     seen: set[str] = set()
     for index, config in enumerate(profile.plugin_config):
-        place = f"{path}.pluginConfig[{index}]"
+        field_path = f"{path}.pluginConfig[{index}]"
         if config.name in seen:
-            yield duplicate(place, config.name)
+            yield duplicate(field_path, config.name)
         seen.add(config.name)
         if config.name in _REMOVED_PLUGINS:
-            yield invalid(place, config.name, _REMOVED)
+            yield invalid(field_path, config.name, _REMOVED)
         elif isinstance(config.args, PluginArgs):
-            yield from args_problems(config.args, gates, f"{place}.args")
+            yield from args_errors(config.args, gates, f"{field_path}.args")
 
 
-def _removed_plugins(profile: Profile, path: str) -> Iterator[Problem]:
-    """Plugins of earlier releases; the reference looks for them at the classic points only."""
+def _removed_plugins(profile: KubeSchedulerProfile, path: str) -> Iterator[FieldError]:
+    """Plugins of earlier releases; kube-scheduler does not check the placement extension points for them."""
     for point in ExtensionPoint:
         if point in _PLACEMENT:
             continue
@@ -136,18 +136,18 @@ def _removed_plugins(profile: Profile, path: str) -> Iterator[Problem]:
                 yield invalid(f"{child(path, point)}.enabled[{index}]", entry.name, _REMOVED)
 
 
-def _common_queue_sort(profiles: Sequence[Profile]) -> Iterator[Problem]:
-    """There is one queue, so all profiles must sort it alike."""
+def _common_queue_sort(profiles: Sequence[KubeSchedulerProfile]) -> Iterator[FieldError]:
+    """All profiles share one queue, so their queue sort plugin and its arguments must be equal."""
     if not profiles:
         return
-    canon = profiles[0].plugins.queue_sort
-    if len(canon.enabled) > 1:
+    first = profiles[0].plugins.queue_sort
+    if len(first.enabled) > 1:
         detail = "only one queue sort plugin can be enabled"
-        yield invalid("profiles[0].plugins.queueSort.Enabled", len(canon.enabled), detail)
-    name = canon.enabled[0].name if canon.enabled else ""
+        yield invalid("profiles[0].plugins.queueSort.Enabled", len(first.enabled), detail)
+    name = first.enabled[0].name if first.enabled else ""
     args = profiles[0].args.get(name) if name else None
     for index, profile in enumerate(profiles[1:], start=1):
-        if _comparable(profile.plugins.queue_sort) != _comparable(canon):
+        if _comparable(profile.plugins.queue_sort) != _comparable(first):
             value, detail = profile.plugins.queue_sort, "must be the same for all profiles"
             yield invalid(f"profiles[{index}].plugins.queueSort", value, detail)
         for config in profile.plugin_config:
@@ -157,14 +157,14 @@ def _common_queue_sort(profiles: Sequence[Profile]) -> Iterator[Problem]:
 
 
 def _comparable(plugin_set: PluginSet) -> object:
-    """A plugin set in which no weight and the weight 0 are the same."""
+    """A plugin set in which an unset weight equals 0."""
     return [(e.name, e.weight or 0) for e in plugin_set.enabled], [e.name for e in plugin_set.disabled]
 
 
 # Extenders -----------------------------------------------------------------------------------------------------------
 
 
-def _extenders(extenders: Sequence[Extender]) -> Iterator[Problem]:
+def _extenders(extenders: Sequence[Extender]) -> Iterator[FieldError]:
     managed: set[str] = set()
     for index, extender in enumerate(extenders):
         yield from _extender(extender, managed, f"extenders[{index}]")
@@ -174,15 +174,15 @@ def _extenders(extenders: Sequence[Extender]) -> Iterator[Problem]:
         yield invalid("extenders", found, "only one extender can implement bind")
 
 
-def _extender(extender: Extender, managed: set[str], path: str) -> Iterator[Problem]:
+def _extender(extender: Extender, managed: set[str], path: str) -> Iterator[FieldError]:
     if extender.prioritize_verb and extender.weight <= 0:
         yield invalid(f"{path}.weight", extender.weight, "must have a positive weight applied to it")
     for index, resource in enumerate(extender.managed_resources):
-        place = f"{path}.managedResources[{index}].name"
-        faults = qualified_name_faults(resource.name)
-        yield from (invalid(place, resource.name, fault) for fault in faults)
-        if not faults and not is_extended_resource(resource.name):
-            yield invalid(place, resource.name, "is an invalid extended resource name")
+        field_path = f"{path}.managedResources[{index}].name"
+        errors = qualified_name_errors(resource.name)
+        yield from (invalid(field_path, resource.name, error) for error in errors)
+        if not errors and not is_extended_resource(resource.name):
+            yield invalid(field_path, resource.name, "is an invalid extended resource name")
         if resource.name in managed:
-            yield invalid(place, resource.name, "duplicate extender managed resource name")
+            yield invalid(field_path, resource.name, "duplicate extender managed resource name")
         managed.add(resource.name)

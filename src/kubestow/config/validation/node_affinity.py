@@ -1,6 +1,6 @@
-"""What a node affinity in the configuration may say: the rules of a pod's node affinity, as far as they can be parsed.
+"""Validation of a node affinity in the configuration, with the rules of a pod's node affinity.
 
-Terms that select nothing, and preferences that weigh nothing, are not looked into, as in the reference.
+As in kube-scheduler, preferred terms of weight 0 are not validated.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
-from kubestow.api.names import label_value_faults, qualified_name_faults
-from kubestow.config.field_problems import Problem, invalid, unsupported
+from kubestow.api.names import label_value_errors, qualified_name_errors
+from kubestow.config.field_errors import FieldError, invalid, unsupported
 
-__all__ = ["preferred_term_problems", "selector_problems"]
+__all__ = ["preferred_term_errors", "selector_errors"]
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 _INT64 = range(-(2**63), 2**63)
 
 
-def selector_problems(selector: NodeSelector, path: str) -> Iterator[Problem]:
-    """The problems with a required node selector."""
+def selector_errors(selector: NodeSelector, path: str) -> Iterator[FieldError]:
+    """The errors of a required node selector."""
     for index, term in enumerate(selector.node_selector_terms):
-        yield from _term_problems(term, f"{path}.nodeSelectorTerms[{index}]")
+        yield from _term_errors(term, f"{path}.nodeSelectorTerms[{index}]")
 
 
-def preferred_term_problems(terms: Sequence[PreferredSchedulingTerm], path: str) -> Iterator[Problem]:
-    """The problems with preferred terms. Their paths lack "preference", as the reference's do."""
+def preferred_term_errors(terms: Sequence[PreferredSchedulingTerm], path: str) -> Iterator[FieldError]:
+    """The errors of preferred terms. As in kube-scheduler, their paths omit "preference"."""
     for index, term in enumerate(terms):
         if term.weight != 0:
-            yield from _term_problems(term.preference, f"{path}[{index}]")
+            yield from _term_errors(term.preference, f"{path}[{index}]")
 
 
-def _term_problems(term: NodeSelectorTerm, path: str) -> Iterator[Problem]:
+def _term_errors(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.match_expressions):
-        yield from _expression_problems(requirement, f"{path}.matchExpressions[{index}]")
+        yield from _expression_errors(requirement, f"{path}.matchExpressions[{index}]")
     for index, requirement in enumerate(term.match_fields):
-        yield from _field_problems(requirement, f"{path}.matchFields[{index}]")
+        yield from _field_errors(requirement, f"{path}.matchFields[{index}]")
 
 
-def _expression_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[Problem]:
+def _expression_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
     if requirement.operator not in _OPERATORS:
         yield unsupported(f"{path}.operator", requirement.operator, _OPERATORS)
         return
-    key_faults = qualified_name_faults(requirement.key)
-    if key_faults:
-        yield invalid(f"{path}.key", requirement.key, "; ".join(key_faults))
-    yield from _value_count_problems(requirement, f"{path}.values")
+    key_errors = qualified_name_errors(requirement.key)
+    if key_errors:
+        yield invalid(f"{path}.key", requirement.key, "; ".join(key_errors))
+    yield from _value_count_errors(requirement, f"{path}.values")
     for index, value in enumerate(requirement.values):
-        value_faults = label_value_faults(value)
-        if value_faults:
-            yield invalid(f"{path}.values[{index}][{requirement.key}]", value, "; ".join(value_faults))
+        value_errors = label_value_errors(value)
+        if value_errors:
+            yield invalid(f"{path}.values[{index}][{requirement.key}]", value, "; ".join(value_errors))
 
 
-def _value_count_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[Problem]:
+def _value_count_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
     values = requirement.values
     match requirement.operator:
         case "In" | "NotIn" if not values:
@@ -69,7 +69,7 @@ def _value_count_problems(requirement: NodeSelectorRequirement, path: str) -> It
                     yield invalid(f"{path}[{index}]", value, detail)
 
 
-def _field_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[Problem]:
+def _field_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
     if requirement.operator not in _FIELD_OPERATORS:
         yield unsupported(f"{path}.operator", requirement.operator, _FIELD_OPERATORS)
     elif len(requirement.values) != 1:

@@ -83,6 +83,6 @@ def compile_constraints(
 
 def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
     selector = compile_selector(constraint.label_selector)
-    return selector.also(
+    return selector.with_requirements(
         Requirement(key, "In", frozenset((labels[key],))) for key in constraint.match_label_keys if key in labels
     )

@@ -62,6 +62,6 @@ def _from_labels(labels: dict[str, str]) -> Selector:
 def _with_requirements(selector: Selector, other: LabelSelector | None) -> Selector:
     """Both selectors; an invalid second one adds nothing."""
     try:
-        return selector.also(compile_selector(other).requirements)
+        return selector.with_requirements(compile_selector(other).requirements)
     except InvalidSelector:
         return selector

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from kubestow.api.timestamps import timestamp
-from kubestow.config import SchedulerConfiguration, render
+from kubestow.config import KubeSchedulerConfiguration, render
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
@@ -51,7 +51,7 @@ class ZPages:
 
     def __init__(
         self,
-        configuration: SchedulerConfiguration,
+        configuration: KubeSchedulerConfiguration,
         flags: Mapping[str, str],
         *,
         paths: Sequence[str],

@@ -109,7 +109,7 @@ class Registry:
             identity["generation"] = 1
         strategy.prepare_create(new, now)
         name = identity.get("name", "")
-        causes = metadata.validate(identity, name_faults=strategy.name_faults(name)) + strategy.validate(new)
+        causes = metadata.validate(identity, name_errors=strategy.name_errors(name)) + strategy.validate(new)
         if causes:
             raise statuses.invalid(kind.name, name, causes, group=kind.group if not strategy.converts else "")
         key = kind.key(identity.get("namespace", ""), name)
@@ -196,7 +196,7 @@ class Registry:
 
     def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         identity = new["metadata"]
-        causes = metadata.validate(identity, name_faults=()) + metadata.validate_update(identity, old["metadata"])
+        causes = metadata.validate(identity, name_errors=()) + metadata.validate_update(identity, old["metadata"])
         if not subresource:
             causes += kind.strategy.validate_update(new, old)
         elif subresource != "status":

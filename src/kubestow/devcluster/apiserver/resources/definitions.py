@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kubestow.api.names import label_1035_faults
+from kubestow.api.names import dns1035_label_errors
 from kubestow.devcluster.apiserver.field_errors import (
     Cause,
     invalid_value,
@@ -70,7 +70,7 @@ class DefinitionStrategy(Strategy):
             if not name:
                 causes.append(required_value(f"spec.names.{field}"))
             else:
-                causes += invalid_values(f"spec.names.{field}", name, label_1035_faults(name.lower()))
+                causes += invalid_values(f"spec.names.{field}", name, dns1035_label_errors(name.lower()))
         return causes + list(_version_causes(spec.get("versions") or []))
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
@@ -104,7 +104,7 @@ def _version_causes(versions: list[Object]) -> Iterator[Cause]:
         yield invalid_value("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         place = f"spec.versions[{index}]"
-        yield from invalid_values(f"{place}.name", names[index], label_1035_faults(names[index]))
+        yield from invalid_values(f"{place}.name", names[index], dns1035_label_errors(names[index]))
         if names[index] in names[:index]:
             yield invalid_value(f"{place}.name", names[index], "must be unique")
         schema = (version.get("schema") or {}).get("openAPIV3Schema")

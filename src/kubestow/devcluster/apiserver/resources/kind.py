@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api.names import Faults, subdomain_faults
+from kubestow.api.names import NameErrors, dns1123_subdomain_errors
 from kubestow.devcluster.apiserver.field_errors import Cause
 from kubestow.devcluster.apiserver.printing.layout import Layout
 from kubestow.devcluster.apiserver.schema import Struct, struct_of
@@ -71,9 +71,9 @@ class Strategy:
         """What is wrong with an update through a subresource other than ``status``; most are like any other."""
         return self.validate_update(new, old)
 
-    def name_faults(self, name: str) -> Faults:
+    def name_errors(self, name: str) -> NameErrors:
         """What is wrong with this name."""
-        return subdomain_faults(name)
+        return dns1123_subdomain_errors(name)
 
     def deletion_problem(self, name: str) -> str:
         """Why an object of this name may never be deleted, or the empty string."""

@@ -41,23 +41,23 @@ def ordered(metadata: Object) -> Object:
 def validate_labels(labels: dict[str, str], path: str) -> list[Cause]:
     causes: list[Cause] = []
     for key, value in labels.items():
-        causes += invalid_values(path, key, names.qualified_name_faults(key))
-        causes += invalid_values(path, value, names.label_value_faults(value))
+        causes += invalid_values(path, key, names.qualified_name_errors(key))
+        causes += invalid_values(path, value, names.label_value_errors(value))
     return causes
 
 
-def validate(metadata: Object, *, name_faults: names.Faults) -> list[Cause]:
-    """``name_faults`` is the kind's verdict on the name."""
+def validate(metadata: Object, *, name_errors: names.NameErrors) -> list[Cause]:
+    """``name_errors`` is the kind's verdict on the name."""
     causes: list[Cause] = []
     name = metadata.get("name", "")
     if not name:
         causes.append(required_value("metadata.name", "name or generateName is required"))
     else:
-        causes += invalid_values("metadata.name", name, name_faults)
+        causes += invalid_values("metadata.name", name, name_errors)
     causes += validate_labels(metadata.get("labels") or {}, "metadata.labels")
     causes += _validate_annotations(metadata.get("annotations") or {})
     for finalizer in metadata.get("finalizers") or ():
-        causes += invalid_values("metadata.finalizers", finalizer, names.qualified_name_faults(finalizer))
+        causes += invalid_values("metadata.finalizers", finalizer, names.qualified_name_errors(finalizer))
     causes += _validate_owners(metadata.get("ownerReferences") or ())
     return causes
 
@@ -66,7 +66,7 @@ def _validate_annotations(annotations: dict[str, str]) -> list[Cause]:
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
-        causes += invalid_values("metadata.annotations", key, names.qualified_name_faults(key.lower()))
+        causes += invalid_values("metadata.annotations", key, names.qualified_name_errors(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATION_BYTES:
         causes.append(too_long("metadata.annotations", MAX_ANNOTATION_BYTES))

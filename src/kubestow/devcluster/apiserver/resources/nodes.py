@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.api.names import Faults, label_faults, label_value_faults, qualified_name_faults
+from kubestow.api.names import NameErrors, dns1123_label_errors, label_value_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     Cause,
     duplicate_value,
@@ -39,8 +39,8 @@ class NodeStrategy(Strategy):
         for index, taint in enumerate(new["spec"].get("taints") or ()):
             path = f"spec.taints[{index}]"
             key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-            causes += invalid_values(f"{path}.key", key, qualified_name_faults(key))
-            causes += invalid_values(f"{path}.value", value, label_value_faults(value))
+            causes += invalid_values(f"{path}.key", key, qualified_name_errors(key))
+            causes += invalid_values(f"{path}.value", value, label_value_errors(value))
             if not effect:
                 causes.append(required_value(f"{path}.effect"))
             elif effect not in TAINT_EFFECTS:
@@ -72,8 +72,8 @@ class NamespaceStrategy(Strategy):
         new["spec"]["finalizers"] = ["kubernetes"]
         new["status"] = {"phase": "Active"}
 
-    def name_faults(self, name: str) -> Faults:
-        return label_faults(name)
+    def name_errors(self, name: str) -> NameErrors:
+        return dns1123_label_errors(name)
 
     def deletion_problem(self, name: str) -> str:
         return "this namespace may not be deleted" if name in _IMMORTAL else ""

@@ -6,7 +6,7 @@ stored as they are sent; of their fields only ``spec.minMember`` is looked at.
 
 from __future__ import annotations
 
-from kubestow.api.names import label_faults, qualified_name_faults
+from kubestow.api.names import dns1123_label_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     Cause,
     duplicate_value,
@@ -59,7 +59,7 @@ class WorkloadStrategy(Strategy):
         names: set[str] = set()
         for index, template in enumerate(templates):
             name = template.get("name", "")
-            if faults := label_faults(name):
+            if faults := dns1123_label_errors(name):
                 causes += invalid_values(f"{place}[{index}].name", name, faults)
             elif name in names:
                 causes.append(duplicate_value(f"{place}[{index}].name", name))
@@ -112,7 +112,7 @@ def _topology_causes(topologies: list[Object], place: str) -> list[Cause]:
         if not key:
             causes.append(required_value(f"{place}[{index}].key"))
         else:
-            causes += invalid_values(f"{place}[{index}].key", key, qualified_name_faults(key))
+            causes += invalid_values(f"{place}[{index}].key", key, qualified_name_errors(key))
     return causes
 
 

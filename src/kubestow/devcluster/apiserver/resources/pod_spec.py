@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubestow.api import quantity
-from kubestow.api.names import label_faults, qualified_name_faults, subdomain_faults
+from kubestow.api.names import dns1123_label_errors, dns1123_subdomain_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     Cause,
     duplicate_value,
@@ -146,14 +146,14 @@ def validate_spec(spec: Object, path: str) -> list[Cause]:
     if "affinity" in spec:
         causes += _validate_affinity(spec["affinity"], f"{path}.affinity")
     if "nodeName" in spec:
-        causes += invalid_values(f"{path}.nodeName", spec["nodeName"], subdomain_faults(spec["nodeName"]))
+        causes += invalid_values(f"{path}.nodeName", spec["nodeName"], dns1123_subdomain_errors(spec["nodeName"]))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         _validate_toleration(toleration, f"{path}.tolerations[{index}]", causes)
     causes += _validate_spread(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
     causes += _validate_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     group = spec.get("schedulingGroup", {}).get("podGroupName", "")
     if group:
-        causes += invalid_values(f"{path}.schedulingGroup.podGroupName", group, subdomain_faults(group))
+        causes += invalid_values(f"{path}.schedulingGroup.podGroupName", group, dns1123_subdomain_errors(group))
     return causes
 
 
@@ -176,7 +176,7 @@ def _name_causes(name: str, path: str, names: set[str]) -> list[Cause]:
     names.add(name)
     if not name:
         return [required_value(path)]
-    if faults := label_faults(name):
+    if faults := dns1123_label_errors(name):
         return invalid_values(path, name, faults)
     return [duplicate_value(path, name)] if is_taken else []
 
@@ -200,7 +200,7 @@ def _validate_resources(resources: Object, path: str, causes: list[Cause]) -> No
         for name, text in (resources.get(field) or {}).items():
             if text[0] == "-":
                 causes.append(invalid_value(f"{path}.{field}[{name}]", text, "must be greater than or equal to 0"))
-            elif faults := qualified_name_faults(name):
+            elif faults := qualified_name_errors(name):
                 causes += invalid_values(f"{path}.{field}", name, faults)
             elif field == "requests" and name in limits:
                 _validate_request(name, text, limits[name], path, causes)
@@ -232,7 +232,7 @@ def _validate_volumes(volumes: Any, path: str) -> list[Cause]:
 def _validate_toleration(toleration: Object, path: str, causes: list[Cause]) -> None:
     key, operator, effect = (toleration.get(field, "") for field in ("key", "operator", "effect"))
     if key:
-        causes += invalid_values(f"{path}.key", key, qualified_name_faults(key))
+        causes += invalid_values(f"{path}.key", key, qualified_name_errors(key))
     if not key and operator != "Exists":
         problem = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         causes.append(invalid_value(f"{path}.operator", operator, problem))
@@ -280,7 +280,7 @@ def _validate_gates(gates: Any, path: str) -> list[Cause]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        causes += invalid_values(f"{path}[{index}]", name, qualified_name_faults(name))
+        causes += invalid_values(f"{path}[{index}]", name, qualified_name_errors(name))
         if name in seen:
             causes.append(duplicate_value(f"{path}[{index}]", name))
         seen.add(name)
@@ -321,7 +321,7 @@ def _validate_topology_key(term: Object, path: str, causes: list[Cause]) -> None
     if not term.get("topologyKey"):
         causes.append(required_value(f"{path}.topologyKey", "can not be empty"))
     else:
-        faults = qualified_name_faults(term["topologyKey"])
+        faults = qualified_name_errors(term["topologyKey"])
         causes += invalid_values(f"{path}.topologyKey", term["topologyKey"], faults)
 
 
@@ -335,7 +335,7 @@ def _validate_term(term: Object, path: str, causes: list[Cause]) -> None:
         here = f"{path}.matchExpressions[{index}]"
         key, operator = requirement.get("key", ""), requirement.get("operator", "")
         values = requirement.get("values") or ()
-        causes += invalid_values(f"{here}.key", key, qualified_name_faults(key))
+        causes += invalid_values(f"{here}.key", key, qualified_name_errors(key))
         if operator not in _SELECTOR_OPERATORS:
             causes.append(invalid_value(f"{here}.operator", operator, "not a valid selector operator"))
         elif operator in ("In", "NotIn") and not values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.api.names import Faults, label_1035_faults, path_segment_faults
+from kubestow.api.names import NameErrors, dns1035_label_errors, path_segment_name_errors
 from kubestow.devcluster.apiserver.field_errors import Cause, required_value
 from kubestow.devcluster.apiserver.resources.kind import Object, Strategy
 
@@ -52,8 +52,8 @@ class ServiceStrategy(Strategy):
             return []
         return [required_value("spec.ports")]
 
-    def name_faults(self, name: str) -> Faults:
-        return label_1035_faults(name)
+    def name_errors(self, name: str) -> NameErrors:
+        return dns1035_label_errors(name)
 
 
 def _address(uid: str) -> str:
@@ -74,8 +74,8 @@ class SpecStrategy(Strategy):
 
 
 class RoleStrategy(Strategy):
-    def name_faults(self, name: str) -> Faults:
-        return path_segment_faults(name)
+    def name_errors(self, name: str) -> NameErrors:
+        return path_segment_name_errors(name)
 
 
 class RoleBindingStrategy(RoleStrategy):

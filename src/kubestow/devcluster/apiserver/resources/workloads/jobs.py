@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
-from kubestow.api.names import Faults
+from kubestow.api.names import NameErrors
 from kubestow.devcluster import cron_schedule as cron
 from kubestow.devcluster.apiserver.field_errors import Cause, invalid_value, required_value, unsupported_value
 from kubestow.devcluster.apiserver.resources import pod_spec
@@ -78,9 +78,9 @@ class CronJobStrategy(Strategy):
         causes += pod_spec.validate_spec(template["template"].get("spec", {}), f"{path}.template.spec")
         return causes + _validate_ending(template, path)
 
-    def name_faults(self, name: str) -> Faults:
+    def name_errors(self, name: str) -> NameErrors:
         """Jobs are named after it and the minute."""
-        faults = super().name_faults(name)
+        faults = super().name_errors(name)
         return (*faults, "must be no more than 52 characters") if len(name) > 52 else faults
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:

@@ -1,0 +1,63 @@
+"""The embedded API server in a separate process, so that scheduler and server do not share an interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kubestow.errors import KubestowError
+
+__all__ = ["apiserver_process"]
+
+_SERVING = "serving the Kubernetes API on "
+_START_TIMEOUT = 30.0
+_STOP_TIMEOUT = 5.0
+
+
+@asynccontextmanager
+async def apiserver_process() -> AsyncIterator[str]:
+    """Start an API server on a free port, yield its URL, and stop it on exit. Raises KubestowError."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "kubestow",
+        "apiserver",
+        "--port=0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        try:
+            async with asyncio.timeout(_START_TIMEOUT):
+                url = await _url(process)
+        except TimeoutError:
+            raise KubestowError(f"the embedded API server is not ready after {_START_TIMEOUT:.0f} s") from None
+        yield url
+    finally:
+        await _stop(process)
+
+
+async def _url(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None and process.stderr is not None
+    url = ""
+    async for line in process.stdout:
+        text = line.decode().strip()
+        if text.startswith(_SERVING):
+            url = text.removeprefix(_SERVING)
+        if text == "ready":
+            return url
+    error = (await process.stderr.read()).decode().strip()
+    raise KubestowError(f"the embedded API server failed to start: {error or 'no error output'}")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

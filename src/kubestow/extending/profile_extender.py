@@ -1,0 +1,131 @@
+"""The filter, prioritize and preempt verbs, evaluated with the plugins of a profile (semantics 5.5).
+
+Results come from the evaluation cache, as in the scheduler, so they equal those of the plugins in process; only scores
+are coarser, because the protocol has 0 to 10 where a plugin has 0 to 100. This module is independent of HTTP and of the
+source of the cluster state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Pod
+from kubestow.api.extender import MAX_SCORE, MetaVictims
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import KubestowError
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code, Status
+
+__all__ = ["FilteredNodes", "ProfileExtender"]
+
+_UNKNOWN_NODE = "node not found in the extender's cache"
+
+
+@dataclass(slots=True)
+class FilteredNodes:
+    """The result of filter: feasible nodes, failed nodes and nodes where preemption cannot help, with reasons."""
+
+    feasible: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    unresolvable: dict[str, str] = field(default_factory=dict)
+
+    def reject(self, name: str, status: Status) -> None:
+        """Add a rejected node."""
+        reasons = self.unresolvable if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else self.failed
+        reasons[name] = status.message or f"rejected by {status.plugin}"
+
+
+class ProfileExtender:
+    """The extender verbs of one profile on one cluster."""
+
+    def __init__(self, cluster: Cluster, profile: Profile) -> None:
+        self._cluster = cluster
+        self._profile = profile
+
+    def filter(self, pod: Pod, names: Sequence[str]) -> FilteredNodes:
+        """Run the filters of the profile for the named nodes. Raises KubestowError if a plugin fails."""
+        result = FilteredNodes()
+        known = self._known(names)
+        for name in names:
+            if name not in known:
+                result.failed[name] = _UNKNOWN_NODE
+        if not known:
+            return result
+        _, _, feasible = self._evaluate(pod)
+        mask = np.zeros(len(self._cluster.nodes), np.bool_)
+        mask[feasible.rows] = True
+        result.feasible = [name for name, row in known.items() if mask[row]]
+        if len(result.feasible) < len(known):
+            statuses = self._statuses(feasible.diagnose(), known)
+            for name in known.keys() - result.feasible:
+                result.reject(name, statuses[name])
+        return result
+
+    def _statuses(self, diagnosis: Diagnosis, known: Mapping[str, int]) -> dict[str, Status]:
+        """The status of each rejected node among ``known``."""
+        names = self._cluster.nodes.names
+        mask = np.zeros(len(names), np.bool_)
+        mask[list(known.values())] = True
+        statuses = dict.fromkeys(known, diagnosis.absent)
+        for refusal in diagnosis.refusals:
+            for status, where in refusal.verdict.by_status(refusal.where & mask):
+                attributed = status.by(refusal.plugin)
+                statuses |= {names[row]: attributed for row in np.flatnonzero(where).tolist()}
+        return statuses
+
+    def prioritize(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
+        """The scores of the named nodes, 0 to 10, without unknown nodes. Raises KubestowError if a plugin fails."""
+        known = self._known(names)
+        highest = self._profile.evaluations.highest_total
+        if not known or not highest:
+            return [(name, 0) for name in known]
+        info, evaluation, _ = self._evaluate(pod)
+        rows = np.array(sorted(known.values()), np.intp)
+        totals = evaluation.totals(self._cluster, info, rows)
+        scores: NDArray[np.int64] = (totals * MAX_SCORE + highest // 2) // highest
+        table = self._cluster.nodes
+        return [(table.names[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
+
+    def preempt(self, pod: Pod, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
+        """The candidates that pass the filters without their victims. Raises KubestowError if a plugin fails."""
+        known = self._known(victims)
+        if not known:
+            return {}
+        _, _, feasible = self._evaluate(pod)
+        if not feasible.count and feasible.diagnose().pre_filter is not None:
+            return {}
+        rows = np.array(sorted(known.values()), np.intp)
+        names = [self._cluster.nodes.names[row] for row in rows.tolist()]
+        changes = [self._without(row, victims[name]) for row, name in zip(rows.tolist(), names, strict=True)]
+        mask = np.ones(len(self._cluster.nodes), np.bool_)
+        for refusal in feasible.filters.refusals(HypotheticalNodes(self._cluster.nodes, rows, changes)):
+            mask &= ~refusal.where
+        return {name: victims[name] for name, row in zip(names, rows.tolist(), strict=True) if mask[row]}
+
+    def _without(self, row: int, victims: MetaVictims) -> Change:
+        pods = self._cluster.nodes.pods[row]
+        return Change(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
+
+    def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasible]:
+        """Run the filters for all nodes."""
+        # kube-scheduler itself evaluates the nominated node of the pod first.
+        status = msgspec.structs.replace(pod.status, nominated_node_name="")
+        info = self._cluster.shapes.info(msgspec.structs.replace(pod, status=status))
+        evaluation = self._profile.evaluations.of(self._cluster, info)
+        feasible = evaluation.feasible(self._cluster, info)
+        if feasible.error is not None:
+            raise KubestowError(feasible.error.message)
+        return info, evaluation, feasible
+
+    def _known(self, names: Sequence[str] | Mapping[str, MetaVictims]) -> dict[str, int]:
+        rows = self._cluster.nodes.rows
+        return {name: rows[name] for name in names if name in rows}

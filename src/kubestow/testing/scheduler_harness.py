@@ -1,0 +1,119 @@
+"""A running scheduler on an in-memory cluster in virtual time.
+
+def test_a_pod_is_bound() -> None:
+    async def scenario(world: Living) -> None:
+        world.cluster.put(pod("a"))
+        await world.settles()
+        assert world.node_of("a") == "n"
+
+    in_virtual_time(scenario, node("n"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from kubestow import config
+from kubestow.framework.interface import Plugin
+from kubestow.framework.profile import implements
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.extenders.port import Extender
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow.testing.memory_cluster import MemoryCluster
+from kubestow.testing.virtual_time import VirtualClock, run
+
+__all__ = ["Living", "in_virtual_time", "living"]
+
+
+class Living:
+    """A running scheduler and its cluster."""
+
+    def __init__(self, cluster: MemoryCluster, scheduler: Scheduler) -> None:
+        self.cluster = cluster
+        self.scheduler = scheduler
+
+    async def passes(self, seconds: float) -> None:
+        """Advance virtual time."""
+        await asyncio.sleep(seconds)
+
+    async def settles(self) -> None:
+        """Process everything that is due within 10 milliseconds."""
+        await asyncio.sleep(0.01)
+
+    def node_of(self, name: str) -> str:
+        """The node of a pod, or "" if it is not bound."""
+        return self.cluster.pod(name).spec.node_name
+
+
+@asynccontextmanager
+async def living(
+    objects: Iterable[Any] = (),
+    *,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    extenders: Sequence[Extender] = (),
+    gates: Mapping[str, bool] | None = None,
+    observer: Observer | None = None,
+    **configured: Any,
+) -> AsyncIterator[Living]:
+    """Run a scheduler on a cluster with these objects, until the context ends.
+
+    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, and ``configured``
+    are fields of a KubeSchedulerConfiguration with their API names. Raises ConfigurationError.
+    """
+    feature_gates = config.FeatureGates(gates)
+    cluster = cluster or MemoryCluster()
+    for obj in objects:
+        cluster.put(obj)
+    registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+    document: Mapping[str, Any] = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
+    scheduler = Scheduler(
+        config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
+        registry=registry,
+        environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1), observer or Observer()),
+        extenders=extenders,
+        gates=feature_gates,
+    )
+    running = asyncio.create_task(scheduler.run())
+    world = Living(cluster, scheduler)
+    await world.settles()
+    try:
+        yield world
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+        if not running.cancelled():
+            running.result()
+
+
+def in_virtual_time(
+    scenario: Callable[[Living], Awaitable[None]],
+    *objects: Any,
+    cluster: MemoryCluster | None = None,
+    plugins: Iterable[type[Plugin]] = (),
+    extenders: Sequence[Extender] = (),
+    gates: Mapping[str, bool] | None = None,
+    observer: Observer | None = None,
+    **configured: Any,
+) -> None:
+    """Run a scenario with a running scheduler (see :func:`living`) in virtual time."""
+
+    async def main() -> None:
+        async with living(
+            objects,
+            cluster=cluster,
+            plugins=plugins,
+            extenders=extenders,
+            gates=gates,
+            observer=observer,
+            **configured,
+        ) as world:
+            await scenario(world)
+
+    run(main())
