@@ -95,7 +95,7 @@ class Subject:
         decision = self.world.decide(pending)
         nomination = preemption_of(decision)
         preempts = nomination and (nomination.nominated_node_name, [victim.uid for victim in nomination.victims])
-        return decision.node_name, decision.message, preempts, self.world.refusals(pending)
+        return decision.node_name, decision.message, preempts, self.world.rejections(pending)
 
 
 def a_node(name: str) -> Node:

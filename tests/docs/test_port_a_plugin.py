@@ -18,5 +18,5 @@ def test_the_ported_plugin_decides_and_keeps_the_contract() -> None:
     assert isinstance(plugin, type)
     world = World(NODES, plugins=[plugin], profile={"plugins": {"multiPoint": {"enabled": [{"name": "Licences"}]}}})
     assert world.feasible(pod("p", labels={"licences": "3"})) == {"b", "c"}
-    assert world.refusals(pod("q", labels={"licences": "10"}))["c"] == ("Licences", ("too few licences",))
+    assert world.rejections(pod("q", labels={"licences": "10"}))["c"] == ("Licences", ("too few licences",))
     check_plugin(plugin, nodes=NODES)

@@ -54,13 +54,13 @@ class Sociable(NodeFilterPlugin):
 def test_a_node_must_suit_without_the_promised_pods_too() -> None:
     world = World([node("n")], plugins=[Sociable], profile=filtered_by("Sociable"))
     promised(world, "n")
-    assert world.refusals(pod("p")) == {"n": ("Sociable", ("nobody there",))}
+    assert world.rejections(pod("p")) == {"n": ("Sociable", ("nobody there",))}
 
 
 def test_refusals_beside_promised_pods_are_told_with_their_reasons() -> None:
     world = World([node("n")])
     promised(world, "n")
-    assert world.refusals(pod("p", cpu="2")) == {"n": ("NodeResourcesFit", ("Insufficient cpu",))}
+    assert world.rejections(pod("p", cpu="2")) == {"n": ("NodeResourcesFit", ("Insufficient cpu",))}
 
 
 def test_the_nominated_node_is_tried_first_and_alone() -> None:

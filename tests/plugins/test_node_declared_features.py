@@ -27,11 +27,11 @@ def restarting(*actions: str, kind: str = "containers") -> Pod:
 
 def test_a_node_must_declare_the_features_that_the_pod_requires() -> None:
     world = World([declaring("old"), declaring("new", "Other", RESTART)])
-    assert world.refusals(restarting("RestartAllContainers")) == {"old": REJECTION}
+    assert world.rejections(restarting("RestartAllContainers")) == {"old": REJECTION}
 
 
 def test_init_containers_count() -> None:
-    assert World([declaring("old")]).refusals(restarting("RestartAllContainers", kind="initContainers"))
+    assert World([declaring("old")]).rejections(restarting("RestartAllContainers", kind="initContainers"))
 
 
 @pytest.mark.parametrize(
@@ -40,26 +40,26 @@ def test_init_containers_count() -> None:
 )
 def test_the_host_network_in_a_user_namespace_requires_a_feature(network: bool, users: Any, required: bool) -> None:
     waiting = pod(spec={"hostNetwork": network, "hostUsers": users})
-    assert bool(World([declaring("old")]).refusals(waiting)) is required
-    assert World([declaring("new", HOST_NETWORK)]).refusals(waiting) == {}
+    assert bool(World([declaring("old")]).rejections(waiting)) is required
+    assert World([declaring("new", HOST_NETWORK)]).rejections(waiting) == {}
 
 
 def test_other_pods_require_no_feature() -> None:
-    assert World([declaring("old")]).refusals(restarting("Restart")) == {}
+    assert World([declaring("old")]).rejections(restarting("Restart")) == {}
 
 
 def test_without_the_gate_no_feature_is_required() -> None:
     world = World(
         [declaring("old")], gates={"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
     )
-    assert world.refusals(restarting("RestartAllContainers")) == {}
+    assert world.rejections(restarting("RestartAllContainers")) == {}
 
 
 def test_a_node_passes_once_it_declares_the_feature() -> None:
     world = World([declaring("n")])
-    assert world.refusals(restarting("RestartAllContainers"))
+    assert world.rejections(restarting("RestartAllContainers"))
     world.cluster.update_node(declaring("n", RESTART))
-    assert world.refusals(restarting("RestartAllContainers")) == {}
+    assert world.rejections(restarting("RestartAllContainers")) == {}
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ def limited(*objects: Any, limit: int | None = 1, **gates: bool) -> World:
 def test_a_node_takes_as_many_volumes_as_its_driver_can_attach() -> None:
     scheduler = limited(pod("first", node="a", spec=mounting("x")), limit=2)
     assert scheduler.feasible(pod("second", spec=mounting("y"))) == {"a"}
-    assert scheduler.refusals(pod("third", spec=mounting("y", "z"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("third", spec=mounting("y", "z"))) == {"a": EXCEEDED}
 
 
 def test_a_volume_that_pods_share_counts_once() -> None:
     scheduler = limited(pod("first", node="a", spec=mounting("x")), pod("second", node="a", spec=mounting("x")))
     assert scheduler.feasible(pod("third", spec=mounting("x"))) == {"a"}
     scheduler.cluster.remove_pod("uid-default-first")
-    assert scheduler.refusals(pod("fourth", spec=mounting("y"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("fourth", spec=mounting("y"))) == {"a": EXCEEDED}
     scheduler.cluster.remove_pod("uid-default-second")
     assert scheduler.feasible(pod("fourth", spec=mounting("y"))) == {"a"}
 
@@ -65,7 +65,7 @@ def test_a_driver_without_a_limit_can_attach_any_number_of_volumes() -> None:
 
 def test_an_attachment_counts_even_when_no_pod_uses_it() -> None:
     scheduler = limited(attachment("at", node="a", volume="pv-x"))
-    assert scheduler.refusals(pod("other", spec=mounting("y"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("other", spec=mounting("y"))) == {"a": EXCEEDED}
     scheduler.cluster.catalog(type(attachment("at", node="a", volume="pv-x"))).remove("", "at")
     assert scheduler.feasible(pod("other", spec=mounting("y"))) == {"a"}
 
@@ -80,7 +80,7 @@ def test_an_attachment_counts_once_its_volume_is_known() -> None:
     other = pod("other", spec=mounting("y"))
     assert scheduler.feasible(other) == {"a"}
     put(scheduler, volume("late"))
-    assert scheduler.refusals(other) == {"a": EXCEEDED}
+    assert scheduler.rejections(other) == {"a": EXCEEDED}
 
 
 def test_a_claim_without_a_volume_counts_as_a_volume_of_its_provisioner() -> None:
@@ -89,7 +89,7 @@ def test_a_claim_without_a_volume_counts_as_a_volume_of_its_provisioner() -> Non
         claim("new", storage_class="fast"),
         pod("first", node="a", spec=mounting("x")),
     )
-    assert scheduler.refusals(pod("second", spec=mounting("new"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("second", spec=mounting("new"))) == {"a": EXCEEDED}
 
 
 def test_a_claim_counts_for_another_driver_after_it_is_bound() -> None:
@@ -100,7 +100,7 @@ def test_a_claim_counts_for_another_driver_after_it_is_bound() -> None:
     )
     assert scheduler.feasible(pod("second", spec=mounting("x"))) == {"a"}
     put(scheduler, volume("pv-late", claim="late"), claim("late", volume="pv-late"))
-    assert scheduler.refusals(pod("second", spec=mounting("x"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("second", spec=mounting("x"))) == {"a": EXCEEDED}
 
 
 def test_in_tree_volumes_count_under_their_csi_driver_where_there_is_a_csi_node() -> None:
@@ -112,7 +112,7 @@ def test_in_tree_volumes_count_under_their_csi_driver_where_there_is_a_csi_node(
         claim("x", volume="pv"),
         volume("pv", claim="x", source={"awsElasticBlockStore": {"volumeID": "aws://zone/vol-2"}}),
     )
-    assert scheduler.refusals(pod("second", spec=mounting("x"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("second", spec=mounting("x"))) == {"a": EXCEEDED}
 
 
 def test_an_in_tree_provisioner_counts_as_the_csi_driver_it_migrated_to() -> None:
@@ -122,7 +122,7 @@ def test_an_in_tree_provisioner_counts_as_the_csi_driver_it_migrated_to() -> Non
         storage_class("gp2", provisioner="kubernetes.io/aws-ebs"),
         claim("x", storage_class="gp2"),
     )
-    assert scheduler.refusals(pod("p", spec=mounting("x"))) == {"a": EXCEEDED}
+    assert scheduler.rejections(pod("p", spec=mounting("x"))) == {"a": EXCEEDED}
 
 
 def test_the_limits_of_a_new_csi_node_apply_to_existing_pods() -> None:
@@ -130,7 +130,7 @@ def test_the_limits_of_a_new_csi_node_apply_to_existing_pods() -> None:
     second = pod("second", spec=mounting("y"))
     assert scheduler.feasible(second) == {"a"}
     put(scheduler, csi_node("a", csi_example_com=1))
-    assert scheduler.refusals(second) == {"a": EXCEEDED}
+    assert scheduler.rejections(second) == {"a": EXCEEDED}
 
 
 def test_an_inline_volume_that_cannot_be_translated_is_an_error() -> None:
@@ -163,7 +163,7 @@ def test_a_missing_driver_rejects_a_node_only_with_the_gate() -> None:
     assert scheduler.feasible(pod("p", spec=mounting("x"))) == {"a"}
     scheduler = world(node("a"), driver, *claims("x"), gates={"VolumeLimitScaling": True})
     refused = {"a": (NAME, ("csi.example.com CSI driver is not installed on the node",))}
-    assert scheduler.refusals(pod("p", spec=mounting("x"))) == refused
+    assert scheduler.rejections(pod("p", spec=mounting("x"))) == refused
     put(scheduler, csi_node("a", csi_example_com=None))
     assert scheduler.feasible(pod("p", spec=mounting("x"))) == {"a"}
 
@@ -172,7 +172,7 @@ def test_a_missing_claim_rejects_a_pod_without_the_other_volume_plugins() -> Non
     others = [{"name": name} for name in ("VolumeRestrictions", "VolumeBinding", "VolumeZone")]
     scheduler = world(node("a"), csi_node("a"), profile={"plugins": {"multiPoint": {"disabled": others}}})
     reason = 'looking up PVC default/gone: persistentvolumeclaim "gone" not found'
-    assert scheduler.refusals(pod("p", spec=mounting("gone"))) == {"a": (NAME, (reason,))}
+    assert scheduler.rejections(pod("p", spec=mounting("gone"))) == {"a": (NAME, (reason,))}
 
 
 def test_removed_pods_free_only_volumes_that_no_other_pod_uses() -> None:

@@ -32,13 +32,13 @@ READ_WRITE_ONCE_POD = ("ReadWriteOncePod",)
 @pytest.mark.parametrize("disk", [GCE, EBS, ISCSI, RBD])
 def test_two_pods_cannot_mount_one_disk_on_one_node(disk: dict[str, object]) -> None:
     harness = world(node("a"), node("b"), pod("first", node="a", spec=mounting(inline=[disk])))
-    assert harness.refusals(pod("second", spec=mounting(inline=[disk]))) == {"a": DISK_CONFLICT}
+    assert harness.rejections(pod("second", spec=mounting(inline=[disk]))) == {"a": DISK_CONFLICT}
 
 
 def test_disks_that_all_pods_mount_read_only_are_shared() -> None:
     harness = world(node("a"), pod("first", node="a", spec=mounting(inline=[GCE_READ_ONLY])))
     assert harness.feasible(pod("second", spec=mounting(inline=[GCE_READ_ONLY]))) == {"a"}
-    assert harness.refusals(pod("third", spec=mounting(inline=[GCE]))) == {"a": DISK_CONFLICT}
+    assert harness.rejections(pod("third", spec=mounting(inline=[GCE]))) == {"a": DISK_CONFLICT}
 
 
 def test_rbd_images_with_other_monitors_do_not_conflict() -> None:
@@ -66,7 +66,7 @@ def harness_with_claim_in_use() -> World:
 
 
 def test_a_read_write_once_pod_claim_in_use_conflicts_on_all_nodes() -> None:
-    assert harness_with_claim_in_use().refusals(pod("second", spec=mounting("data"))) == {
+    assert harness_with_claim_in_use().rejections(pod("second", spec=mounting("data"))) == {
         "a": READ_WRITE_ONCE_POD_CONFLICT,
         "b": READ_WRITE_ONCE_POD_CONFLICT,
     }

@@ -32,7 +32,7 @@ def zoned(*labels: tuple[str, str]) -> World:
 
 
 def test_nodes_in_other_zones_are_rejected_and_unlabelled_nodes_pass() -> None:
-    assert zoned((ZONE, "a")).refusals(PROBE) == {"b": CONFLICT}
+    assert zoned((ZONE, "a")).rejections(PROBE) == {"b": CONFLICT}
 
 
 def test_a_volume_label_can_list_several_zones() -> None:
@@ -44,7 +44,7 @@ def test_a_volume_without_topology_labels_passes_all_nodes() -> None:
 
 
 def test_a_beta_label_of_a_volume_matches_the_ga_label_of_a_node() -> None:
-    assert zoned((BETA_ZONE, "b")).refusals(PROBE) == {"a": CONFLICT}
+    assert zoned((BETA_ZONE, "b")).rejections(PROBE) == {"a": CONFLICT}
 
 
 def test_a_label_with_an_empty_zone_is_ignored() -> None:
@@ -96,9 +96,9 @@ def test_the_filter_works_without_pre_filter() -> None:
         volume("plain"),
         profile={"plugins": plugins},
     )
-    assert harness.refusals(PROBE) == {"b": CONFLICT}
+    assert harness.rejections(PROBE) == {"b": CONFLICT}
     gone = (NAME, ('persistentvolume "gone" not found',))
-    assert harness.refusals(pod("q", spec=mounting("lost"))) == {"a": gone, "b": gone}
+    assert harness.rejections(pod("q", spec=mounting("lost"))) == {"a": gone, "b": gone}
     assert harness.feasible(pod("r", spec=mounting("plain"))) == {"a", "b"}
 
 

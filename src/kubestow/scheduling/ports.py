@@ -134,7 +134,7 @@ class ClusterAPI(Protocol):
         """
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        """DELETE a pod with its default grace period, with its uid as precondition; a pod already deleted is no error."""
+        """DELETE a pod with its grace period and its uid as precondition; a pod already deleted is no error."""
 
     @property
     def resource_claims(self) -> ResourceClaimWriter:

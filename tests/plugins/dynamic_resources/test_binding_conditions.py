@@ -53,7 +53,7 @@ def test_pre_bind_waits_for_the_binding_conditions() -> None:
     report_while_waiting(harness, condition("Attached"))
     assert harness.prepare(harness.place(pod_with("c"))).ok
     assert harness.events == [("default/p", "BindingConditionsPending")]
-    assert harness.awaited == [(DRIVER, "success")]
+    assert harness.device_waits == [(DRIVER, "success")]
 
 
 def test_a_true_binding_failure_condition_fails_pre_bind() -> None:
@@ -61,14 +61,14 @@ def test_a_true_binding_failure_condition_fails_pre_bind() -> None:
     report_while_waiting(harness, condition("Broken", reason="Fire"))
     status = harness.prepare(harness.place(pod_with("c")))
     assert status == Status.error('device binding failed: claim=c, reason=Fire, message="see log"')
-    assert harness.awaited == [(DRIVER, "failure")]
+    assert harness.device_waits == [(DRIVER, "failure")]
 
 
 def test_pre_bind_fails_after_the_binding_timeout() -> None:
     harness = single_node(WITH_CONDITIONS, claim())
     status = harness.prepare(harness.place(pod_with("c")))
     assert status.message.startswith("device binding timeout")
-    assert harness.awaited == [(DRIVER, "timeout")]
+    assert harness.device_waits == [(DRIVER, "timeout")]
 
 
 def test_a_cancelled_wait_is_reported_as_an_error() -> None:
@@ -80,7 +80,7 @@ def test_a_cancelled_wait_is_reported_as_an_error() -> None:
     harness.wait_for = wait_for  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         harness.prepare(harness.place(pod_with("c")))
-    assert harness.awaited == [(DRIVER, "error")]
+    assert harness.device_waits == [(DRIVER, "error")]
 
 
 CONDITIONS: dict[str, Any] = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}

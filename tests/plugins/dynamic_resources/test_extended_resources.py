@@ -72,17 +72,17 @@ def test_a_node_that_offers_the_resource_itself_needs_no_claim() -> None:
 
 def test_devices_do_not_supplement_a_resource_that_the_node_offers() -> None:
     harness = DeviceHarness(node("n", allocatable={GPU: "1"}), CLASS, DEVICES)
-    assert harness.refusals(requesting(2))["n"] == ("NodeResourcesFit", (f"Insufficient {GPU}",))
+    assert harness.rejections(requesting(2))["n"] == ("NodeResourcesFit", (f"Insufficient {GPU}",))
 
 
 def test_a_resource_without_a_class_is_left_to_node_resources_fit() -> None:
-    assert harness_with_devices().refusals(requesting(1, "example.com/fpga"))["n"][0] == "NodeResourcesFit"
+    assert harness_with_devices().rejections(requesting(1, "example.com/fpga"))["n"][0] == "NodeResourcesFit"
 
 
 def test_without_node_resources_fit_a_missing_resource_cannot_fit() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}}
     incoming = pod("p", requests={GPU: "1", "example.com/fpga": "1"})
-    assert harness_with_devices(profile=profile).refusals(incoming)["n"] == (
+    assert harness_with_devices(profile=profile).rejections(incoming)["n"] == (
         "DynamicResources",
         ("cannot fit resource",),
     )
@@ -151,7 +151,8 @@ def test_an_api_error_fails_pre_bind(method: str, problem: str) -> None:
 
 def test_without_the_feature_gate_devices_back_no_resource() -> None:
     assert (
-        harness_with_devices(gates={"DRAExtendedResource": False}).refusals(requesting(1))["n"][0] == "NodeResourcesFit"
+        harness_with_devices(gates={"DRAExtendedResource": False}).rejections(requesting(1))["n"][0]
+        == "NodeResourcesFit"
     )
 
 

@@ -25,7 +25,7 @@ def zoned(*placed: Pod) -> World:
 
 def test_required_affinity_passes_the_domains_of_matching_pods() -> None:
     world = zoned(app("db", on="node-0"))
-    assert world.refusals(app("web", affinity=required_affinity(term("db")))) == {"node-1": AFFINITY}
+    assert world.rejections(app("web", affinity=required_affinity(term("db")))) == {"node-1": AFFINITY}
 
 
 def test_an_existing_pod_counts_only_if_it_matches_all_required_affinity_terms() -> None:
@@ -37,7 +37,7 @@ def test_an_existing_pod_counts_only_if_it_matches_all_required_affinity_terms()
 
 def test_the_first_pod_of_a_group_passes_all_nodes_with_the_topology_key() -> None:
     world = World([node("in", zone="z"), node("out")])
-    assert world.refusals(app("web", affinity=required_affinity(term("web")))) == {"out": AFFINITY}
+    assert world.rejections(app("web", affinity=required_affinity(term("web")))) == {"out": AFFINITY}
 
 
 def test_without_matching_pods_a_pod_must_match_its_own_terms() -> None:
@@ -46,7 +46,7 @@ def test_without_matching_pods_a_pod_must_match_its_own_terms() -> None:
 
 def test_required_anti_affinity_rejects_the_domains_of_matching_pods() -> None:
     world = zoned(app("noisy", on="node-0"))
-    assert world.refusals(app("web", affinity=required_anti_affinity(term("noisy")))) == {
+    assert world.rejections(app("web", affinity=required_anti_affinity(term("noisy")))) == {
         "node-0": ANTI_AFFINITY,
         "node-2": ANTI_AFFINITY,
     }
@@ -57,20 +57,20 @@ def test_anti_affinity_passes_nodes_without_the_topology_key() -> None:
         [node("out")],
         [app("noisy", on="out"), app("repelling", on="out", affinity=required_anti_affinity(term("web")))],
     )
-    assert world.refusals(app("web", affinity=required_anti_affinity(term("noisy")))) == {}
+    assert world.rejections(app("web", affinity=required_anti_affinity(term("noisy")))) == {}
 
 
 def test_the_anti_affinity_of_existing_pods_rejects_their_domains() -> None:
     world = zoned(app("repelling", on="node-0", affinity=required_anti_affinity(term("web", HOST))))
-    assert world.refusals(app("web")) == {"node-0": EXISTING_ANTI_AFFINITY}
-    assert world.refusals(app("other")) == {}
+    assert world.rejections(app("web")) == {"node-0": EXISTING_ANTI_AFFINITY}
+    assert world.rejections(app("other")) == {}
 
 
 def test_affinity_is_reported_before_anti_affinity_and_that_before_existing_anti_affinity() -> None:
     repelling = app("repelling", on="node-0", affinity=required_anti_affinity(term("web", HOST)))
     affinity = required_affinity(term("db", HOST)) | required_anti_affinity(term("repelling", HOST))
-    assert zoned(repelling).refusals(app("web", affinity=affinity))["node-0"] == AFFINITY
-    assert zoned(repelling).refusals(app("web", affinity=required_anti_affinity(term("repelling", HOST)))) == {
+    assert zoned(repelling).rejections(app("web", affinity=affinity))["node-0"] == AFFINITY
+    assert zoned(repelling).rejections(app("web", affinity=required_anti_affinity(term("repelling", HOST)))) == {
         "node-0": ANTI_AFFINITY
     }
 
@@ -116,15 +116,15 @@ def test_for_existing_terms_a_namespace_selector_matches_the_labels_of_the_incom
     selector = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}
     repelling = app("repelling", on="node-0", affinity=required_anti_affinity(term("web", namespaceSelector=selector)))
     world = zoned(repelling)
-    assert set(world.refusals(app("web", namespace="other"))) == {"node-0", "node-2"}
+    assert set(world.rejections(app("web", namespace="other"))) == {"node-0", "node-2"}
     world.cluster.put_namespace("other", {"team": "a"})
-    assert world.refusals(app("web", namespace="other")) == {}
+    assert world.rejections(app("web", namespace="other")) == {}
 
 
 def test_a_missing_label_selector_matches_no_pods_and_an_empty_one_all_pods() -> None:
     world = zoned(app("db", on="node-0"))
-    assert world.refusals(app("web", affinity=required_anti_affinity(term(None)))) == {}
-    assert set(world.refusals(app("web", affinity=required_anti_affinity(term({}))))) == {"node-0", "node-2"}
+    assert world.rejections(app("web", affinity=required_anti_affinity(term(None)))) == {}
+    assert set(world.rejections(app("web", affinity=required_anti_affinity(term({}))))) == {"node-0", "node-2"}
 
 
 def test_terminating_pods_count() -> None:
@@ -149,7 +149,7 @@ def test_invalid_terms_of_several_kinds_are_listed() -> None:
 
 def test_invalid_terms_of_existing_pods_are_ignored() -> None:
     world = zoned(app("odd", on="node-0", affinity=required_anti_affinity(term("web"), term(INVALID))))
-    assert world.refusals(app("web")) == {}
+    assert world.rejections(app("web")) == {}
 
 
 def test_the_terms_of_a_deleted_pod_no_longer_apply() -> None:

@@ -29,7 +29,7 @@ def web(name: str = "new", *constraints: Any, **more: Any) -> Pod:
 
 def test_a_domain_that_would_exceed_max_skew_is_rejected() -> None:
     world = World(nodes(4, zones=2), [web("a", node="node-0")])
-    assert world.refusals(web("new", hard())) == {"node-0": SKEWED, "node-2": SKEWED}
+    assert world.rejections(web("new", hard())) == {"node-0": SKEWED, "node-2": SKEWED}
 
 
 def test_max_skew_permits_more_than_one_pod_of_difference() -> None:
@@ -39,25 +39,25 @@ def test_max_skew_permits_more_than_one_pod_of_difference() -> None:
 
 def test_a_node_without_the_topology_key_is_unresolvable() -> None:
     world = World([node("in", zone="z"), node("out")])
-    assert world.refusals(web("new", hard())) == {"out": MISSING_LABEL}
+    assert world.rejections(web("new", hard())) == {"out": MISSING_LABEL}
 
 
 def test_the_first_violated_constraint_gives_the_reason() -> None:
     world = World([node("a", zone="z"), node("b")], [web("old", node="a")])
-    refused = world.refusals(web("new", hard(HOST, skew=1, selector="web"), hard(ZONE)))
+    refused = world.rejections(web("new", hard(HOST, skew=1, selector="web"), hard(ZONE)))
     # Only node a is eligible, since b lacks a topology key: the minimum is the count of a itself.
     assert refused == {"b": MISSING_LABEL}
 
 
 def test_pods_of_other_namespaces_and_terminating_pods_do_not_count() -> None:
     others = [web("a", node="node-0", namespace="other"), web("b", node="node-0", deleting=True)]
-    assert World(nodes(2, zones=2), others).refusals(web("new", hard())) == {}
+    assert World(nodes(2, zones=2), others).rejections(web("new", hard())) == {}
 
 
 def test_with_fewer_domains_than_min_domains_the_minimum_is_zero() -> None:
     world = World(nodes(2, zones=2), [web("a", node="node-0"), web("b", node="node-1")])
     assert world.feasible(web("new", hard(minDomains=2))) == {"node-0", "node-1"}
-    assert world.refusals(web("new", hard(minDomains=3))) == {"node-0": SKEWED, "node-1": SKEWED}
+    assert world.rejections(web("new", hard(minDomains=3))) == {"node-0": SKEWED, "node-1": SKEWED}
 
 
 def test_pods_count_on_nodes_that_match_the_pods_node_selector() -> None:
@@ -76,18 +76,18 @@ def test_pods_on_tainted_nodes_count_unless_the_constraint_honors_taints() -> No
 def test_match_label_keys_add_the_pods_label_values_to_the_selector() -> None:
     other_version = pod("old", labels={"app": "web", "version": "1"}, node="node-0")
     constraint = hard(matchLabelKeys=["version", "absent"])
-    assert World(nodes(2, zones=2), [other_version]).refusals(web("new", constraint)) == {}
+    assert World(nodes(2, zones=2), [other_version]).rejections(web("new", constraint)) == {}
     gates = {
         "MatchLabelKeysInPodTopologySpread": False,
         "MatchLabelKeysInPodTopologySpreadSelectorMerge": False,
     }
     ignoring = World(nodes(2, zones=2), [other_version], gates=gates)
-    assert ignoring.refusals(web("new", constraint)) == {"node-0": SKEWED}
+    assert ignoring.rejections(web("new", constraint)) == {"node-0": SKEWED}
 
 
 def test_a_missing_selector_matches_no_pods() -> None:
     world = World(nodes(2, zones=2), [web("a", node="node-0")])
-    assert world.refusals(web("new", hard(selector=None))) == {}
+    assert world.rejections(web("new", hard(selector=None))) == {}
 
 
 def test_an_empty_selector_counts_the_incoming_pod_only() -> None:
@@ -104,9 +104,9 @@ def test_an_invalid_selector_is_an_error() -> None:
 
 def test_counts_follow_a_node_whose_zone_changes() -> None:
     world = World([node("a", zone="a"), node("b", zone="b"), node("c", zone="c")], [web("old", node="a")])
-    assert set(world.refusals(web("new", hard()))) == {"a"}
+    assert set(world.rejections(web("new", hard()))) == {"a"}
     world.cluster.update_node(node("a", zone="b"))
-    assert set(world.refusals(web("new", hard()))) == {"a", "b"}
+    assert set(world.rejections(web("new", hard()))) == {"a", "b"}
 
 
 def test_default_constraints_can_be_hard() -> None:
@@ -114,9 +114,9 @@ def test_default_constraints_can_be_hard() -> None:
     args = {"defaultConstraints": [spread], "defaultingType": "List"}
     config = [{"name": "PodTopologySpread", "args": args}]
     world = World(nodes(2, zones=2), [web("a", node="node-0")], profile={"pluginConfig": config})
-    assert world.refusals(web()) == {}  # no service or controller selects the pod
+    assert world.rejections(web()) == {}  # no service or controller selects the pod
     world.cluster.catalog(Service).put(service({"app": "web"}))
-    assert world.refusals(web()) == {"node-0": SKEWED}
+    assert world.rejections(web()) == {"node-0": SKEWED}
 
 
 def test_filtering_without_pre_filter_fails() -> None:

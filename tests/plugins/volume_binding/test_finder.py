@@ -49,12 +49,12 @@ def rejected(*reasons: str) -> tuple[str, tuple[str, ...]]:
 
 def test_nodes_that_the_affinity_of_a_bound_volume_does_not_match_are_rejected() -> None:
     harness = zones(claim(volume="pv"), volume("pv", claim="data", zone="a"))
-    assert harness.refusals(PROBE) == {"b": rejected(NODE_CONFLICT)}
+    assert harness.rejections(PROBE) == {"b": rejected(NODE_CONFLICT)}
 
 
 def test_a_claim_bound_to_a_deleted_volume_rejects_all_nodes() -> None:
     harness = zones(claim(volume="pv"), profile=ONLY_VOLUME_BINDING)
-    assert harness.refusals(PROBE) == {"a": rejected(PV_NOT_EXIST), "b": rejected(PV_NOT_EXIST)}
+    assert harness.rejections(PROBE) == {"a": rejected(PV_NOT_EXIST), "b": rejected(PV_NOT_EXIST)}
 
 
 def test_each_node_reports_the_first_bound_claim_that_fails() -> None:
@@ -65,13 +65,13 @@ def test_each_node_reports_the_first_bound_claim_that_fails() -> None:
         profile=ONLY_VOLUME_BINDING,
     )
     both = pod("p", spec=mounting("data", "more"))
-    assert harness.refusals(both) == {"a": rejected(PV_NOT_EXIST), "b": rejected(NODE_CONFLICT)}
+    assert harness.rejections(both) == {"a": rejected(PV_NOT_EXIST), "b": rejected(NODE_CONFLICT)}
 
 
 def test_an_invalid_volume_affinity_matches_no_node() -> None:
     invalid = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Near"}]}]}}
     harness = zones(claim(volume="pv"), volume("pv", claim="data", spec={"nodeAffinity": invalid}))
-    assert harness.refusals(PROBE) == {"a": rejected(NODE_CONFLICT), "b": rejected(NODE_CONFLICT)}
+    assert harness.rejections(PROBE) == {"a": rejected(NODE_CONFLICT), "b": rejected(NODE_CONFLICT)}
 
 
 def test_a_volume_affinity_never_matches_nodes_by_name() -> None:
@@ -90,7 +90,7 @@ def test_the_affinity_of_a_migrated_volume_uses_the_zone_label_of_the_csi_driver
         claim(volume="pv"),
         volume("pv", claim="data", zone="a", source=disk),
     )
-    assert harness.refusals(PROBE) == {"a": rejected(NODE_CONFLICT)}
+    assert harness.rejections(PROBE) == {"a": rejected(NODE_CONFLICT)}
 
 
 def test_a_migrated_volume_that_cannot_be_translated_is_an_error() -> None:
@@ -106,7 +106,7 @@ def test_a_migrated_volume_that_cannot_be_translated_is_an_error() -> None:
 
 def test_an_unbound_claim_needs_an_available_volume_that_matches_the_node() -> None:
     harness = zones(storage_class(), claim(), volume("pv", zone="a"))
-    assert harness.refusals(PROBE) == {"b": rejected(BIND_CONFLICT)}
+    assert harness.rejections(PROBE) == {"b": rejected(BIND_CONFLICT)}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_an_invalid_claim_size_is_an_error() -> None:
 
 def test_a_pre_bound_volume_takes_precedence_over_other_volumes() -> None:
     harness = zones(storage_class(), claim(), volume("pv-1", zone="a", claim="data"), volume("pv-2", zone="b"))
-    assert harness.refusals(PROBE) == {"b": rejected(BIND_CONFLICT)}
+    assert harness.rejections(PROBE) == {"b": rejected(BIND_CONFLICT)}
 
 
 def test_two_claims_need_two_volumes() -> None:
@@ -183,7 +183,7 @@ def test_a_volume_is_available_again_after_its_claim_ref_is_removed() -> None:
 
 def test_volumes_are_provisioned_in_the_allowed_topologies_of_the_class() -> None:
     harness = zones(storage_class(provisioner=DRIVER, zones=["b"]), claim())
-    assert harness.refusals(PROBE) == {"a": rejected(BIND_CONFLICT)}
+    assert harness.rejections(PROBE) == {"a": rejected(BIND_CONFLICT)}
 
 
 def test_capacity_is_checked_if_the_driver_tracks_it() -> None:
@@ -191,7 +191,7 @@ def test_capacity_is_checked_if_the_driver_tracks_it() -> None:
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(), *capacities)
     assert harness.feasible(PROBE) == {"a", "b"}
     put(harness, csi_driver(tracks_capacity=True))
-    assert harness.refusals(PROBE) == {"a": rejected(NOT_ENOUGH_SPACE)}
+    assert harness.rejections(PROBE) == {"a": rejected(NOT_ENOUGH_SPACE)}
     put(harness, capacity("small", room="9Gi", zone="a"))
     assert harness.feasible(PROBE) == {"a", "b"}
 
@@ -209,12 +209,12 @@ def test_a_claim_without_a_size_needs_no_capacity() -> None:
 
 def test_a_claim_with_a_selected_node_rejects_other_nodes() -> None:
     harness = zones(storage_class(provisioner=DRIVER), claim(selected_node="b"))
-    assert harness.refusals(PROBE) == {"a": rejected(BIND_CONFLICT)}
+    assert harness.rejections(PROBE) == {"a": rejected(BIND_CONFLICT)}
 
 
 def test_bound_and_unbound_claims_both_report_their_reasons() -> None:
     harness = zones(claim(volume="pv"), volume("pv", claim="data", zone="a"), storage_class(), claim("more"))
-    found = harness.refusals(pod("p", spec=mounting("data", "more")))
+    found = harness.rejections(pod("p", spec=mounting("data", "more")))
     assert found == {"a": rejected(BIND_CONFLICT), "b": rejected(NODE_CONFLICT, BIND_CONFLICT)}
 
 

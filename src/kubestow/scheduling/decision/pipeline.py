@@ -234,7 +234,7 @@ class _Cycle:
     async def _run_post_filter(
         self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasible
     ) -> PostFilterResults:
-        """Run the PostFilter plugins in order; no further ones once the cluster changed while extenders were awaited."""
+        """Run the PostFilter plugins in order; none after the cluster changed while extenders were awaited."""
         results = PostFilterResults()
         if not self._scope.preempts:
             return results

@@ -43,7 +43,7 @@ class GangPreemption:
         self._extenders, self._failure_handler, self._evictions = extenders, failure_handler, evictions
 
     async def preempt(self, attempt: GangAttempt) -> bool:
-        """Start a preemption with which the whole gang fits; False, with the reason in the attempt, if there is none."""
+        """Start a preemption with which the whole gang fits; False if there is none, with the reason in the attempt."""
         if attempt.placement_count is not None:  # it would be a preemption for each placement (semantics 9.1)
             attempt.preemption_message = _NOT_WITH_PLACEMENTS if attempt.preempts_as_a_whole else ""
             attempt.keeps_nominations = False

@@ -1,9 +1,8 @@
 """Evictions: preemption carried out in the background, as kube-scheduler's preemption executor does (semantics 9.6).
 
-While the victims of a preemptor are being evicted, the preemptor is gated at PreEnqueue; the deletion of the last victim
-is the event that requeues it. All victims but the last are evicted together, and the last only if that succeeded, so
-that every victim is gone when the preemptor returns. A victim that is not bound yet is not deleted: its binding is
-cancelled.
+While its victims are being evicted, a preemptor is gated at PreEnqueue; the deletion of the last victim is the event
+that requeues it. All victims but the last are evicted together, and the last only if that succeeded, so that every
+victim is gone when the preemptor returns. A victim that is not bound yet is not deleted: its binding is cancelled.
 """
 
 from __future__ import annotations

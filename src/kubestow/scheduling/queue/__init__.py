@@ -1,1 +1,1 @@
-"""The scheduling queue: activeQ, backoffQ, unschedulable pods, gating, in-flight events and queueing hints (semantics 6)."""
+"""The scheduling queue: activeQ, backoffQ, unschedulable and gated pods, in-flight events, hints (semantics 6)."""

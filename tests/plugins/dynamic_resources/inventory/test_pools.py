@@ -111,7 +111,7 @@ INVALID_CAPACITY = slice_of(device("d0", memory="lots"), node="a")
 @pytest.mark.parametrize("invalid", [DUPLICATE_DEVICE, UNKNOWN_COUNTER_SET, DUPLICATE_COUNTER_SET, INVALID_CAPACITY])
 def test_an_invalid_pool_is_not_used_and_reported(invalid: Any) -> None:
     harness = two_nodes(invalid, claim("all", exactly(0)))
-    refusals = harness.refusals(pod_with("c"))
+    refusals = harness.rejections(pod_with("c"))
     assert refusals["a"] == ("DynamicResources", ("invalid resource pools were encountered",))
     assert refusals["b"] == ("DynamicResources", (CANNOT,))
     assert f"resource pool {DRIVER}/a is currently invalid" in harness.reason(pod_with("all"))
