@@ -27,7 +27,7 @@ from kubestow.cluster.pods.pod_groups import PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.cluster.topology.affinity import CarriedTerms
+from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PodCounter, Population
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError

@@ -16,7 +16,7 @@ from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.cluster.topology.affinity import CarriedTerms
+from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.affinity_terms import CarriedTerm
 from kubestow.cluster.pods.index_keys import groups_meant, groups_of
 from kubestow.cluster.pods.shapes import Shape
-from kubestow.cluster.topology.affinity import CarriedTerm
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.testing import node, pod

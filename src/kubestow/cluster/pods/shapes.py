@@ -18,9 +18,9 @@ import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
+from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
 from kubestow.cluster.pods.index_keys import Groups, groups_of
 from kubestow.cluster.pods.requests import Amounts, occupied, requests_by_spec, scored_requests
-from kubestow.cluster.topology.affinity import CarriedTerm, PodAffinityTerms
 
 __all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
 

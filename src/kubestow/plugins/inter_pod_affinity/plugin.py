@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.affinity_terms import AffinityTerm
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.topology.affinity import AffinityTerm
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on

@@ -18,7 +18,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.topology.affinity import AffinityTerm, CarriedTerm, PodAffinityTerms, Role
+from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, Role
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 
 __all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffinityState"]

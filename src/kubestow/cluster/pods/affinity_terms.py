@@ -1,25 +1,22 @@
-"""Pod affinity and anti-affinity terms, ready to be asked, and the terms that pods in the cluster carry.
+"""The affinity and anti-affinity terms of a pod, parsed (semantics 8.15).
 
-A pod's terms speak about other pods, so every pending pod has to be held against the terms of all pods that are placed
-already. Pods are copies of each other, and so are their terms: :class:`CarriedTerms` keeps the few distinct ones, and
-how many pods carry one of them where is a counter (:mod:`kubestow.cluster.topology.counters`). Nothing here walks over
-pods.
+A term selects other pods by namespace and labels, and names the topology key within whose domains they are to be near
+or far. A term that does not parse makes all terms of its list unusable; :attr:`PodAffinityTerms.problems` says which.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
 from kubestow.cluster.pods.index_keys import Groups, groups_meant
 from kubestow.errors import InvalidSelector
 
-__all__ = ["AffinityTerm", "CarriedTerm", "CarriedTerms", "PodAffinityTerms", "Role"]
+__all__ = ["AffinityTerm", "CarriedTerm", "PodAffinityTerms", "Role"]
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -146,102 +143,3 @@ class _Reader:
             frozenset((self._namespace,) if own else term.namespaces),
             compile_selector(term.namespace_selector),
         )
-
-
-_EVERYBODY = frozenset((None,))
-#: Versions of this many groups without terms are kept.
-_VACATED = 1024
-
-
-class TermVersions(NamedTuple):
-    """The versions of carried terms as they were: that of all terms, and those of some groups."""
-
-    version: int
-    by_group: dict[Hashable, int | None]
-
-
-class CarriedTerms:
-    """The distinct terms of the pods in the cluster, by the groups of pods that they can speak of.
-
-    Every change has a version number of its own, also one that is undone later.
-    """
-
-    def __init__(self) -> None:
-        self._carriers: Counter[CarriedTerm] = Counter()
-        self._by_group: dict[Hashable, dict[CarriedTerm, None]] = {}
-        self._versions: dict[Hashable, int] = {}
-        #: The version of groups that have none of their own.
-        self._floor = 0
-        self._last_version = 0
-        #: The version of the latest change.
-        self.version = 0
-
-    def about(self, groups: Groups) -> Iterator[CarriedTerm]:
-        """The terms that may speak of pods in these groups, each once, in no particular order."""
-        for group in groups | _EVERYBODY:
-            yield from self._by_group.get(group, ())
-
-    def speak_of(self, groups: Groups) -> bool:
-        """Whether there are any terms that may speak of pods in these groups."""
-        return not self._by_group.keys().isdisjoint(groups | _EVERYBODY)
-
-    def version_about(self, groups: Groups) -> int:
-        """The version of the latest change of :meth:`about` for these groups."""
-        return max(self._versions.get(group, self._floor) for group in groups | _EVERYBODY)
-
-    def add(self, terms: Iterable[CarriedTerm]) -> None:
-        """A further shape of pods carries these terms."""
-        for term in terms:
-            self._carriers[term] += 1
-            if self._carriers[term] == 1:
-                for group in self._changed(term):
-                    self._by_group.setdefault(group, {})[term] = None
-
-    def remove(self, terms: Iterable[CarriedTerm]) -> None:
-        """Undoes one :meth:`add`."""
-        for term in terms:
-            self._carriers[term] -= 1
-            if not self._carriers[term]:
-                del self._carriers[term]
-                for group in self._changed(term):
-                    terms_about = self._by_group[group]
-                    del terms_about[term]
-                    if not terms_about:
-                        del self._by_group[group]
-
-    def drop_vacated_groups(self) -> None:
-        """Drop the versions of groups that no terms are about, once they are many. Not to be called while changes may
-        still be undone."""
-        if len(self._versions) - len(self._by_group) > max(_VACATED, len(self._by_group)):
-            self._versions = {group: self._versions[group] for group in self._by_group}
-            self._floor = self._next_version()
-
-    def versions_of(self, terms: Iterable[CarriedTerm]) -> TermVersions:
-        """The versions that a change of these terms would replace."""
-        groups = {group for term in terms for group in _groups_of(term)}
-        return TermVersions(self.version, {group: self._versions.get(group) for group in groups})
-
-    def restore_versions(self, before: TermVersions) -> None:
-        """Restore the versions from before a change that has been reversed."""
-        self.version = before.version
-        for group, version in before.by_group.items():
-            if version is None:
-                self._versions.pop(group, None)
-            else:
-                self._versions[group] = version
-
-    def _changed(self, carried: CarriedTerm) -> Groups:
-        groups = _groups_of(carried)
-        self.version = self._next_version()
-        for group in groups:
-            self._versions[group] = self.version
-        return groups
-
-    def _next_version(self) -> int:
-        self._last_version += 1
-        return self._last_version
-
-
-def _groups_of(carried: CarriedTerm) -> Groups:
-    groups = carried.term.groups
-    return _EVERYBODY if groups is None else groups
