@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.catalog import Catalog, Described
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.catalog import Catalog, NamedObject
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
@@ -22,19 +22,19 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.placed_pods import CHANGED, PlacedPods
 from kubestow.cluster.pods.index import PlacedPod
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.pod_groups import PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
-from kubestow.cluster.topology.counters import Counters, PodCounter, Population
+from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod"]
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=NamedObject)
 
 #: What a change of a kind is called among cluster events; the others are never waited for.
 _EVENT_RESOURCES = {
@@ -73,7 +73,7 @@ class Cluster:
         #: Volumes in use on nodes, and volumes to be had.
         self.volumes = Volumes(self.nodes, self)
         #: Claims on devices, and who has them.
-        self.claims = ClaimLedger(self.catalog(ResourceClaim))
+        self.resource_claims = ResourceClaimTracker(self.catalog(ResourceClaim))
         self._undo_log = UndoLog()
         self._nominations = Nominations(self.nodes, self.journal, self._undo_log)
         self._placed_pods = PlacedPods(
@@ -123,20 +123,22 @@ class Cluster:
     def counter(
         self,
         key: Hashable,
-        weigh: Callable[[Shape], int],
+        weight_of: Callable[[Shape], int],
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> PodCounter:
         """A per-node counter of pods (see :mod:`kubestow.cluster.topology.counters`).
 
-        ``groups`` are such that all pods that count are in one of them; None leaves that open.
+        ``index_keys`` are such that all pods that count are in one of them; None leaves that open.
         """
-        return self.counters.get(key, weigh, self._population(groups), groups=groups, terminating=terminating)
+        return self.counters.get(
+            key, weight_of, self._population(index_keys), index_keys=index_keys, terminating=terminating
+        )
 
-    def _population(self, groups: Groups | None) -> Population:
+    def _population(self, index_keys: IndexKeys | None) -> PlacedShapes:
         rows = self.nodes.rows
-        for shape, placements in self._placed_pods.index.of(groups):
+        for shape, placements in self._placed_pods.index.of(index_keys):
             yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
@@ -160,7 +162,7 @@ class Cluster:
         """Add a node, with the pods that are on it already. Raises InvalidQuantity."""
         self._require_no_simulation()
         row, name = self.nodes.add(node), node.metadata.name
-        self.volumes.node_came(row)
+        self.volumes.add_node(row)
         self._placed_pods.node_added(row, name)
         self._nominations.node_added(row, name)
         self.journal.write(row, ClusterEvent(EventResource.NODE, Action.ADD).bits)
@@ -200,7 +202,7 @@ class Cluster:
         observed = PlacedPod(info, info.spec.node_name, assumed=False)
         if placed_pod is None:
             self._placed_pods.place(observed)
-        elif placed_pod.node_name != info.spec.node_name or not _alike(placed_pod.info, info):
+        elif placed_pod.node_name != info.spec.node_name or not _schedules_alike(placed_pod.info, info):
             self._placed_pods.remove(placed_pod)
             self._placed_pods.place(observed, bits=CHANGED)
         else:
@@ -227,7 +229,7 @@ class Cluster:
         """The node that a pod is nominated for."""
         return self._nominations.node_name(uid)
 
-    def nominated_to(self, node_name: str) -> Sequence[PodInfo]:
+    def nominated_pods(self, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated for a node, in the order of their nominations."""
         return self._nominations.pods(node_name)
 
@@ -260,7 +262,7 @@ def _event_resource(kind: type) -> str | None:
     return _EVENT_RESOURCES.get(kind.__name__)
 
 
-def _alike(old: PodInfo, new: PodInfo) -> bool:
+def _schedules_alike(old: PodInfo, new: PodInfo) -> bool:
     """Whether two states of a pod are the same to everybody who decides about others."""
     return (
         old.shape is new.shape

@@ -16,10 +16,10 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
-__all__ = ["Catalog", "Described"]
+__all__ = ["Catalog", "NamedObject"]
 
 
-class Described(Protocol):
+class NamedObject(Protocol):
     """Any API object."""
 
     @property
@@ -27,7 +27,7 @@ class Described(Protocol):
         """Its metadata."""
 
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=NamedObject)
 
 
 class Catalog(Generic[T]):
@@ -139,5 +139,5 @@ class Catalog(Generic[T]):
             self._journal.write(EVERY_ROW, self._bits)
 
 
-def _key(obj: Described) -> tuple[str, str]:
+def _key(obj: NamedObject) -> tuple[str, str]:
     return obj.metadata.namespace, obj.metadata.name

@@ -143,13 +143,13 @@ class PlacedPods:
         self._nodes.add_pod(row, info)
         self._counters.count(row, info, +1)
         if info.spec.volumes:
-            self._volumes.pod_came(self._nodes.names[row], info)
+            self._volumes.add_pod(self._nodes.names[row], info)
 
     def _remove_from_row(self, row: int, info: PodInfo) -> None:
         self._nodes.remove_pod(row, info)
         self._counters.count(row, info, -1)
         if info.spec.volumes:
-            self._volumes.pod_left(self._nodes.names[row], info)
+            self._volumes.remove_pod(self._nodes.names[row], info)
 
     def _undo(self, opposite: Callable[[PlacedPod], object], placed_pod: PlacedPod) -> Callable[[], None]:
         """The call that undoes a change which is about to be made.

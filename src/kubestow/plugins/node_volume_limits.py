@@ -17,7 +17,7 @@ from kubestow.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, Volu
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.attachable_volumes import Attachable
+from kubestow.cluster.storage.attachable_volumes import CSIVolume
 from kubestow.cluster.storage.csi_migration import in_tree_plugin
 from kubestow.cluster.storage.csi_nodes import UNLIMITED
 from kubestow.cluster.storage.pod_volumes import claims_of
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Mask = NDArray[np.bool_]
 #: The attachable volumes that a pod adds, each with the nodes where it counts (bool per node; None: on every node).
-NewVolumes = dict[Attachable, Mask | None]
+NewVolumes = dict[CSIVolume, Mask | None]
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
@@ -103,7 +103,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def _new_volumes(self, pod: PodInfo, nodes: Nodes, rejections: _Rejections) -> NewVolumes:
         """The pod's attachable volumes; a volume that cannot be determined rejects the nodes where it counts."""
         new_volumes: NewVolumes = {}
-        for use in self.handle.cluster.volumes.uses.of(pod):
+        for use in self.handle.cluster.volumes.resolver.resolve(pod):
             counted_on = self.handle.cluster.volumes.csi_nodes.present[nodes.rows] if use.in_tree else None
             if use.volume is not None:
                 known = new_volumes.get(use.volume, counted_on)

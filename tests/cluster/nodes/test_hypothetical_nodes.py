@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import World, node, pod
@@ -53,11 +53,11 @@ made: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 def world_of(existing: list[dict[str, Any]]) -> World:
     """Three nodes in two zones; the pods are dealt out in turn. No two on a node share a port, as in real life."""
-    shown = [
+    readonly = [
         node(n, cpu="3", max_pods=4, zone=f"z{i % 2}", allocatable={"example.com/gpu": "2"})
         for i, n in enumerate(NODES)
     ]
-    world = World(shown)
+    world = World(readonly)
     taken: set[tuple[str, int]] = set()
     for number, of in enumerate(existing):
         where = NODES[number % 3]
@@ -84,9 +84,9 @@ def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     decision = world.decide(probe)
     assert decision.feasibility is not None
     statuses = {}
-    for answers in decision.feasibility.filters.active:
-        verdict = answers.ask_filter(decision.pod, nodes)
-        statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
+    for is_available_for in decision.feasibility.filters.active:
+        verdict = is_available_for.ask_filter(decision.pod, nodes)
+        statuses[is_available_for.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 
 
@@ -104,16 +104,16 @@ def test_a_hypothetical_row_is_what_the_row_becomes(
     world = world_of(existing)
     removed = tuple(i for i in world.cluster.nodes.pods[row].values() if int(i.name[1:]) in gone)
     new = [pod(f"new-{number}", node=NODES[row], **of) for number, of in enumerate(coming)]
-    added = tuple(world.info(shown) for shown in new)
-    changes = [Change(removed, added) if other == row else Change() for other in range(3)]
+    added = tuple(world.info(readonly) for readonly in new)
+    changes = [NodeChange(removed, added) if other == row else NodeChange() for other in range(3)]
     imagined = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
-    shown, told = columns(imagined, row), said(world, probe, imagined, row)
+    readonly, told = columns(imagined, row), said(world, probe, imagined, row)
     for info in removed:
         world.cluster.remove_pod(info.uid)
     for info in added:
         world.cluster.put_pod(info)
     real = world.cluster.all_nodes()
-    assert shown == columns(real, row)
+    assert readonly == columns(real, row)
     # A filter that PreFilter leaves out has nothing against the node; one that it left out before is not asked.
     now = said(world, probe, real, row)
     assert told == {name: now.get(name, SUCCESS) for name in told}
@@ -122,7 +122,7 @@ def test_a_hypothetical_row_is_what_the_row_becomes(
 def test_a_selection_keeps_what_is_imagined_of_its_rows() -> None:
     world = world_of([{"cpu": "1", "host_ports": []}] * 5)
     pods = [list(on.values()) for on in world.cluster.nodes.pods]
-    changes = [Change(removed=tuple(on)) for on in pods]
+    changes = [NodeChange(removed=tuple(on)) for on in pods]
     nodes = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
     assert nodes.select(np.array([2, 0])).requested("cpu").tolist() == [0, 0]
     assert nodes.select(np.array([False, True, False])).changes == [changes[1]]
@@ -132,10 +132,10 @@ def test_changes_add_up_by_any_function_of_a_pod() -> None:
     world = world_of([{"cpu": "1", "host_ports": []}] * 3)
     (here,) = world.cluster.nodes.pods[0].values()
     coming = world.info(pod("coming", labels={"size": "5"}))
-    change = Change(removed=(here,), added=(coming, coming))
-    nodes = HypotheticalNodes(world.cluster.nodes, np.array([0, 1]), [change, Change()])
+    change = NodeChange(removed=(here,), added=(coming, coming))
+    nodes = HypotheticalNodes(world.cluster.nodes, np.array([0, 1]), [change, NodeChange()])
 
     def size(info: PodInfo) -> int:
         return int(info.labels.get("size", "1"))
 
-    assert nodes.changed_by(size).tolist() == [9, 0]
+    assert nodes.sum_of_changes(size).tolist() == [9, 0]

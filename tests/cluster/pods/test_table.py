@@ -9,9 +9,9 @@ from kubestow.testing import pod
 SHAPES = Shapes()
 
 
-def info(name: str, *, priority: int = 0, cpu: str = "1", started: str | None = None) -> PodInfo:
+def info(name: str, *, priority: int = 0, cpu: str = "1", start_time: str | None = None) -> PodInfo:
     """A pod."""
-    return SHAPES.info(pod(name, priority=priority, cpu=cpu, status={"startTime": started}))
+    return SHAPES.info(pod(name, priority=priority, cpu=cpu, status={"startTime": start_time}))
 
 
 def table(*rows: list[PodInfo]) -> PodTable:
@@ -59,18 +59,18 @@ def test_columns_hold_for_any_number_of_pods() -> None:
 
 
 def test_a_slot_used_again_remembers_nothing() -> None:
-    pods = table([info("a", priority=7, started="2026-01-01T00:00:00Z")])
+    pods = table([info("a", priority=7, start_time="2026-01-01T00:00:00Z")])
     slot = pods.slot(info("a").uid)
     assert slot is not None
     pods.remove(0, info("a").uid)
     pods.add(0, info("b"))
     assert pods.slot(info("b").uid) == slot
-    assert (int(pods.priority[slot]), int(pods.started[slot])) == (0, NOT_STARTED)
+    assert (int(pods.priority[slot]), int(pods.start_time[slot])) == (0, NOT_STARTED)
 
 
 def test_a_newer_state_says_whether_the_start_differs() -> None:
     pods = table([info("a")])
-    assert pods.replace(info("a", started="2026-01-01T00:00:00Z"))
-    assert not pods.replace(info("a", started="2026-01-01T00:00:00Z"))
+    assert pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
+    assert not pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
     slots, _ = pods.on([0])
-    assert pods.started[slots].tolist() == [1767225600 * 10**9]
+    assert pods.start_time[slots].tolist() == [1767225600 * 10**9]

@@ -46,8 +46,8 @@ class AttachmentsMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, bound=st.booleans())
     def claim_comes_or_changes(self, name: str, bound: bool) -> None:
-        shown = claim(name, volume=f"pv-{name}" if bound else "", storage_class="fast")
-        self.cluster.catalog(PersistentVolumeClaim).put(shown)
+        readonly = claim(name, volume=f"pv-{name}" if bound else "", storage_class="fast")
+        self.cluster.catalog(PersistentVolumeClaim).put(readonly)
 
     @rule(name=NAMES)
     def claim_goes(self, name: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.quantity import nanos
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.storage.available_volumes import NO_CHOICE, Choice, want_of
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, requirements_of
 from kubestow.testing import node
 from kubestow.testing.storage import claim, volume
 
@@ -72,15 +72,15 @@ def _reaches(pv: PersistentVolume, zone: str) -> bool:
 
 def agree(cluster: Cluster, wanted: Sequence[PersistentVolumeClaim]) -> None:
     offered = list(cluster.catalog(PersistentVolume))
-    taken: list[Choice] = []
+    taken: list[VolumeMatch] = []
     for one in wanted:
-        taken.append(cluster.volumes.supply.choose(one, want_of(one), taken))
+        taken.append(cluster.volumes.available.choose(one, requirements_of(one), taken))
     for row, name in enumerate(cluster.nodes.names):
         mine: set[str] = set()
         for one, choice in zip(wanted, taken, strict=True):
             expected = plainly_chosen(one, offered, cluster.nodes.objects[row].metadata.labels[ZONE], mine)
             number = int(choice.numbers[row])
-            assert (None if number == NO_CHOICE else choice.volumes[number].metadata.name) == expected, (name, one)
+            assert (None if number == NO_VOLUME else choice.volumes[number].metadata.name) == expected, (name, one)
             mine |= {expected} if expected else set()
 
 
@@ -124,11 +124,11 @@ class SupplyMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 3), zone=ZONES)
     def node_appears_or_moves(self, number: int, zone: str) -> None:
-        shown = node(f"n{number}", zone=zone)
-        if shown.metadata.name in self.cluster.nodes.rows:
-            self.cluster.update_node(shown)
+        readonly = node(f"n{number}", zone=zone)
+        if readonly.metadata.name in self.cluster.nodes.rows:
+            self.cluster.update_node(readonly)
         else:
-            self.cluster.add_node(shown)
+            self.cluster.add_node(readonly)
 
     @rule(number=st.integers(0, 3))
     def node_goes(self, number: int) -> None:

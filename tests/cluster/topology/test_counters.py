@@ -13,7 +13,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.affinity_terms import CarriedTerm
-from kubestow.cluster.pods.index_keys import groups_meant, groups_of
+from kubestow.cluster.pods.index_keys import index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
@@ -30,9 +30,12 @@ def selecting(key: str, *values: str) -> Selector:
 
 
 def count(cluster: Cluster, app: str, *, terminating: bool = False) -> PodCounter:
-    groups = groups_meant(frozenset({"default"}), selecting("app", app))
+    index_keys = selected_index_keys(frozenset({"default"}), selecting("app", app))
     return cluster.counter(
-        (app, terminating), lambda shape: int(shape.labels["app"] == app), groups=groups, terminating=terminating
+        (app, terminating),
+        lambda shape: int(shape.labels["app"] == app),
+        index_keys=index_keys,
+        terminating=terminating,
     )
 
 
@@ -50,9 +53,9 @@ class CountingMachine(RuleBasedStateMachine):
 
     @rule(name=NODES, zone=st.sampled_from((None, "x", "y")), ssd=st.sampled_from((True, True, False)))
     def node_appears_or_changes(self, name: str, zone: str | None, ssd: bool) -> None:
-        shown = node(name, zone=zone, labels=SSD if ssd else {})
+        readonly = node(name, zone=zone, labels=SSD if ssd else {})
         known = name in self.cluster.nodes.rows
-        self.cluster.update_node(shown) if known else self.cluster.add_node(shown)
+        self.cluster.update_node(readonly) if known else self.cluster.add_node(readonly)
 
     @rule(name=NODES)
     def node_goes(self, name: str) -> None:
@@ -63,9 +66,9 @@ class CountingMachine(RuleBasedStateMachine):
     def pod_is_on_a_node(self, number: int, app: str, where: str, deleting: bool, shy: bool) -> None:
         term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}} if shy else None
-        shown = pod(f"p{number}", labels={"app": app}, node=where, deleting=deleting, affinity=affinity)
-        self.cluster.put_pod(self.cluster.shapes.info(shown))
-        self.placed[shown.metadata.uid] = shown
+        readonly = pod(f"p{number}", labels={"app": app}, node=where, deleting=deleting, affinity=affinity)
+        self.cluster.put_pod(self.cluster.shapes.info(readonly))
+        self.placed[readonly.metadata.uid] = readonly
 
     @rule(number=st.integers(0, 3))
     def pod_goes(self, number: int) -> None:
@@ -106,7 +109,7 @@ class CountingMachine(RuleBasedStateMachine):
     def carried_terms_are_right(self) -> None:
         shapes = {self.cluster.shapes.info(pod).shape for pod in self.placed.values()}
         for shape in shapes:
-            about = list(self.cluster.carried_terms.about(shape.groups))
+            about = list(self.cluster.carried_terms.terms_for(shape.index_keys))
             assert Counter(about) == Counter({term for other in shapes for term in self.meaning(other, shape)})
 
     @staticmethod
@@ -138,14 +141,14 @@ def test_terms_go_with_the_last_pod_that_carries_them() -> None:
     shy = [cluster.shapes.info(pod(name, labels={"app": "a"}, node="n", affinity=affinity)) for name in ("p", "q")]
     for info in shy:
         cluster.put_pod(info)
-    (carried,) = cluster.carried_terms.about(shy[0].shape.groups)
+    (carried,) = cluster.carried_terms.terms_for(shy[0].shape.index_keys)
     assert shy[0].shape.carried_terms[carried] == 2
-    before = cluster.carried_terms.version_about(shy[0].shape.groups)
+    before = cluster.carried_terms.version_for(shy[0].shape.index_keys)
     cluster.remove_pod(shy[0].uid)
-    assert cluster.carried_terms.version_about(shy[0].shape.groups) == before
+    assert cluster.carried_terms.version_for(shy[0].shape.index_keys) == before
     cluster.remove_pod(shy[1].uid)
-    assert list(cluster.carried_terms.about(shy[0].shape.groups)) == []
-    assert cluster.carried_terms.version_about(shy[0].shape.groups) > before
+    assert list(cluster.carried_terms.terms_for(shy[0].shape.index_keys)) == []
+    assert cluster.carried_terms.version_for(shy[0].shape.index_keys) > before
 
 
 def test_the_two_smallest_domains_are_those_with_eligible_nodes() -> None:
@@ -154,24 +157,26 @@ def test_the_two_smallest_domains_are_those_with_eligible_nodes() -> None:
         cluster.add_node(node(name, zone=zone, labels=SSD))
     cluster.put_pod(cluster.shapes.info(pod("p", labels={"app": "a"}, node="a")))
     sums = on_ssd(cluster, count(cluster, "a"))
-    assert sums.two_smallest() == (2, 0, 0)
+    assert sums.critical_paths() == (2, 0, 0)
     cluster.update_node(node("b", zone="y"))
-    assert sums.two_smallest() == (3, 0, 1)
+    assert sums.critical_paths() == (3, 0, 1)
     assert sums.minimum() == 0
 
 
 def test_without_eligible_nodes_there_is_no_smallest_domain() -> None:
     cluster = Cluster()
     cluster.add_node(node("a", zone="x"))
-    domain, smallest, others = on_ssd(cluster, count(cluster, "a")).two_smallest()
+    domain, smallest, others = on_ssd(cluster, count(cluster, "a")).critical_paths()
     assert domain == 0 and smallest == others == 2**63 - 1
 
 
 def test_a_pod_is_in_a_group_that_is_meant_exactly_if_it_may_be_selected() -> None:
-    groups = groups_of("ns", {"app": "web", "tier": "1"}, ())
-    assert len(groups & (groups_meant(frozenset({"ns", "other"}), selecting("app", "web", "db")) or set())) == 1
-    assert len(groups & (groups_meant(None, selecting("app", "web")) or set())) == 1
-    assert groups_meant(frozenset({"ns"}), EVERYTHING) == frozenset({"ns"})
-    assert groups_meant(None, EVERYTHING) is None
-    assert groups_meant(None, NOTHING) == frozenset()
-    assert not groups & (groups_meant(frozenset({"other"}), selecting("app", "web")) or set())
+    index_keys = index_keys_of("ns", {"app": "web", "tier": "1"}, ())
+    assert (
+        len(index_keys & (selected_index_keys(frozenset({"ns", "other"}), selecting("app", "web", "db")) or set())) == 1
+    )
+    assert len(index_keys & (selected_index_keys(None, selecting("app", "web")) or set())) == 1
+    assert selected_index_keys(frozenset({"ns"}), EVERYTHING) == frozenset({"ns"})
+    assert selected_index_keys(None, EVERYTHING) is None
+    assert selected_index_keys(None, NOTHING) == frozenset()
+    assert not index_keys & (selected_index_keys(frozenset({"other"}), selecting("app", "web")) or set())

@@ -1,6 +1,6 @@
 """Which devices are taken: every claim's allocation, and what was decided ahead of the API server.
 
-A claim's allocation is *promised* from the moment its pod is placed until it is written (or the pod is given up);
+A claim's allocation is *pending* from the moment its pod is placed until it is written (or the pod is given up);
 meanwhile nobody else may have the devices, nor the claim. Once *written* it counts as told by the API server, even if
 the watch has not said so yet. The ledger follows the catalog of claims, so an event costs what its claim holds and not
 more.
@@ -21,7 +21,7 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.catalog import Catalog
 
-__all__ = ["ClaimLedger", "DeviceID"]
+__all__ = ["DeviceID", "ResourceClaimTracker"]
 
 
 class DeviceID(NamedTuple):
@@ -35,18 +35,18 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class ClaimLedger:
+class ResourceClaimTracker:
     """The claims of a cluster and the devices they hold."""
 
     def __init__(self, catalog: Catalog[ResourceClaim]) -> None:
         self._catalog = catalog
-        self._promised: dict[str, ResourceClaim] = {}
+        self._pending: dict[str, ResourceClaim] = {}
         self._written: dict[str, ResourceClaim] = {}
         #: The allocations that the catalog knows, by claim.
-        self._told: dict[str, AllocationResult] = {}
+        self._observed: dict[str, AllocationResult] = {}
         #: The allocation that each claim (by uid) is counted with.
         self._counted: dict[str, AllocationResult] = {}
-        self._whole: Counter[DeviceID] = Counter()
+        self._dedicated: Counter[DeviceID] = Counter()
         self._shares: Counter[DeviceID] = Counter()
         self._consumed: dict[DeviceID, Counter[str]] = {}
         self._changes: Counter[tuple[str, str]] = Counter()
@@ -61,45 +61,45 @@ class ClaimLedger:
         claim = self._catalog.get(namespace, name)
         return None if claim is None else self._written.get(claim.metadata.uid, claim)
 
-    def is_promised(self, uid: str) -> bool:
+    def has_pending_allocation(self, uid: str) -> bool:
         """Whether a claim is about to be allocated for a pod that has been placed."""
-        return uid in self._promised
+        return uid in self._pending
 
-    def made_for_extended_resources_of(self, pod_uid: str) -> ResourceClaim | None:
+    def extended_resource_claim(self, pod_uid: str) -> ResourceClaim | None:
         """The claim that was made for a pod's extended resources, in this attempt or an earlier one."""
         key = self._extended.get(pod_uid)
         return None if key is None else self.get(*key)
 
-    def is_taken(self, device: DeviceID) -> bool:
+    def is_allocated(self, device: DeviceID) -> bool:
         """Whether a claim has a device for itself."""
-        return device in self._whole
+        return device in self._dedicated
 
     def is_shared(self, device: DeviceID) -> bool:
         """Whether claims have shares of a device."""
         return device in self._shares
 
-    def consumed(self, device: DeviceID) -> Mapping[str, int] | None:
+    def consumed_capacity(self, device: DeviceID) -> Mapping[str, int] | None:
         """What shares of a device consume of its capacities, in nano units; None when there are none."""
         return self._consumed.get(device)
 
-    def changes(self, driver: str, pool: str) -> int:
+    def pool_version(self, driver: str, pool: str) -> int:
         """How often devices of a pool were taken or given back so far."""
         return self._changes[driver, pool]
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def promise(self, claim: ResourceClaim) -> None:
+    def signal_pending_allocation(self, claim: ResourceClaim) -> None:
         """A pod was placed, for which this claim, with its allocation, is going to be written."""
-        self._promised[claim.metadata.uid] = claim
+        self._pending[claim.metadata.uid] = claim
         self._count(claim.metadata.uid)
 
-    def withdraw(self, uid: str) -> bool:
+    def remove_pending_allocation(self, uid: str) -> bool:
         """The promise is over, kept or not; whether there was one."""
-        promised = self._promised.pop(uid, None)
+        pending = self._pending.pop(uid, None)
         self._count(uid)
-        return promised is not None
+        return pending is not None
 
-    def wrote(self, claim: ResourceClaim) -> None:
+    def assume_after_api_call(self, claim: ResourceClaim) -> None:
         """The API server accepted this state of a claim."""
         uid = claim.metadata.uid
         known = self._catalog.get(claim.metadata.namespace, claim.metadata.name)
@@ -107,7 +107,7 @@ class ClaimLedger:
             self._written[uid] = claim
         self._count(uid)
 
-    def removed(self, claim: ResourceClaim) -> None:
+    def assume_deleted(self, claim: ResourceClaim) -> None:
         """The API server accepted the deletion of a claim."""
         self._written.pop(claim.metadata.uid, None)
         self._count(claim.metadata.uid)
@@ -126,15 +126,15 @@ class ClaimLedger:
         for owner in _owners_of_extended(claim):
             self._extended[owner] = (claim.metadata.namespace, claim.metadata.name)
         if claim.status.allocation is not None:
-            self._told[uid] = claim.status.allocation
+            self._observed[uid] = claim.status.allocation
         else:
-            self._told.pop(uid, None)
+            self._observed.pop(uid, None)
         self._count(uid)
 
     def _gone(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
         self._written.pop(uid, None)
-        self._told.pop(uid, None)
+        self._observed.pop(uid, None)
         for owner in _owners_of_extended(claim):
             self._extended.pop(owner, None)
         self._count(uid)
@@ -155,8 +155,8 @@ class ClaimLedger:
         self._add(now, +1)
 
     def _allocation(self, uid: str) -> AllocationResult | None:
-        ahead = self._promised.get(uid) or self._written.get(uid)
-        return self._told.get(uid) if ahead is None else ahead.status.allocation
+        ahead = self._pending.get(uid) or self._written.get(uid)
+        return self._observed.get(uid) if ahead is None else ahead.status.allocation
 
     def _add(self, allocation: AllocationResult, sign: int) -> None:
         for result in allocation.devices.results:
@@ -165,7 +165,7 @@ class ClaimLedger:
             device = DeviceID(result.driver, result.pool, result.device)
             self._changes[result.driver, result.pool] += 1
             if result.share_id is None:
-                _add_to(self._whole, device, sign)
+                _add_to(self._dedicated, device, sign)
             else:
                 _add_to(self._shares, device, sign)
                 self._consume(device, result, sign)

@@ -22,18 +22,18 @@ _FIRST_CAPACITY = 64
 
 
 class Column:
-    """One array over the rows. ``values`` is the live part, ``shown`` the same for those who must not write to it.
+    """One array over the rows. ``values`` is the live part, ``readonly`` the same for those who must not write to it.
 
     Both are new views after every change of size.
     """
 
-    __slots__ = ("__weakref__", "_fill", "_storage", "shown", "values")
+    __slots__ = ("__weakref__", "_fill", "_storage", "readonly", "values")
 
     def __init__(self, size: int, capacity: int, dtype: DTypeLike, fill: int | float | bool) -> None:
         self._fill = fill
         self._storage: NDArray[Any] = np.full(capacity, fill, dtype)
         self.values: NDArray[Any] = self._storage[:size]
-        self.shown: NDArray[Any] = _read_only(self.values)
+        self.readonly: NDArray[Any] = _read_only(self.values)
 
     def _resize(self, size: int, capacity: int) -> None:
         if capacity != len(self._storage):
@@ -41,7 +41,7 @@ class Column:
             grown[: len(self._storage)] = self._storage
             self._storage = grown
         self.values = self._storage[:size]
-        self.shown = _read_only(self.values)
+        self.readonly = _read_only(self.values)
 
     def _move(self, source: int, target: int) -> None:
         self._storage[target] = self._storage[source]

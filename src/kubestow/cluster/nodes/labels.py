@@ -28,7 +28,7 @@ class LabelColumn(InternedColumn[str | None]):
     @property
     def ids(self) -> NDArray[np.int32]:
         """Value numbers, int32, one per row."""
-        return self._column.shown
+        return self._column.readonly
 
     def id_of(self, value: str) -> int | None:
         """The number of a value, None when no node has it."""

@@ -20,9 +20,9 @@ from kubestow.api.core import Node, Taint
 from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 
-__all__ = ["Change", "HypotheticalNodes", "Nodes", "Rows", "alone"]
+__all__ = ["HypotheticalNodes", "NodeChange", "Nodes", "Rows", "single_node"]
 
 #: Row numbers (intp), or a slice with a start and a stop.
 Rows = slice | NDArray[np.intp]
@@ -49,9 +49,9 @@ class Nodes:
         """A view of some of these rows: positions (int) or a mask (bool) over this view."""
         return Nodes(self._table, self.row_numbers[positions])
 
-    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
+    def with_pod_changes(self, pod_changes: PodChanges) -> HypotheticalNodes:
         """The same rows with pods imagined gone or added, one run of pods per row."""
-        return HypotheticalNodes(self._table, self.row_numbers, deltas=(deltas,))
+        return HypotheticalNodes(self._table, self.row_numbers, pod_changes=(pod_changes,))
 
     # -- one node at a time --------------------------------------------------------------------------------------
 
@@ -85,37 +85,37 @@ class Nodes:
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
         """What the nodes have of a resource (millicores, bytes or count), int64."""
-        return self._table.allocatable[resource].shown[self.rows]
+        return self._table.allocatable[resource].readonly[self.rows]
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """What the pods on the nodes request of a resource, int64."""
-        return self._table.requested[resource].shown[self.rows]
+        return self._table.requested[resource].readonly[self.rows]
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
         """CPU requested (millicores), pods without a request counted at the default, int64."""
-        return self._table.nonzero_cpu.shown[self.rows]
+        return self._table.nonzero_cpu.readonly[self.rows]
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
         """Memory requested (bytes), pods without a request counted at the default, int64."""
-        return self._table.nonzero_memory.shown[self.rows]
+        return self._table.nonzero_memory.readonly[self.rows]
 
     @property
     def allowed_pods(self) -> NDArray[np.int64]:
         """How many pods a node may run, int64."""
-        return self._table.allowed_pods.shown[self.rows]
+        return self._table.allowed_pods.readonly[self.rows]
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
         """How many pods are on the node, int64."""
-        return self._table.pod_count.shown[self.rows]
+        return self._table.pod_count.readonly[self.rows]
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a host port is in use already, bool."""
         taken = np.zeros(len(self), np.bool_)
         for column in self._table.ports_conflicting_with(wanted):
-            taken |= column.shown[self.rows]
+            taken |= column.readonly[self.rows]
         return taken
 
     # -- what nodes are ------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Nodes:
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
         """``spec.unschedulable``, bool."""
-        return self._table.unschedulable.shown[self.rows]
+        return self._table.unschedulable.readonly[self.rows]
 
     @property
     def total(self) -> int:
@@ -158,17 +158,17 @@ class Nodes:
     def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
         """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""
         image = self._table.images.get(name)
-        return None if image is None else (image.size, image.nodes, image.on.shown[self.rows])
+        return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeChange:
     """What is imagined of one node: pods gone from it and pods added to it."""
 
     removed: tuple[PodInfo, ...] = ()
     added: tuple[PodInfo, ...] = ()
 
-    def deltas(self) -> Iterable[tuple[int, PodInfo]]:
+    def signed_pods(self) -> Iterable[tuple[int, PodInfo]]:
         """Each pod with -1 (gone) or +1 (added)."""
         yield from ((-1, info) for info in self.removed)
         yield from ((+1, info) for info in self.added)
@@ -185,54 +185,54 @@ class HypotheticalNodes(Nodes):
         self,
         table: NodeTable,
         rows: NDArray[np.intp],
-        changes: Sequence[Change] | None = None,
+        changes: Sequence[NodeChange] | None = None,
         *,
-        deltas: Sequence[Deltas] = (),
+        pod_changes: Sequence[PodChanges] = (),
     ) -> None:
         super().__init__(table, rows)
-        self._deltas = tuple(deltas)
+        self._pod_changes = tuple(pod_changes)
         if changes is not None:
             removed, added = [change.removed for change in changes], [change.added for change in changes]
-            self._deltas += (Deltas.of(removed, -1), Deltas.of(added, +1))
+            self._pod_changes += (PodChanges.of(removed, -1), PodChanges.of(added, +1))
 
     @cached_property
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[NodeChange]:
         """What is imagined of each row."""
         return [self.change(position) for position in range(len(self))]
 
-    def change(self, position: int) -> Change:
+    def change(self, position: int) -> NodeChange:
         """What is imagined of the row at a position."""
-        return Change(tuple(self._gone(position)), tuple(self._added(position)))
+        return NodeChange(tuple(self._gone(position)), tuple(self._added(position)))
 
-    def touched(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
+    def positions_changed_by(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
         """The positions of rows to which pods of some kind come, or which they leave, intp."""
         touched = np.zeros(len(self), np.bool_)
-        for delta in self._deltas:
-            touched |= delta.sums_of(kind) != 0
+        for changes in self._pod_changes:
+            touched |= changes.sums_of(kind) != 0
         return np.flatnonzero(touched)
 
     def select(self, positions: NDArray[Any]) -> HypotheticalNodes:
         """A view of some of these rows, with what is imagined of them."""
         chosen = np.flatnonzero(positions) if positions.dtype == np.bool_ else positions
-        deltas = [delta.select(chosen) for delta in self._deltas]
-        return HypotheticalNodes(self._table, self.row_numbers[chosen], deltas=deltas)
+        pod_changes = [changes.select(chosen) for changes in self._pod_changes]
+        return HypotheticalNodes(self._table, self.row_numbers[chosen], pod_changes=pod_changes)
 
-    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
+    def with_pod_changes(self, pod_changes: PodChanges) -> HypotheticalNodes:
         """The same rows with further pods imagined gone or added."""
-        return HypotheticalNodes(self._table, self.row_numbers, deltas=(*self._deltas, deltas))
+        return HypotheticalNodes(self._table, self.row_numbers, pod_changes=(*self._pod_changes, pod_changes))
 
-    def changed_by(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
+    def sum_of_changes(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
         """What the changes of each row add up to, pod by pod, int64."""
-        return self._sum(delta.sums_of(amount) for delta in self._deltas)
+        return self._sum(changes.sums_of(amount) for changes in self._pod_changes)
 
     def _sum(self, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
         return sum(parts, start=np.zeros(len(self), np.int64))
 
     def _gone(self, position: int) -> list[PodInfo]:
-        return [info for delta in self._deltas if delta.sign < 0 for info in delta.at(position)]
+        return [info for changes in self._pod_changes if changes.sign < 0 for info in changes.at(position)]
 
     def _added(self, position: int) -> list[PodInfo]:
-        return [info for delta in self._deltas if delta.sign > 0 for info in delta.at(position)]
+        return [info for changes in self._pod_changes if changes.sign > 0 for info in changes.at(position)]
 
     def pods(self, position: int) -> Sequence[PodInfo]:
         """The pods that would be on the node at a position."""
@@ -242,28 +242,32 @@ class HypotheticalNodes(Nodes):
     def requested(self, resource: str) -> NDArray[np.int64]:
         """What pods would request of a resource, int64."""
         return super().requested(resource) + self._sum(
-            delta.sums(delta.table.requested(resource)) for delta in self._deltas
+            changes.sums(changes.table.requested(resource)) for changes in self._pod_changes
         )
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
         """CPU that would be requested, with defaults, int64."""
-        return super().nonzero_cpu + self._sum(delta.sums(delta.table.nonzero_cpu) for delta in self._deltas)
+        return super().nonzero_cpu + self._sum(changes.sums(changes.table.nonzero_cpu) for changes in self._pod_changes)
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
         """Memory that would be requested, with defaults, int64."""
-        return super().nonzero_memory + self._sum(delta.sums(delta.table.nonzero_memory) for delta in self._deltas)
+        return super().nonzero_memory + self._sum(
+            changes.sums(changes.table.nonzero_memory) for changes in self._pod_changes
+        )
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
         """How many pods there would be, int64."""
-        return super().pod_count + self._sum(delta.count() for delta in self._deltas)
+        return super().pod_count + self._sum(changes.count() for changes in self._pod_changes)
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a host port would be in use, bool."""
         taken = super().port_taken(wanted)
-        touched = self.touched(lambda info: any(port.conflicts_with(wanted) for port in info.shape.host_ports))
+        touched = self.positions_changed_by(
+            lambda info: any(port.conflicts_with(wanted) for port in info.shape.host_ports)
+        )
         for position in touched:
             taken[position] = self._port_taken_at(int(position), wanted)
         return taken
@@ -281,7 +285,7 @@ class HypotheticalNodes(Nodes):
         return kept or any(port.conflicts_with(wanted) for port in added)
 
 
-def alone(node: Node) -> Nodes:
+def single_node(node: Node) -> Nodes:
     """A view of one node object by itself, without pods and in no cluster: for queueing hints."""
     table = NodeTable()
     table.add(node)

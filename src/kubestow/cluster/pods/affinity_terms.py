@@ -13,10 +13,10 @@ from enum import Enum
 
 from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
-from kubestow.cluster.pods.index_keys import Groups, groups_meant
+from kubestow.cluster.pods.index_keys import IndexKeys, selected_index_keys
 from kubestow.errors import InvalidSelector
 
-__all__ = ["AffinityTerm", "CarriedTerm", "PodAffinityTerms", "Role"]
+__all__ = ["AffinityTerm", "CarriedTerm", "PodAffinityTerms", "TermKind"]
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -38,9 +38,9 @@ class AffinityTerm:
         return named and self.selector.matches(labels)
 
     @property
-    def groups(self) -> Groups | None:
+    def index_keys(self) -> IndexKeys | None:
         """Groups of which all pods that the term speaks of are in one; None when they may be any."""
-        return groups_meant(self.namespaces if self.namespace_selector.nothing else None, self.selector)
+        return selected_index_keys(self.namespaces if self.namespace_selector.nothing else None, self.selector)
 
     def resolved(self, namespaces: Mapping[str, Mapping[str, str]]) -> AffinityTerm:
         """The term with the namespaces that its namespace selector selects written out.
@@ -56,7 +56,7 @@ class AffinityTerm:
         return replace(self, namespaces=self.namespaces | selected, namespace_selector=rest)
 
 
-class Role(Enum):
+class TermKind(Enum):
     """What a pod carries a term for."""
 
     REQUIRED = "required affinity"
@@ -68,7 +68,7 @@ class Role(Enum):
 class CarriedTerm:
     """A term with its role; ``weight`` is that of a preference, negative for anti-affinity, else 0."""
 
-    role: Role
+    role: TermKind
     term: AffinityTerm
     weight: int = 0
 
@@ -106,9 +106,9 @@ class PodAffinityTerms:
         """Every term with its role, and how often it is there."""
         return Counter(
             (
-                *(CarriedTerm(Role.REQUIRED, term) for term in self.required),
-                *(CarriedTerm(Role.REQUIRED_ANTI, term) for term in self.required_anti),
-                *(CarriedTerm(Role.PREFERRED, term, weight) for weight, term in self.preferred),
+                *(CarriedTerm(TermKind.REQUIRED, term) for term in self.required),
+                *(CarriedTerm(TermKind.REQUIRED_ANTI, term) for term in self.required_anti),
+                *(CarriedTerm(TermKind.PREFERRED, term, weight) for weight, term in self.preferred),
             )
         )
 

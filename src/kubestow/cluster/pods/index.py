@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
 
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
 __all__ = ["PlacedPod", "PodIndex"]
@@ -35,9 +35,13 @@ class PodIndex:
         """Whether any pod of a shape is placed."""
         return shape in self._by_shape
 
-    def of(self, groups: Groups | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
+    def of(self, index_keys: IndexKeys | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
         """The shapes that are in one of the groups, or all of them for None, with their placements."""
-        shapes = self._by_shape if groups is None else dict.fromkeys(s for g in groups for s in self._shapes.get(g, ()))
+        shapes = (
+            self._by_shape
+            if index_keys is None
+            else dict.fromkeys(s for g in index_keys for s in self._shapes.get(g, ()))
+        )
         return ((shape, self._by_shape[shape].values()) for shape in shapes)
 
     def add(self, uid: str, placed_pod: PlacedPod) -> bool:
@@ -48,7 +52,7 @@ class PodIndex:
             copies[uid] = placed_pod
             return False
         self._by_shape[shape] = {uid: placed_pod}
-        for group in shape.groups:
+        for group in shape.index_keys:
             self._shapes.setdefault(group, {})[shape] = None
         return True
 
@@ -60,7 +64,7 @@ class PodIndex:
         if copies:
             return False
         del self._by_shape[shape]
-        for group in shape.groups:
+        for group in shape.index_keys:
             shapes = self._shapes[group]
             del shapes[shape]
             if not shapes:

@@ -10,18 +10,18 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from kubestow.api.selectors import Selector
 
-__all__ = ["Groups", "groups_meant", "groups_of"]
+__all__ = ["IndexKeys", "index_keys_of", "selected_index_keys"]
 
-Groups = frozenset[Hashable]
+IndexKeys = frozenset[Hashable]
 
 
-def groups_of(namespace: str, labels: Mapping[str, str], carried: Iterable[Hashable]) -> Groups:
+def index_keys_of(namespace: str, labels: Mapping[str, str], carried: Iterable[Hashable]) -> IndexKeys:
     """The groups that a pod is in."""
     pairs = labels.items()
     return frozenset((namespace, *pairs, *((namespace, *pair) for pair in pairs), *carried))
 
 
-def groups_meant(namespaces: frozenset[str] | None, selector: Selector) -> Groups | None:
+def selected_index_keys(namespaces: frozenset[str] | None, selector: Selector) -> IndexKeys | None:
     """Groups of which a pod is in exactly one if it is in one of the namespaces (None: in any) and selected.
 
     None when nothing narrows down where to look.

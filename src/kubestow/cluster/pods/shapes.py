@@ -19,7 +19,7 @@ import msgspec
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
-from kubestow.cluster.pods.index_keys import Groups, groups_of
+from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
 from kubestow.cluster.pods.requests import Amounts, occupied, requests_by_spec, scored_requests
 
 __all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
@@ -83,9 +83,9 @@ class Shape:
         return self.affinity_terms.carried()
 
     @cached_property
-    def groups(self) -> Groups:
+    def index_keys(self) -> IndexKeys:
         """What the pods can be looked up by among all others."""
-        return groups_of(self.namespace, self.labels, self.carried_terms)
+        return index_keys_of(self.namespace, self.labels, self.carried_terms)
 
 
 def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:

@@ -3,7 +3,7 @@
 Preemption asks about all low-priority pods of all nodes at once, so what it needs of a pod (priority, start time, what
 it takes) stands in arrays. A pod keeps its slot until it leaves its node; slots are used again. Which slots belong to a
 row of the node table is kept in the order in which the reference keeps the pods of a node, because that order decides
-between equally important victims. :class:`Deltas` are pods of a table imagined gone from rows, or added to them.
+between equally important victims. :class:`PodChanges` are pods of a table imagined gone from rows, or added to them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["NOT_STARTED", "Deltas", "PodTable", "offsets_of"]
+__all__ = ["NOT_STARTED", "PodChanges", "PodTable", "offsets_of"]
 
 #: The start time of a pod that has none: later than any other.
 NOT_STARTED = 2**63 - 1
@@ -46,7 +46,7 @@ class PodTable:
         #: ``spec.priority``, int64 by slot.
         self.priority = np.zeros(_FIRST_CAPACITY, np.int64)
         #: ``status.startTime`` in nanoseconds since 1970, NOT_STARTED where it is missing, int64 by slot.
-        self.started = np.zeros(_FIRST_CAPACITY, np.int64)
+        self.start_time = np.zeros(_FIRST_CAPACITY, np.int64)
         #: Millicores, with a default where none are requested, int64 by slot.
         self.nonzero_cpu = np.zeros(_FIRST_CAPACITY, np.int64)
         #: Bytes, with a default where none are requested, int64 by slot.
@@ -104,16 +104,16 @@ class PodTable:
 
     def add(self, row: int, info: PodInfo) -> None:
         """Put a pod on a row, after the others."""
-        self._by_row[row].append(self.hold(info))
+        self._by_row[row].append(self.allocate(info))
 
-    def hold(self, info: PodInfo) -> int:
+    def allocate(self, info: PodInfo) -> int:
         """Give a pod a slot, on no row."""
         if not self._free:
             self._grow()
         slot = self._slots[info.uid] = self._free.pop()
         self._infos[slot] = info
         self.priority[slot] = info.priority
-        self.started[slot] = _nanoseconds(info.status.start_time)
+        self.start_time[slot] = _nanoseconds(info.status.start_time)
         self.nonzero_cpu[slot], self.nonzero_memory[slot] = info.nonzero_requests
         requests = info.requests
         for resource, column in self._requested.items():
@@ -126,8 +126,8 @@ class PodTable:
         """A newer state of a pod that asks for the same; whether its start time is another."""
         slot = self._slots[info.uid]
         self._infos[slot] = info
-        before, now = int(self.started[slot]), _nanoseconds(info.status.start_time)
-        self.started[slot] = now
+        before, now = int(self.start_time[slot]), _nanoseconds(info.status.start_time)
+        self.start_time[slot] = now
         return before != now
 
     def remove(self, row: int, uid: str) -> None:
@@ -144,7 +144,7 @@ class PodTable:
         size = len(self._infos)
         self._free.extend(range(size, 2 * size))
         self._infos += [None] * size
-        self.priority, self.started = _doubled(self.priority), _doubled(self.started)
+        self.priority, self.start_time = _doubled(self.priority), _doubled(self.start_time)
         self.nonzero_cpu, self.nonzero_memory = _doubled(self.nonzero_cpu), _doubled(self.nonzero_memory)
         self._requested = {resource: _doubled(column) for resource, column in self._requested.items()}
 
@@ -153,7 +153,7 @@ def _doubled(column: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((column, np.zeros_like(column)))
 
 
-class Deltas:
+class PodChanges:
     """Pods of a table imagined gone from rows (sign -1) or added to them (+1), one run of slots per row."""
 
     def __init__(self, pods: PodTable, slots: NDArray[np.intp], offsets: NDArray[np.intp], sign: int) -> None:
@@ -163,24 +163,24 @@ class Deltas:
         self.sign = sign
 
     @classmethod
-    def of(cls, pods_by_row: Sequence[Sequence[PodInfo]], sign: int) -> Deltas:
+    def of(cls, pods_by_row: Sequence[Sequence[PodInfo]], sign: int) -> PodChanges:
         """Some pods for each row, whether they are on nodes or not."""
         offsets = offsets_of(np.fromiter(map(len, pods_by_row), np.intp, len(pods_by_row)))
         table = PodTable()
-        slots = [table.hold(info) for info in chain.from_iterable(pods_by_row)]
+        slots = [table.allocate(info) for info in chain.from_iterable(pods_by_row)]
         return cls(table, np.array(slots, np.intp), offsets, sign)
 
-    def select(self, rows: NDArray[np.intp]) -> Deltas:
+    def select(self, rows: NDArray[np.intp]) -> PodChanges:
         """The same for some of the rows, in the order given."""
         lengths = self.lengths[rows]
         offsets = offsets_of(lengths)
         entries = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Deltas(self.table, self.slots[entries], offsets, self.sign)
+        return PodChanges(self.table, self.slots[entries], offsets, self.sign)
 
-    def among(self, entries: NDArray[np.bool_]) -> Deltas:
+    def among(self, entries: NDArray[np.bool_]) -> PodChanges:
         """The same with only some of the pods (bool, one per pod); rows may be left without any."""
         kept = offsets_of(entries)
-        return Deltas(self.table, self.slots[entries], kept[self.offsets], self.sign)
+        return PodChanges(self.table, self.slots[entries], kept[self.offsets], self.sign)
 
     def at(self, row: int) -> list[PodInfo]:
         """The pods of one row."""

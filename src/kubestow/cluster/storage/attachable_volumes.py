@@ -18,14 +18,14 @@ from kubestow.cluster.storage.csi_migration import in_tree_plugin, plugin_named,
 from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of, ownership_problem
 from kubestow.errors import InvalidObject
 
-__all__ = ["Attachable", "Dependency", "Use", "VolumeUses"]
+__all__ = ["CSIVolume", "Dependency", "PodVolumeResolver", "ResolvedVolume"]
 
 #: An object that an answer depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
 Dependency = tuple[str, ...]
 Note = Callable[[Dependency], None]
 
 
-class Attachable(NamedTuple):
+class CSIVolume(NamedTuple):
     """A volume as its CSI driver knows it."""
 
     driver: str
@@ -33,7 +33,7 @@ class Attachable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ResolvedVolume:
     """One volume that a pod brings to a node.
 
     One that is ``in_tree`` counts only on nodes where its plugin has been migrated. QUIRK: as this can't be switched
@@ -41,13 +41,13 @@ class Use:
     ``problem``; ``missing`` says that it is a claim that is not there (yet).
     """
 
-    volume: Attachable | None = None
+    volume: CSIVolume | None = None
     in_tree: bool = False
     problem: str = ""
     missing: bool = False
 
 
-class VolumeUses:
+class PodVolumeResolver:
     """Looks up what stands behind volumes."""
 
     def __init__(
@@ -58,7 +58,7 @@ class VolumeUses:
     ) -> None:
         self._claims, self._volumes, self._classes = claims, volumes, classes
 
-    def of(self, pod: PodInfo, note: Note = lambda _: None) -> Iterator[Use]:
+    def resolve(self, pod: PodInfo, note: Note = lambda _: None) -> Iterator[ResolvedVolume]:
         """What a pod brings, in the order of its volumes; ``note`` hears of every object that the answer depends on."""
         for volume in pod.spec.volumes:
             claim = claim_of(pod, volume)
@@ -66,16 +66,16 @@ class VolumeUses:
             if use is not None:
                 yield use
 
-    def _claim_use(self, pod: PodInfo, wanted: PodClaim, note: Note) -> Use | None:
+    def _claim_use(self, pod: PodInfo, wanted: PodClaim, note: Note) -> ResolvedVolume | None:
         if not wanted.name:
-            return Use(problem="PersistentVolumeClaim had no name")
+            return ResolvedVolume(problem="PersistentVolumeClaim had no name")
         note(("claim", pod.namespace, wanted.name))
         claim = self._claims.get(pod.namespace, wanted.name)
         if claim is None:
             missing = f'persistentvolumeclaim "{wanted.name}" not found'
-            return Use(problem=f"looking up PVC {pod.namespace}/{wanted.name}: {missing}", missing=True)
+            return ResolvedVolume(problem=f"looking up PVC {pod.namespace}/{wanted.name}: {missing}", missing=True)
         if wanted.ephemeral and (problem := ownership_problem(pod, claim)):
-            return Use(problem=problem)
+            return ResolvedVolume(problem=problem)
         if claim.spec.volume_name:
             note(("volume", claim.spec.volume_name))
             volume = self._volumes.get("", claim.spec.volume_name)
@@ -83,7 +83,7 @@ class VolumeUses:
                 return _volume_use(volume)
         return self._unprovided_use(claim, note)
 
-    def _unprovided_use(self, claim: PersistentVolumeClaim, note: Note) -> Use | None:
+    def _unprovided_use(self, claim: PersistentVolumeClaim, note: Note) -> ResolvedVolume | None:
         """A claim without a volume counts as one volume of whoever will provide it."""
         note(("class", claim.storage_class))
         storage_class = self._classes.get("", claim.storage_class)
@@ -92,24 +92,24 @@ class VolumeUses:
         handle = f"claim {claim.key}"
         plugin = plugin_named(storage_class.provisioner)
         if plugin is None:
-            return Use(Attachable(storage_class.provisioner, handle))
-        return Use(Attachable(plugin.driver, handle), in_tree=True) if plugin.migrates else None
+            return ResolvedVolume(CSIVolume(storage_class.provisioner, handle))
+        return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if plugin.migrates else None
 
 
-def _inline_use(volume: Volume) -> Use | None:
+def _inline_use(volume: Volume) -> ResolvedVolume | None:
     plugin = in_tree_plugin(volume)
     if plugin is None or not plugin.migrates:
         return None
     try:
-        return Use(Attachable(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
+        return ResolvedVolume(CSIVolume(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
     except InvalidObject as error:
-        return Use(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
+        return ResolvedVolume(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
 
 
-def _volume_use(volume: PersistentVolume) -> Use | None:
+def _volume_use(volume: PersistentVolume) -> ResolvedVolume | None:
     csi = volume.spec.csi
     if csi is not None:
-        return Use(Attachable(csi.driver, csi.volume_handle)) if csi.driver and csi.volume_handle else None
+        return ResolvedVolume(CSIVolume(csi.driver, csi.volume_handle)) if csi.driver and csi.volume_handle else None
     plugin = in_tree_plugin(volume.spec)
     if plugin is None or not plugin.migrates:
         return None
@@ -117,4 +117,4 @@ def _volume_use(volume: PersistentVolume) -> Use | None:
         handle = volume_handle(plugin, volume.spec, volume.metadata.labels)
     except InvalidObject:
         return None  # what cannot be translated is not counted
-    return Use(Attachable(plugin.driver, handle), in_tree=True) if handle else None
+    return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if handle else None

@@ -20,7 +20,7 @@ from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.attachable_volumes import Attachable, Dependency, VolumeUses
+from kubestow.cluster.storage.attachable_volumes import CSIVolume, Dependency, PodVolumeResolver
 from kubestow.cluster.storage.csi_nodes import CSINodes
 
 __all__ = ["Attachments", "VolumeAttachments"]
@@ -34,7 +34,7 @@ class _Holder:
 
     node_name: str
     pod: PodInfo
-    volumes: set[Attachable] = field(default_factory=set)
+    volumes: set[CSIVolume] = field(default_factory=set)
     depends_on: list[Dependency] = field(default_factory=list)
 
 
@@ -45,12 +45,12 @@ class _OnNode:
     ``broken`` tells, by uid, of pods whose volumes cannot be made out.
     """
 
-    by_pods: Counter[Attachable] = field(default_factory=Counter)
-    by_attachments: Counter[Attachable] = field(default_factory=Counter)
+    by_pods: Counter[CSIVolume] = field(default_factory=Counter)
+    by_attachments: Counter[CSIVolume] = field(default_factory=Counter)
     holders: dict[str, _Holder] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
-    def has(self, volume: Attachable) -> bool:
+    def has(self, volume: CSIVolume) -> bool:
         return volume in self.by_pods or volume in self.by_attachments
 
     def distinct(self, driver: str) -> int:
@@ -60,13 +60,13 @@ class _OnNode:
 class Attachments:
     """The volumes attached to the nodes of a table."""
 
-    def __init__(self, table: NodeTable, uses: VolumeUses, csi_nodes: CSINodes) -> None:
+    def __init__(self, table: NodeTable, resolver: PodVolumeResolver, csi_nodes: CSINodes) -> None:
         self._table = table
-        self._uses = uses
+        self._resolver = resolver
         self._csi_nodes = csi_nodes
         self._counts: dict[str, Column] = {}
         self._nodes: dict[str, _OnNode] = {}
-        self._nodes_with: dict[Attachable, set[str]] = {}
+        self._nodes_with: dict[CSIVolume, set[str]] = {}
         self._broken_nodes: set[str] = set()
         self._dependents: dict[Dependency, dict[str, _Holder]] = {}
 
@@ -77,11 +77,11 @@ class Attachments:
         attached: NDArray[np.int64] = self._column(driver).values[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
             attached = attached.copy()
-            for position in nodes.touched(_has_volumes).tolist():
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 attached[position] += self._delta(nodes, position, driver)
         return attached
 
-    def held(self, nodes: Nodes, volume: Attachable) -> Mask | None:
+    def held(self, nodes: Nodes, volume: CSIVolume) -> Mask | None:
         """Where a pod mounts a volume already, bool per row of the view; None for nowhere."""
         rows = [self._table.rows[name] for name in self._nodes_with.get(volume, ())]
         if not rows and not isinstance(nodes, HypotheticalNodes):
@@ -91,7 +91,7 @@ class Attachments:
         held: Mask = everywhere[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
             held = held.copy()
-            for position in nodes.touched(_has_volumes).tolist():
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 by_pods = self._node(nodes.name(position)).by_pods[volume]
                 held[position] = by_pods + self._changes(nodes, position)[volume] > 0
         return held
@@ -100,7 +100,7 @@ class Attachments:
         """Rows of the view with a pod whose volumes cannot be made out, each with what is wrong."""
         changed: set[str] = set()
         if isinstance(nodes, HypotheticalNodes):
-            for position in nodes.touched(_has_volumes).tolist():
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 changed.add(nodes.name(position))
                 yield from ((position, problem) for problem in self._problems(nodes, position)[:1])
         for name in self._broken_nodes - changed:
@@ -130,11 +130,11 @@ class Attachments:
                 delta += (before + by_pods > 0) - (before > 0)
         return delta
 
-    def _changes(self, nodes: HypotheticalNodes, position: int) -> Counter[Attachable]:
+    def _changes(self, nodes: HypotheticalNodes, position: int) -> Counter[CSIVolume]:
         """By how many pods more or less each volume would be mounted on a row."""
-        changes: Counter[Attachable] = Counter()
+        changes: Counter[CSIVolume] = Counter()
         row = int(nodes.row_numbers[position])
-        for sign, pod in nodes.change(position).deltas():
+        for sign, pod in nodes.change(position).signed_pods():
             if pod.spec.volumes:
                 for volume in self._attached_by(pod, row)[0]:
                     changes[volume] += sign
@@ -142,18 +142,18 @@ class Attachments:
 
     # -- pods come and go ----------------------------------------------------------------------------------------
 
-    def pod_came(self, node_name: str, pod: PodInfo) -> None:
+    def add_pod(self, node_name: str, pod: PodInfo) -> None:
         """A pod is on a node."""
         holder = _Holder(node_name, pod)
         self._nodes.setdefault(node_name, _OnNode()).holders[pod.uid] = holder
         self._attach(holder)
 
-    def pod_left(self, node_name: str, pod: PodInfo) -> None:
+    def remove_pod(self, node_name: str, pod: PodInfo) -> None:
         """A pod is no longer on its node."""
         self._detach(self._nodes[node_name].holders.pop(pod.uid))
         self._drop_if_empty(node_name)
 
-    def node_changed(self, row: int) -> None:
+    def refresh_node(self, row: int) -> None:
         """The node of a row or its CSINode is new, changed or gone: count what is attached to it afresh."""
         on_node = self._node(self._table.names[row])
         for driver, column in self._counts.items():
@@ -161,12 +161,12 @@ class Attachments:
         for holder in list(on_node.holders.values()):
             self._look_again(holder)
 
-    def depended_changed(self, dependency: Dependency) -> None:
+    def refresh_dependents(self, dependency: Dependency) -> None:
         """An object behind volumes has changed: look again at those who depend on it."""
         for holder in list(self._dependents.get(dependency, {}).values()):
             self._look_again(holder)
 
-    def count_attachment(self, node_name: str, volume: Attachable, sign: int) -> None:
+    def count_attachment(self, node_name: str, volume: CSIVolume, sign: int) -> None:
         """A VolumeAttachment is there (+1) or gone (-1)."""
         on_node = self._nodes.setdefault(node_name, _OnNode())
         self._count(node_name, on_node.by_attachments, volume, sign)
@@ -208,10 +208,10 @@ class Attachments:
 
     def _attached_by(
         self, pod: PodInfo, row: int, depends_on: list[Dependency] | None = None
-    ) -> tuple[set[Attachable], str]:
+    ) -> tuple[set[CSIVolume], str]:
         """The volumes that a pod on a row has attached, and what is wrong with the rest, if anything."""
-        volumes: set[Attachable] = set()
-        for use in self._uses.of(pod, (lambda _: None) if depends_on is None else depends_on.append):
+        volumes: set[CSIVolume] = set()
+        for use in self._resolver.resolve(pod, (lambda _: None) if depends_on is None else depends_on.append):
             if use.missing or (use.in_tree and not self._csi_nodes.present[row]):
                 continue
             if use.problem:
@@ -222,7 +222,7 @@ class Attachments:
 
     # -- counting ------------------------------------------------------------------------------------------------
 
-    def _count(self, node_name: str, counter: Counter[Attachable], volume: Attachable, sign: int) -> None:
+    def _count(self, node_name: str, counter: Counter[CSIVolume], volume: CSIVolume, sign: int) -> None:
         on_node = self._nodes[node_name]
         before = on_node.has(volume)
         counter[volume] += sign
@@ -261,7 +261,7 @@ class VolumeAttachments:
         self._counted_in = counted_in
         self._volumes = volumes
         self._by_volume: dict[str, dict[str, VolumeAttachment]] = {}
-        self._counted: dict[str, tuple[str, Attachable]] = {}
+        self._counted: dict[str, tuple[str, CSIVolume]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         """A VolumeAttachment is new, changed or gone."""
@@ -285,7 +285,7 @@ class VolumeAttachments:
     def _count(self, attachment: VolumeAttachment) -> None:
         volume = self._volumes.get("", attachment.spec.source.persistent_volume_name or "")
         if volume is not None and volume.spec.csi is not None and attachment.spec.attacher:
-            counted = Attachable(attachment.spec.attacher, volume.spec.csi.volume_handle)
+            counted = CSIVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
             self._counted[attachment.metadata.name] = (attachment.spec.node_name, counted)
             self._counted_in.count_attachment(attachment.spec.node_name, counted, +1)
 

@@ -20,24 +20,24 @@ from kubestow.api.quantity import nanos
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term
-from kubestow.cluster.topology.selections import Selection, Selections
+from kubestow.cluster.topology.selections import NodeSelection, NodeSelections
 from kubestow.errors import InvalidQuantity
 
 __all__ = [
-    "NO_CHOICE",
-    "Choice",
-    "VolumeSupply",
-    "Want",
-    "answers",
+    "NO_VOLUME",
+    "AvailableVolumes",
+    "ClaimRequirements",
+    "VolumeMatch",
     "capacity_of",
-    "is_meant_for",
+    "is_available_for",
+    "is_prebound_to",
     "node_terms",
-    "suits",
-    "want_of",
+    "requirements_of",
+    "satisfies",
 ]
 
 #: Stands for "no volume" in a choice.
-NO_CHOICE = -1
+NO_VOLUME = -1
 
 _AVAILABLE = "Available"
 _FILESYSTEM = "Filesystem"
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 Terms = Sequence[NodeSelectorTerm]
 
 
-class Want(NamedTuple):
+class ClaimRequirements(NamedTuple):
     """What a claim asks of a volume. ``size`` is in nano bytes."""
 
     storage_class: str
@@ -60,17 +60,17 @@ class Want(NamedTuple):
     selector: Selector
 
 
-class Choice(NamedTuple):
+class VolumeMatch(NamedTuple):
     """A volume for every node: ``numbers`` are int64 over all rows, into ``volumes``, or NO_CHOICE."""
 
     volumes: Sequence[PersistentVolume]
     numbers: NDArray[np.int64]
 
 
-def want_of(claim: PersistentVolumeClaim) -> Want:
+def requirements_of(claim: PersistentVolumeClaim) -> ClaimRequirements:
     """What a claim asks for. Raises InvalidQuantity or InvalidSelector."""
     spec = claim.spec
-    return Want(
+    return ClaimRequirements(
         claim.storage_class,
         nanos(spec.resources.requests.get(STORAGE, 0)),
         spec.volume_mode or _FILESYSTEM,
@@ -80,14 +80,14 @@ def want_of(claim: PersistentVolumeClaim) -> Want:
     )
 
 
-class VolumeSupply:
+class AvailableVolumes:
     """The volumes of a cluster by what they are good for."""
 
-    def __init__(self, selections: Selections) -> None:
+    def __init__(self, selections: NodeSelections) -> None:
         self._selections = selections
         self._free: dict[str, dict[str, PersistentVolume]] = {}
         self._meant_for: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
-        self._pools: dict[str, dict[Want, _Pool]] = {}
+        self._pools: dict[str, dict[ClaimRequirements, _Pool]] = {}
 
     def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         """A volume is new, changed or gone."""
@@ -96,44 +96,48 @@ class VolumeSupply:
         if after is not None:
             self._add(after)
 
-    def reach(self, terms: Terms | None) -> Selection:
+    def reach(self, terms: Terms | None) -> NodeSelection:
         """The nodes that meet a volume's node affinity; None means all of them."""
         if terms is None:
             return self._selections.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
         return self._selections.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
 
-    def choose(self, claim: PersistentVolumeClaim, want: Want, taken: Sequence[Choice]) -> Choice:
+    def choose(
+        self, claim: PersistentVolumeClaim, want: ClaimRequirements, taken: Sequence[VolumeMatch]
+    ) -> VolumeMatch:
         """The best volume for a claim, node by node; ``taken`` are those that the pod's other claims have there."""
         meant = self._meant_for_claim(claim, want)
         if not meant:
             return self._pool(want).choose(taken)
         rest = self._pool(want).choose(taken)
-        numbers = np.where(rest.numbers == NO_CHOICE, NO_CHOICE, rest.numbers + len(meant))
+        numbers = np.where(rest.numbers == NO_VOLUME, NO_VOLUME, rest.numbers + len(meant))
         decided = np.zeros(len(numbers), np.bool_)
         for number, volume in enumerate(meant):
             # The first volume that is reserved for the claim decides, even if that means: none from here.
             open_here = ~decided & ~_taken_at(taken, volume, len(numbers))
-            numbers[open_here] = np.where(self.reach(node_terms(volume)).where[open_here], number, NO_CHOICE)
+            numbers[open_here] = np.where(self.reach(node_terms(volume)).where[open_here], number, NO_VOLUME)
             decided |= open_here
-        return Choice([*meant, *rest.volumes], numbers)
+        return VolumeMatch([*meant, *rest.volumes], numbers)
 
-    def _meant_for_claim(self, claim: PersistentVolumeClaim, want: Want) -> list[PersistentVolume]:
+    def _meant_for_claim(self, claim: PersistentVolumeClaim, want: ClaimRequirements) -> list[PersistentVolume]:
         reserved = self._meant_for.get((claim.metadata.namespace, claim.metadata.name))
         if not reserved:
             return []
         return [
             volume
             for _, volume in sorted(reserved.items())
-            if volume.storage_class == want.storage_class and is_meant_for(volume, claim) and suits(volume, want)
+            if volume.storage_class == want.storage_class and is_prebound_to(volume, claim) and satisfies(volume, want)
         ]
 
-    def _pool(self, want: Want) -> _Pool:
+    def _pool(self, want: ClaimRequirements) -> _Pool:
         pools = self._pools.setdefault(want.storage_class, {})
         pool = pools.get(want)
         if pool is None or not pool.is_current(self._selections.revision):
             if len(pools) >= _WANTS:
                 pools.clear()
-            suitable = [volume for volume in self._free.get(want.storage_class, {}).values() if answers(volume, want)]
+            suitable = [
+                volume for volume in self._free.get(want.storage_class, {}).values() if is_available_for(volume, want)
+            ]
             reaches = [self.reach(node_terms(volume)) for volume in suitable]
             pool = pools[want] = _Pool(suitable, reaches, self._selections)
         return pool
@@ -145,7 +149,7 @@ class VolumeSupply:
             return
         self._free.setdefault(volume.storage_class, {})[volume.metadata.name] = volume
         pools = self._pools.get(volume.storage_class, {})
-        for want in [want for want in pools if answers(volume, want)]:
+        for want in [want for want in pools if is_available_for(volume, want)]:
             if not pools[want].put_back(volume):
                 del pools[want]
 
@@ -168,14 +172,16 @@ class VolumeSupply:
 class _Pool:
     """The free volumes that answer one want, in the order in which they are preferred: smallest first, then by name."""
 
-    def __init__(self, volumes: list[PersistentVolume], reaches: list[Selection], selections: Selections) -> None:
+    def __init__(
+        self, volumes: list[PersistentVolume], reaches: list[NodeSelection], selections: NodeSelections
+    ) -> None:
         order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
         self.volumes = [volumes[i] for i in order]
         self._revision = selections.revision
         self._total = selections.total
         self._position = {volume.metadata.name: place for place, volume in enumerate(self.volumes)}
         self._free = np.ones(len(order), np.bool_)
-        self._first_choice: Choice | None = None
+        self._first_choice: VolumeMatch | None = None
         groups: dict[int, int] = {}
         numbers = [groups.setdefault(id(reaches[i]), len(groups)) for i in order]
         self._group_of = np.array(numbers, np.int64)
@@ -206,7 +212,7 @@ class _Pool:
         self._first_choice = None
         return True
 
-    def choose(self, taken: Sequence[Choice]) -> Choice:
+    def choose(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
         """The first volume in order, for each row, that reaches it and is not taken there."""
         if taken:
             return self._chosen(taken)
@@ -214,7 +220,7 @@ class _Pool:
             self._first_choice = self._chosen(taken)
         return self._first_choice
 
-    def _chosen(self, taken: Sequence[Choice]) -> Choice:
+    def _chosen(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
         nothing = len(self.volumes)
         first = self._first_of_groups(len(taken) + 1)
         found = first[0][self._groups]
@@ -227,7 +233,7 @@ class _Pool:
                 found = np.where(free, here, found)
         best = np.full(self._total, nothing)
         np.minimum.at(best, self._rows, found)
-        return Choice(self.volumes, np.where(best == nothing, NO_CHOICE, best))
+        return VolumeMatch(self.volumes, np.where(best == nothing, NO_VOLUME, best))
 
     def _first_of_groups(self, count: int) -> list[NDArray[np.int64]]:
         """The first free volume of each group, the second, and so on; a number past the last where there is none."""
@@ -241,19 +247,19 @@ class _Pool:
             free[places_of[places_of < len(free)]] = False
         return first
 
-    def _translated(self, choice: Choice) -> NDArray[np.int64]:
+    def _translated(self, choice: VolumeMatch) -> NDArray[np.int64]:
         """A choice from elsewhere in terms of this pool's volumes, NO_CHOICE where it has none of them."""
         if choice.volumes is self.volumes:
             return choice.numbers
         chosen, where = np.unique(choice.numbers, return_inverse=True)
         names = (choice.volumes[number].metadata.name if number >= 0 else "" for number in chosen.tolist())
-        return np.array([self._position.get(name, NO_CHOICE) for name in names], np.int64)[where]
+        return np.array([self._position.get(name, NO_VOLUME) for name in names], np.int64)[where]
 
 
 # -- what suits what -----------------------------------------------------------------------------------------------
 
 
-def suits(volume: PersistentVolume, want: Want) -> bool:
+def satisfies(volume: PersistentVolume, want: ClaimRequirements) -> bool:
     """Whether a volume could serve at all, be it reserved for the claim or free for anyone."""
     return (
         capacity_of(volume) >= want.size
@@ -263,17 +269,17 @@ def suits(volume: PersistentVolume, want: Want) -> bool:
     )
 
 
-def answers(volume: PersistentVolume, want: Want) -> bool:
+def is_available_for(volume: PersistentVolume, want: ClaimRequirements) -> bool:
     """Whether a free volume serves a claim that has none reserved."""
     return (
-        suits(volume, want)
+        satisfies(volume, want)
         and volume.status.phase == _AVAILABLE
         and want.selector.matches(volume.metadata.labels)
         and want.access_modes.issubset(volume.spec.access_modes)
     )
 
 
-def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def is_prebound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reserved = volume.spec.claim_ref
     return reserved is not None and reserved.uid in ("", claim.metadata.uid)
 
@@ -296,7 +302,7 @@ def _same_offer(one: PersistentVolume, other: PersistentVolume) -> bool:
     return capacity_of(one) == capacity_of(other) and node_terms(one) == node_terms(other)
 
 
-def _taken_at(taken: Sequence[Choice], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:
+def _taken_at(taken: Sequence[VolumeMatch], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:
     where = np.zeros(total, np.bool_)
     for choice in taken:
         numbers = [n for n, other in enumerate(choice.volumes) if other.metadata.name == volume.metadata.name]

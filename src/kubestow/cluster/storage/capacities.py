@@ -19,13 +19,13 @@ from kubestow.api.quantity import Quantity, units
 from kubestow.api.storage import CSIStorageCapacity
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.topology.selections import Selections
+from kubestow.cluster.topology.selections import NodeSelections
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NOWHERE", "StorageCapacities"]
+__all__ = ["NO_CAPACITY", "CSIStorageCapacities"]
 
 #: Stands for "no capacity object" in an array of their numbers.
-NOWHERE = -1
+NO_CAPACITY = -1
 
 #: Sizes whose answers are remembered per class.
 _SIZES = 64
@@ -46,13 +46,13 @@ class _Layout:
     covered_by: NDArray[np.int64]
     revision: int
     #: Answers by size, good until an amount changes.
-    with_room: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    first_sufficient: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
 
-class StorageCapacities:
+class CSIStorageCapacities:
     """The CSIStorageCapacity objects of a cluster by class."""
 
-    def __init__(self, selections: Selections) -> None:
+    def __init__(self, selections: NodeSelections) -> None:
         self._selections = selections
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
         self._layouts: dict[str, _Layout] = {}
@@ -64,7 +64,7 @@ class StorageCapacities:
             layout = self._layouts.get(after.storage_class_name)
             if layout is not None:
                 number = layout.numbers[_key(after)]
-                layout.with_room.clear()
+                layout.first_sufficient.clear()
                 layout.limits[number], layout.capacities[number] = _bytes(after.limit), _bytes(after.capacity)
             return
         for obj in (before, after):
@@ -75,14 +75,14 @@ class StorageCapacities:
         if after is not None:
             self._by_class.setdefault(after.storage_class_name, {})[_key(after)] = after
 
-    def with_room(self, storage_class: str, size: int) -> NDArray[np.int64]:
+    def first_sufficient(self, storage_class: str, size: int) -> NDArray[np.int64]:
         """For every row the number of the first object that has room for so many bytes, NOWHERE where none has."""
         layout = self._layout(storage_class)
-        known = layout.with_room.get(size)
+        known = layout.first_sufficient.get(size)
         if known is None:
-            if len(layout.with_room) >= _SIZES:
-                layout.with_room.clear()
-            known = layout.with_room[size] = self._first_with_room(layout, size)
+            if len(layout.first_sufficient) >= _SIZES:
+                layout.first_sufficient.clear()
+            known = layout.first_sufficient[size] = self._first_with_room(layout, size)
         return known
 
     def _first_with_room(self, layout: _Layout, size: int) -> NDArray[np.int64]:
@@ -90,7 +90,7 @@ class StorageCapacities:
         number = np.where(layout.limits[layout.covered_by] >= size, layout.covered_by, nothing)
         first = np.full(self._selections.total, nothing)
         np.minimum.at(first, layout.rows, number)
-        return np.where(first == nothing, NOWHERE, first)
+        return np.where(first == nothing, NO_CAPACITY, first)
 
     def capacity(self, storage_class: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The capacities in bytes of objects by their numbers, 0 for NOWHERE and for objects that do not say."""

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.pod_volumes import Disk, claim_names, disks_of
 
-__all__ = ["Mounts"]
+__all__ = ["VolumesInUse"]
 
 Mask = NDArray[np.bool_]
 
 
-class Mounts:
+class VolumesInUse:
     """Claims and disks in use."""
 
     def __init__(self, table: NodeTable) -> None:
@@ -65,13 +65,13 @@ class Mounts:
                 everywhere[self._table.rows[node_name]] |= any(disk.conflicts_with(other) for other in mounted)
         found = everywhere[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
-            for position in nodes.touched(lambda info: bool(disks_of(info.shape))).tolist():
+            for position in nodes.positions_changed_by(lambda info: bool(disks_of(info.shape))).tolist():
                 found[position] = self._would_conflict(nodes.name(position), nodes.change(position), wanted)
         return found
 
-    def _would_conflict(self, node_name: str, change: Change, wanted: Iterable[Disk]) -> bool:
+    def _would_conflict(self, node_name: str, change: NodeChange, wanted: Iterable[Disk]) -> bool:
         deltas: Counter[Disk] = Counter()
-        for sign, pod in change.deltas():
+        for sign, pod in change.signed_pods():
             for disk in disks_of(pod.shape):
                 deltas[disk] += sign
         for disk in wanted:

@@ -18,20 +18,20 @@ from kubestow.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from kubestow.cluster.catalog import Catalog, Described
+from kubestow.cluster.catalog import Catalog, NamedObject
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.attachable_volumes import VolumeUses
+from kubestow.cluster.storage.attachable_volumes import PodVolumeResolver
 from kubestow.cluster.storage.attachments import Attachments, VolumeAttachments
-from kubestow.cluster.storage.available_volumes import VolumeSupply
-from kubestow.cluster.storage.capacities import StorageCapacities
+from kubestow.cluster.storage.available_volumes import AvailableVolumes
+from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi_nodes import CSINodes
-from kubestow.cluster.storage.mounted_claims import Mounts
-from kubestow.cluster.topology.selections import Selections
+from kubestow.cluster.storage.mounted_claims import VolumesInUse
+from kubestow.cluster.topology.selections import NodeSelections
 
 __all__ = ["Catalogs", "Volumes"]
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=NamedObject)
 
 
 class Catalogs(Protocol):
@@ -50,13 +50,13 @@ class Volumes:
         claims = catalogs.catalog(PersistentVolumeClaim)
         csi_nodes = catalogs.catalog(CSINode)
         classes = catalogs.catalog(StorageClass)
-        self.mounts = Mounts(table)
+        self.in_use = VolumesInUse(table)
         self.csi_nodes = CSINodes(table, csi_nodes)
-        self.uses = VolumeUses(claims, volumes, classes)
-        self.attachments = Attachments(table, self.uses, self.csi_nodes)
-        self.selections = Selections(table)
-        self.supply = VolumeSupply(self.selections)
-        self.capacities = StorageCapacities(self.selections)
+        self.resolver = PodVolumeResolver(claims, volumes, classes)
+        self.attachments = Attachments(table, self.resolver, self.csi_nodes)
+        self.node_selections = NodeSelections(table)
+        self.available = AvailableVolumes(self.node_selections)
+        self.capacities = CSIStorageCapacities(self.node_selections)
         self._volume_attachments = VolumeAttachments(self.attachments, volumes)
         claims.follow(self._claim_changed)
         volumes.follow(self._volume_changed)
@@ -65,39 +65,39 @@ class Volumes:
         catalogs.catalog(CSIStorageCapacity).follow(self.capacities.changed)
         catalogs.catalog(VolumeAttachment).follow(self._volume_attachments.changed)
 
-    def node_came(self, row: int) -> None:
+    def add_node(self, row: int) -> None:
         """A node is new; pods are put on it after this."""
         self.csi_nodes.describe(row)
-        self.attachments.node_changed(row)
+        self.attachments.refresh_node(row)
 
-    def pod_came(self, node_name: str, pod: PodInfo) -> None:
+    def add_pod(self, node_name: str, pod: PodInfo) -> None:
         """A pod is on a node."""
-        self.mounts.count(node_name, pod, +1)
-        self.attachments.pod_came(node_name, pod)
+        self.in_use.count(node_name, pod, +1)
+        self.attachments.add_pod(node_name, pod)
 
-    def pod_left(self, node_name: str, pod: PodInfo) -> None:
+    def remove_pod(self, node_name: str, pod: PodInfo) -> None:
         """A pod is no longer on its node."""
-        self.mounts.count(node_name, pod, -1)
-        self.attachments.pod_left(node_name, pod)
+        self.in_use.count(node_name, pod, -1)
+        self.attachments.remove_pod(node_name, pod)
 
     def _claim_changed(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         metadata = _either(before, after).metadata
-        self.attachments.depended_changed(("claim", metadata.namespace, metadata.name))
+        self.attachments.refresh_dependents(("claim", metadata.namespace, metadata.name))
 
     def _volume_changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         name = _either(before, after).metadata.name
-        self.supply.changed(before, after)
-        self.attachments.depended_changed(("volume", name))
+        self.available.changed(before, after)
+        self.attachments.refresh_dependents(("volume", name))
         self._volume_attachments.volume_changed(name)
 
     def _class_changed(self, before: StorageClass | None, after: StorageClass | None) -> None:
-        self.attachments.depended_changed(("class", _either(before, after).metadata.name))
+        self.attachments.refresh_dependents(("class", _either(before, after).metadata.name))
 
     def _csi_node_changed(self, before: CSINode | None, after: CSINode | None) -> None:
         row = self._table.rows.get(_either(before, after).metadata.name)
         if row is not None:
             self.csi_nodes.describe(row)
-            self.attachments.node_changed(row)
+            self.attachments.refresh_node(row)
 
 
 def _either(before: T | None, after: T | None) -> T:

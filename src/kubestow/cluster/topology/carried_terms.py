@@ -12,13 +12,13 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from kubestow.cluster.pods.affinity_terms import CarriedTerm
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 
 __all__ = ["CarriedTerms", "TermVersions"]
 
-_EVERYBODY = frozenset((None,))
+_ANY_POD = frozenset((None,))
 #: Versions of this many groups without terms are kept.
-_VACATED = 1024
+_KEPT_VERSIONS = 1024
 
 
 class TermVersions(NamedTuple):
@@ -44,18 +44,18 @@ class CarriedTerms:
         #: The version of the latest change.
         self.version = 0
 
-    def about(self, groups: Groups) -> Iterator[CarriedTerm]:
+    def terms_for(self, index_keys: IndexKeys) -> Iterator[CarriedTerm]:
         """The terms that may speak of pods in these groups, each once, in no particular order."""
-        for group in groups | _EVERYBODY:
+        for group in index_keys | _ANY_POD:
             yield from self._by_group.get(group, ())
 
-    def speak_of(self, groups: Groups) -> bool:
+    def has_terms_for(self, index_keys: IndexKeys) -> bool:
         """Whether there are any terms that may speak of pods in these groups."""
-        return not self._by_group.keys().isdisjoint(groups | _EVERYBODY)
+        return not self._by_group.keys().isdisjoint(index_keys | _ANY_POD)
 
-    def version_about(self, groups: Groups) -> int:
+    def version_for(self, index_keys: IndexKeys) -> int:
         """The version of the latest change of :meth:`about` for these groups."""
-        return max(self._versions.get(group, self._floor) for group in groups | _EVERYBODY)
+        return max(self._versions.get(group, self._floor) for group in index_keys | _ANY_POD)
 
     def add(self, terms: Iterable[CarriedTerm]) -> None:
         """A further shape of pods carries these terms."""
@@ -80,14 +80,14 @@ class CarriedTerms:
     def drop_vacated_groups(self) -> None:
         """Drop the versions of groups that no terms are about, once they are many. Not to be called while changes may
         still be undone."""
-        if len(self._versions) - len(self._by_group) > max(_VACATED, len(self._by_group)):
+        if len(self._versions) - len(self._by_group) > max(_KEPT_VERSIONS, len(self._by_group)):
             self._versions = {group: self._versions[group] for group in self._by_group}
             self._floor = self._next_version()
 
     def versions_of(self, terms: Iterable[CarriedTerm]) -> TermVersions:
         """The versions that a change of these terms would replace."""
-        groups = {group for term in terms for group in _groups_of(term)}
-        return TermVersions(self.version, {group: self._versions.get(group) for group in groups})
+        index_keys = {group for term in terms for group in _groups_of(term)}
+        return TermVersions(self.version, {group: self._versions.get(group) for group in index_keys})
 
     def restore_versions(self, before: TermVersions) -> None:
         """Restore the versions from before a change that has been reversed."""
@@ -98,18 +98,18 @@ class CarriedTerms:
             else:
                 self._versions[group] = version
 
-    def _changed(self, carried: CarriedTerm) -> Groups:
-        groups = _groups_of(carried)
+    def _changed(self, carried: CarriedTerm) -> IndexKeys:
+        index_keys = _groups_of(carried)
         self.version = self._next_version()
-        for group in groups:
+        for group in index_keys:
             self._versions[group] = self.version
-        return groups
+        return index_keys
 
     def _next_version(self) -> int:
         self._last_version += 1
         return self._last_version
 
 
-def _groups_of(carried: CarriedTerm) -> Groups:
-    groups = carried.term.groups
-    return _EVERYBODY if groups is None else groups
+def _groups_of(carried: CarriedTerm) -> IndexKeys:
+    index_keys = carried.term.index_keys
+    return _ANY_POD if index_keys is None else index_keys

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import Columns
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["Counters", "PodCounter", "Population"]
+__all__ = ["Counters", "PlacedShapes", "PodCounter"]
 
 #: Shapes of placed pods, with those of their pods that are on nodes and the rows of those.
-Population = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
+PlacedShapes = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
 
 
-class Follower(Protocol):
+class CounterListener(Protocol):
     """Who wants to hear of every change of a counter."""
 
     def add(self, row: int, amount: int) -> None:
@@ -35,40 +35,40 @@ class Follower(Protocol):
 class PodCounter:
     """Sums a weight over the pods of each node. Held by whoever reads it; it stops counting when nobody does.
 
-    ``weigh`` gives a shape's weight (0: not counted); where ``groups`` are given it is asked only about shapes in one
-    of them. Pods that are being deleted are left out unless ``terminating`` says otherwise. ``followers`` are told of
+    ``weight_of`` gives a shape's weight (0: not counted); where ``index_keys`` are given it is asked only about shapes in one
+    of them. Pods that are being deleted are left out unless ``terminating`` says otherwise. ``listeners`` are told of
     changes for as long as somebody holds them.
     """
 
-    __slots__ = ("__weakref__", "_column", "_groups", "_weigh", "followers", "terminating")
+    __slots__ = ("__weakref__", "_column", "_groups", "_weigh", "listeners", "terminating")
 
     def __init__(
         self,
         columns: Columns,
-        weigh: Callable[[Shape], int],
+        weight_of: Callable[[Shape], int],
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> None:
         self._column = columns.new(np.int64)
-        self._weigh = weigh
-        self._groups = groups
+        self._weigh = weight_of
+        self._groups = index_keys
         self.terminating = terminating
-        self.followers: WeakValueDictionary[Hashable, Follower] = WeakValueDictionary()
+        self.listeners: WeakValueDictionary[Hashable, CounterListener] = WeakValueDictionary()
 
     @property
     def by_row(self) -> NDArray[np.int64]:
         """The sum per row of the node table, int64."""
-        return self._column.shown
+        return self._column.readonly
 
     def weight(self, shape: Shape) -> int:
         """What a pod of a shape counts for."""
-        return self._weigh(shape) if self._groups is None or not self._groups.isdisjoint(shape.groups) else 0
+        return self._weigh(shape) if self._groups is None or not self._groups.isdisjoint(shape.index_keys) else 0
 
     def add(self, row: int, amount: int) -> None:
         """Change the sum of a row."""
         self._column.values[row] += amount
-        for reference in self.followers.valuerefs():
+        for reference in self.listeners.valuerefs():
             follower = reference()
             if follower is not None:
                 follower.add(row, amount)
@@ -89,18 +89,18 @@ class Counters:
     def get(
         self,
         key: Hashable,
-        weigh: Callable[[Shape], int],
-        population: Population,
+        weight_of: Callable[[Shape], int],
+        population: PlacedShapes,
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> PodCounter:
         """The counter of a key, made and filled when nobody holds one yet from the population of its groups."""
         counter = self._by_key.get(key)
         if counter is None:
-            counter = PodCounter(self._columns, weigh, groups=groups, terminating=terminating)
+            counter = PodCounter(self._columns, weight_of, index_keys=index_keys, terminating=terminating)
             for shape, pods in population:
-                weight = weigh(shape)
+                weight = weight_of(shape)
                 if weight:
                     self._begin(counter, shape, pods, weight)
             self._by_key[key] = counter

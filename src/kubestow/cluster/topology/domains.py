@@ -37,9 +37,9 @@ def domain_sums(
     Whoever asks for equal ``eligibility`` shares the sums; it has to say everything that ``eligible`` depends on.
     """
     key = (topology_key, eligibility)
-    found = counter.followers.get(key)
+    found = counter.listeners.get(key)
     if not isinstance(found, DomainSums):
-        counter.followers[key] = found = DomainSums(table, counter, topology_key, eligible)
+        counter.listeners[key] = found = DomainSums(table, counter, topology_key, eligible)
     return found
 
 
@@ -105,7 +105,7 @@ class DomainSums:
         sums, present = self.by_domain, self.present
         return int((sums[1:] if len(present) == len(sums) - 1 else sums[present]).min())
 
-    def two_smallest(self) -> tuple[int, int, int]:
+    def critical_paths(self) -> tuple[int, int, int]:
         """The present domain with the smallest sum, that sum, and the smallest sum of the others.
 
         Where there is none, MISSING stands for the domain and the largest int64 for a sum.

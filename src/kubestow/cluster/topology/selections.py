@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 
-__all__ = ["Selection", "Selections"]
+__all__ = ["NodeSelection", "NodeSelections"]
 
 #: Masks may fill about this many bytes.
 _BUDGET = 64 * 2**20
@@ -25,7 +25,7 @@ _BUDGET = 64 * 2**20
 Mask = NDArray[np.bool_]
 
 
-class Selection:
+class NodeSelection:
     """Some of the nodes: ``where`` is bool over all rows of the node table."""
 
     def __init__(self, where: Mask) -> None:
@@ -46,13 +46,13 @@ class _Nameless(Nodes):
         return None
 
 
-class Selections:
+class NodeSelections:
     """The selections of a node table, by key; the least recently used are forgotten."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._revision = -1
-        self._by_key: OrderedDict[Hashable, Selection] = OrderedDict()
+        self._by_key: OrderedDict[Hashable, NodeSelection] = OrderedDict()
 
     @property
     def revision(self) -> int:
@@ -64,14 +64,14 @@ class Selections:
         """How many rows a selection covers."""
         return len(self._table)
 
-    def get(self, key: Hashable, select: Callable[[Nodes], Mask]) -> Selection:
+    def get(self, key: Hashable, select: Callable[[Nodes], Mask]) -> NodeSelection:
         """The selection of a key; ``select`` works it out, by the labels of the nodes it is given."""
         if self._revision != self._table.revision:
             self._by_key.clear()
             self._revision = self._table.revision
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = Selection(select(_Nameless(self._table, slice(0, len(self._table)))))
+            found = self._by_key[key] = NodeSelection(select(_Nameless(self._table, slice(0, len(self._table)))))
             while len(self._by_key) * max(1, len(self._table)) > _BUDGET:
                 self._by_key.popitem(last=False)
         else:

@@ -91,7 +91,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Pods with terms of their own, and pods that a term of an existing pod can match."""
         shape = pod.shape
         return bool(
-            shape.carried_terms or shape.affinity_terms.problems or self._cluster.carried_terms.speak_of(shape.groups)
+            shape.carried_terms
+            or shape.affinity_terms.problems
+            or self._cluster.carried_terms.has_terms_for(shape.index_keys)
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -145,7 +147,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         cached = self._states.get(shape)
         if cached is not None and cached.checked_at == checked_at:
             return cached.state
-        built_at = (cluster.namespaces_version, carried.version_about(shape.groups))
+        built_at = (cluster.namespaces_version, carried.version_for(shape.index_keys))
         if cached is None or cached.built_at != built_at:
             state = InterPodAffinityState(cluster, shape, hard_pod_affinity_weight=self._hard_pod_affinity_weight)
         else:
