@@ -136,7 +136,7 @@ def reading(subject: Subject) -> dict[str, object]:
 
 
 def by_row(pods: PodTable, rows: int) -> list[tuple[str, int, int, int]]:
-    slots, _ = pods.on(range(rows))
+    slots, _ = pods.slots_on(range(rows))
     return [
         (pods.info(slot).uid, slot, int(pods.priority[slot]), int(pods.requested("cpu")[slot]))
         for slot in slots.tolist()

@@ -138,7 +138,7 @@ class Cluster:
 
     def _population(self, index_keys: IndexKeys | None) -> PlacedShapes:
         rows = self.nodes.rows
-        for shape, placements in self._placed_pods.index.of(index_keys):
+        for shape, placements in self._placed_pods.index.with_any_key(index_keys):
             yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:

@@ -127,7 +127,7 @@ class Filters:
         table = self._cluster.nodes
         rows = np.flatnonzero(table.nominated_count.values)
         pods = table.nominated
-        slots, offsets = pods.on(rows.tolist())
+        slots, offsets = pods.slots_on(rows.tolist())
         counts = pods.priority[slots] >= self._pod.priority
         own = pods.slot(self._pod.uid)
         if own is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.cluster.pods.requests import occupied, requests_by_spec, scored_requests
+from kubestow.cluster.pods.requests import placed_requests, requests_by_spec, scored_requests
 from kubestow.errors import InvalidQuantity
 from kubestow.testing import pod
 
@@ -55,7 +55,7 @@ def test_what_is_not_asked_for_is_scored_at_a_default_per_container() -> None:
 
 def test_a_resize_under_way_counts_for_the_larger_of_old_and_new() -> None:
     status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
-    assert occupied(pod(cpu="1", status=status))[0] == {"cpu": 3000}
+    assert placed_requests(pod(cpu="1", status=status))[0] == {"cpu": 3000}
 
 
 def test_an_infeasible_resize_counts_for_what_the_kubelet_gives() -> None:
@@ -63,7 +63,7 @@ def test_an_infeasible_resize_counts_for_what_the_kubelet_gives() -> None:
         "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
     }
-    assert occupied(pod(cpu="8", status=status))[0] == {"cpu": 1000}
+    assert placed_requests(pod(cpu="8", status=status))[0] == {"cpu": 1000}
 
 
 def test_resources_nobody_keeps_account_of_are_left_out() -> None:

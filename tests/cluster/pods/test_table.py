@@ -26,13 +26,13 @@ def table(*rows: list[PodInfo]) -> PodTable:
 
 def names(pods: PodTable, row: int) -> list[str]:
     """Who is on a row, in order."""
-    slots, _ = pods.on([row])
+    slots, _ = pods.slots_on([row])
     return [pods.info(slot).name for slot in slots.tolist()]
 
 
 def test_pods_are_listed_row_after_row() -> None:
     pods = table([info("a"), info("b")], [], [info("c")])
-    slots, offsets = pods.on([2, 1, 0])
+    slots, offsets = pods.slots_on([2, 1, 0])
     assert [pods.info(slot).name for slot in slots.tolist()] == ["c", "a", "b"]
     assert offsets.tolist() == [0, 1, 1, 3]
 
@@ -52,7 +52,7 @@ def test_the_last_row_takes_the_number_of_one_that_goes() -> None:
 
 def test_columns_hold_for_any_number_of_pods() -> None:
     pods = table([info(f"p{number}", priority=number, cpu=f"{number}m") for number in range(100)])
-    slots, _ = pods.on([0])
+    slots, _ = pods.slots_on([0])
     assert pods.priority[slots].tolist() == list(range(100))
     assert pods.requested("cpu")[slots].tolist() == list(range(100))
     assert pods.requested("example.com/gpu")[slots].tolist() == [0] * 100
@@ -72,5 +72,5 @@ def test_a_newer_state_says_whether_the_start_differs() -> None:
     pods = table([info("a")])
     assert pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
     assert not pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
-    slots, _ = pods.on([0])
+    slots, _ = pods.slots_on([0])
     assert pods.start_time[slots].tolist() == [1767225600 * 10**9]

@@ -23,7 +23,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Pods to be near to, or far from, within one topology domain (semantics 8.15)."""
+    """A selector of pods and a topology key (semantics 8.15)."""
 
     topology_key: str
     selector: Selector
@@ -33,20 +33,20 @@ class AffinityTerm:
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] = _NO_LABELS
     ) -> bool:
-        """Whether a pod with these labels, in this namespace, is one that the term speaks of."""
-        named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
-        return named and self.selector.matches(labels)
+        """Whether the term selects a pod with these labels, in a namespace with these labels."""
+        in_namespaces = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        return in_namespaces and self.selector.matches(labels)
 
     @property
     def index_keys(self) -> IndexKeys | None:
-        """Groups of which all pods that the term speaks of are in one; None when they may be any."""
+        """Keys of which every pod that the term selects has one; None when it may select any pod."""
         return selected_index_keys(self.namespaces if self.namespace_selector.nothing else None, self.selector)
 
     def resolved(self, namespaces: Mapping[str, Mapping[str, str]]) -> AffinityTerm:
-        """The term with the namespaces that its namespace selector selects written out.
+        """The term with the namespaces listed that its namespace selector selects; ``namespaces`` are labels by name.
 
-        QUIRK (semantics 8.15): the selector is still asked afterwards, about no labels at all; one that those match
-        selects every namespace.
+        QUIRK (semantics 8.15): kube-scheduler then still matches the selector, against an empty set of labels; a
+        selector that this satisfies selects every namespace.
         """
         selector = self.namespace_selector
         if selector.nothing or selector.is_empty:
@@ -57,7 +57,7 @@ class AffinityTerm:
 
 
 class TermKind(Enum):
-    """What a pod carries a term for."""
+    """The list of a pod's affinity that a term is in."""
 
     REQUIRED = "required affinity"
     REQUIRED_ANTI = "required anti-affinity"
@@ -66,9 +66,9 @@ class TermKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CarriedTerm:
-    """A term with its role; ``weight`` is that of a preference, negative for anti-affinity, else 0."""
+    """A term with its kind; ``weight`` is that of a preferred term, negative for anti-affinity, else 0."""
 
-    role: TermKind
+    kind: TermKind
     term: AffinityTerm
     weight: int = 0
 
@@ -77,7 +77,7 @@ class CarriedTerm:
 class PodAffinityTerms:
     """The terms of one pod. ``preferred`` has signed weights: negative ones are anti-affinity.
 
-    ``problems`` are the kinds of terms that could not be read; of such a kind none is there.
+    ``problems`` are the lists that do not parse, each with its error; such a list is empty here.
     """
 
     required: tuple[AffinityTerm, ...] = ()
@@ -87,23 +87,28 @@ class PodAffinityTerms:
 
     @classmethod
     def of(cls, namespace: str, affinity: Affinity | None) -> PodAffinityTerms:
-        """The terms of a pod in a namespace."""
+        """Parse the affinity of a pod in a namespace."""
         if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
             return _NO_TERMS
-        near, far = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
-        reader = _Reader(namespace)
+        pod_affinity, pod_anti_affinity = (
+            affinity.pod_affinity or PodAffinity(),
+            affinity.pod_anti_affinity or PodAffinity(),
+        )
+        parser = _TermParser(namespace)
         return cls(
-            reader.terms("requiredAffinityTerms", near.required_during_scheduling_ignored_during_execution),
-            reader.terms("requiredAntiAffinityTerms", far.required_during_scheduling_ignored_during_execution),
-            (
-                *reader.weighted("preferredAffinityTerms", near, sign=+1),
-                *reader.weighted("preferredAntiAffinityTerms", far, sign=-1),
+            parser.terms("requiredAffinityTerms", pod_affinity.required_during_scheduling_ignored_during_execution),
+            parser.terms(
+                "requiredAntiAffinityTerms", pod_anti_affinity.required_during_scheduling_ignored_during_execution
             ),
-            tuple(reader.problems),
+            (
+                *parser.weighted("preferredAffinityTerms", pod_affinity, sign=+1),
+                *parser.weighted("preferredAntiAffinityTerms", pod_anti_affinity, sign=-1),
+            ),
+            tuple(parser.problems),
         )
 
     def carried(self) -> Counter[CarriedTerm]:
-        """Every term with its role, and how often it is there."""
+        """Every term with its kind, and how often the pod has it."""
         return Counter(
             (
                 *(CarriedTerm(TermKind.REQUIRED, term) for term in self.required),
@@ -116,8 +121,8 @@ class PodAffinityTerms:
 _NO_TERMS = PodAffinityTerms()
 
 
-class _Reader:
-    """Compiles lists of terms; one bad term spoils its list."""
+class _TermParser:
+    """Parses lists of terms; a term that does not parse makes its list empty."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace

@@ -65,7 +65,7 @@ def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> PodChanges:
 
     A row's pods are sorted by importance: higher priority, then earlier start, then their order on the node.
     """
-    slots, offsets = pods.on(rows.tolist())
+    slots, offsets = pods.slots_on(rows.tolist())
     lower = PodChanges(pods, slots, offsets, -1).among(pods.priority[slots] < priority)
     slots = lower.slots
     order = np.lexsort((pods.start_time[slots], -pods.priority[slots], lower.row_of))

@@ -56,7 +56,7 @@ class _PlacedPods:
 
     def __init__(self, cluster: Cluster) -> None:
         self.table: PodTable = cluster.nodes.pod_table
-        self.slots, offsets = self.table.on(range(len(cluster.nodes)))
+        self.slots, offsets = self.table.slots_on(range(len(cluster.nodes)))
         self.rows: NDArray[np.intp] = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
         self.unit = np.arange(len(self.slots))
         self._priority = self.table.priority[self.slots]

@@ -81,7 +81,7 @@ class InterPodAffinityState:
         term = carried.term
         if not self.is_matched_by(term):
             return
-        match carried.role:
+        match carried.kind:
             case TermKind.REQUIRED_ANTI:
                 self._counts_of(term).existing_anti_affinity.append(self._pods_with(carried))
             case TermKind.PREFERRED:
