@@ -1,9 +1,8 @@
-"""The node table: everything scheduling knows about nodes, as columns.
+"""The node table: the nodes of the cluster as columns.
 
-One row per node, no holes. The pods on a node are part of its row: what they request, the host ports they take, how
-many there are. Rows are numbered afresh when nodes go (the last row moves into the hole), so a row number is only good
-until the next change of :attr:`NodeTable.structure`. Plugins never see the table itself: they are asked about a
-:class:`kubestow.cluster.nodes.views.Nodes`.
+It has one row per node, without gaps. The pods on a node are part of its row: their requests, their host ports, their
+number. When a node is removed the last row takes its number, so a row number is valid until :attr:`NodeTable.structure`
+changes. Plugins do not use the table itself but a view of it (:class:`kubestow.cluster.nodes.views.Nodes`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from kubestow.cluster.pods.requests import PODS, Amounts, allocatable_amounts
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.cluster.pods.table import PodTable
 
-__all__ = ["NodeTable", "difference"]
+__all__ = ["NodeTable", "PodsOnNode", "difference"]
 
-
+#: The updates of a node that change :attr:`NodeTable.revision`.
 _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 
 
 class _AmountColumns:
-    """One int64 column per resource, made when the resource is first heard of."""
+    """One int64 column per resource: millicores, bytes or counts."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -46,7 +45,7 @@ class _AmountColumns:
         return list(self._by_name)
 
     def at(self, row: int) -> Amounts:
-        """The amounts of one row."""
+        """The amounts of a row."""
         return {name: int(column.values[row]) for name, column in self._by_name.items()}
 
     def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
@@ -73,17 +72,18 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.columns = Columns()
-        #: Grows whenever rows are added, removed or moved.
+        #: Incremented whenever rows are added, removed or moved.
         self.structure = 0
-        #: Grows whenever :attr:`structure` does, and when the labels or taints of a node change.
+        #: Incremented with :attr:`structure`, and when the labels or taints of a node change.
         self.revision = 0
         self.names: list[str] = []
         self.objects: list[Node] = []
         self.rows: dict[str, int] = {}
+        #: The pods on each row by uid, in the order in which they were added.
         self.pods: list[dict[str, PodInfo]] = []
         #: The same pods as columns.
         self.pod_table = PodTable()
-        #: Pending pods that are nominated for a node, and how many they are per row.
+        #: The pods nominated for nodes, and their number (int64) per row.
         self.nominated = PodTable()
         self.nominated_count = self.columns.new(np.int64)
         self.allocatable = _AmountColumns(self.columns)
@@ -95,7 +95,7 @@ class NodeTable:
         self.unschedulable = self.columns.new(np.bool_)
         #: True for every row.
         self.every = self.columns.new(np.bool_, fill=True)
-        #: When the row was added: the order in which the reference lists nodes.
+        #: The order in which nodes were added, int64; it decides whose error is reported (semantics 7.2).
         self.sequence = self.columns.new(np.int64)
         self.taints = InternedColumn[tuple[Taint, ...]](self.columns, ())
         self.declared_features = InternedColumn[frozenset[str]](self.columns, frozenset())
@@ -111,7 +111,7 @@ class NodeTable:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        """Add a node without pods; its row is returned. Raises InvalidQuantity and leaves the table as it was."""
+        """Add a node without pods; its row is returned. Raises InvalidQuantity, in which case nothing changes."""
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.columns.append_row()
         self.structure += 1
@@ -128,7 +128,7 @@ class NodeTable:
         return row
 
     def update(self, node: Node) -> Action:
-        """Replace a node's object; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        """Replace a node's object; what differs is returned. Raises InvalidQuantity, in which case nothing changes."""
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.rows[node.metadata.name]
         old = self.objects[row]
@@ -141,7 +141,7 @@ class NodeTable:
         return changed
 
     def remove(self, name: str) -> dict[str, PodInfo]:
-        """Take a node out; the pods that were on it are returned."""
+        """Remove a node; the pods that were on it are returned."""
         row = self.rows.pop(name)
         pods = self.pods[row]
         self.images.remove(row, self.objects[row].status.images)
@@ -171,7 +171,7 @@ class NodeTable:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def add_pod(self, row: int, info: PodInfo) -> None:
-        """Put a pod on a row."""
+        """Add a pod to a row."""
         self.pods[row][info.uid] = info
         self.pod_table.add(row, info)
         self._account(row, info, +1)
@@ -179,16 +179,16 @@ class NodeTable:
             self._port_column(port).values[row] = True
 
     def remove_pod(self, row: int, info: PodInfo) -> None:
-        """Take a pod off a row."""
+        """Remove a pod from a row."""
         del self.pods[row][info.uid]
         self.pod_table.remove(row, info.uid)
         self._account(row, info, -1)
-        # QUIRK (semantics 7.4): ports are a set, so one of two pods that share a port frees it for both.
+        # QUIRK (semantics 7.4): ports are a set, so removing one of two pods that share a port frees it.
         for port in info.shape.host_ports:
             self._free_port(row, port)
 
     def replace_pod(self, row: int, info: PodInfo) -> bool:
-        """A newer state of a pod on a row that takes the same; whether its start time is another."""
+        """Replace a pod by a newer state with the same requests; whether its start time has changed."""
         self.pods[row][info.uid] = info
         return self.pod_table.replace(info)
 
@@ -227,7 +227,7 @@ class NodeTable:
     # -- columns made on demand ----------------------------------------------------------------------------------
 
     def label(self, key: str) -> LabelColumn:
-        """The column of a label, filled in when it is first asked for."""
+        """The column of a label key."""
         column = self._labels.get(key)
         if column is None:
             column = self._labels[key] = LabelColumn(key, self.columns)
@@ -236,11 +236,11 @@ class NodeTable:
         return column
 
     def ports_conflicting_with(self, wanted: HostPort) -> list[Column]:
-        """The columns (bool) of taken ports that cannot stand beside the wanted one."""
+        """The columns (bool) of the taken ports that conflict with a wanted one."""
         return [column for port, column in self._ports.items() if port.conflicts_with(wanted)]
 
     def ports(self) -> Iterable[tuple[HostPort, Column]]:
-        """Every host port that is taken somewhere, with its column (bool)."""
+        """Every host port that is taken on some node, with its column (bool)."""
         return self._ports.items()
 
     def _port_column(self, port: HostPort) -> Column:
@@ -260,7 +260,7 @@ class NodeTable:
             del self._ports[port]
 
     def name_rank(self) -> NDArray[np.int64]:
-        """For each row its place among all nodes sorted by name, int64."""
+        """The rank of each row among all nodes sorted by name, int64."""
         structure, rank = self._name_rank
         if structure != self.structure:
             order = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), np.int64)
@@ -271,7 +271,7 @@ class NodeTable:
 
 
 def difference(old: Node, new: Node) -> Action:
-    """What an update of a node changed, as far as any plugin could care (semantics 6.9)."""
+    """The differences between two states of a node that can matter to a plugin (semantics 6.9)."""
     changed = Action(0)
     if old.status.allocatable != new.status.allocatable:
         changed |= Action.UPDATE_NODE_ALLOCATABLE

@@ -37,11 +37,9 @@ class PodIndex:
 
     def with_any_key(self, index_keys: IndexKeys | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
         """The shapes that have one of the keys, or all of them for None, each with its placed pods."""
-        shapes = (
-            self._by_shape
-            if index_keys is None
-            else dict.fromkeys(s for g in index_keys for s in self._shapes_by_key.get(g, ()))
-        )
+        shapes: Iterable[Shape] = self._by_shape
+        if index_keys is not None:
+            shapes = dict.fromkeys(shape for key in index_keys for shape in self._shapes_by_key.get(key, ()))
         return ((shape, self._by_shape[shape].values()) for shape in shapes)
 
     def add(self, uid: str, placed_pod: PlacedPod) -> bool:

@@ -1,7 +1,7 @@
 """The members of pod groups, whether or not they are placed.
 
-A pod names its group by a field, a label or an annotation, depending on the group's API (:mod:`kubestow.api.scheduling`).
-PodGroup objects are not kept here; pods are often created before their group.
+A pod names its group by a field, a label or an annotation, depending on the API group of its PodGroup
+(:mod:`kubestow.api.scheduling`). PodGroup objects are not kept here; pods are often created before their group.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def _nanoseconds(time: datetime | None) -> int:
 
 
 def offsets_of(lengths: NDArray[np.intp] | NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The offsets (intp) of consecutive runs in a flat array, from their lengths: run i is ``offsets[i]:offsets[i + 1]``."""
+    """The offsets (intp) of consecutive runs of these lengths: run i is ``offsets[i]:offsets[i + 1]``."""
     offsets = np.zeros(len(lengths) + 1, np.intp)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -134,7 +134,7 @@ class PodTable:
         return before != now
 
     def remove(self, row: int, uid: str) -> None:
-        """Remove a pod from a row. QUIRK: the last pod of the row takes its place, as in kube-scheduler (semantics 7.4)."""
+        """Remove a pod from a row. QUIRK (semantics 7.4): the last pod of the row takes its place."""
         slot = self._slots.pop(uid)
         on_row = self._by_row[row]
         on_row[on_row.index(slot)] = on_row[-1]
