@@ -7,6 +7,7 @@ changes. Plugins do not use the table itself but a view of it (:class:`kubestow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,18 +27,33 @@ __all__ = ["NodeTable", "PodsOnNode", "difference"]
 
 #: The updates of a node that change :attr:`NodeTable.revision`.
 _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+#: Up to this many resources have columns even if all nodes have zero of them.
+_FEW_RESOURCES = 64
 
 
 class _AmountColumns:
-    """One int64 column per resource: millicores, bytes or counts."""
+    """One int64 column per resource: millicores, bytes or counts.
+
+    A resource that only pending pods request has none, and columns of zeros are dropped as their number grows, so that
+    pods with ever new names of extended resources do not fill the memory.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_name: dict[str, Column] = {}
+        self._zeros = columns.new(np.int64)
+        self._most = _FEW_RESOURCES
 
     def __getitem__(self, resource: str) -> Column:
+        """The column of a resource, to be read only."""
+        return self._by_name.get(resource, self._zeros)
+
+    def _writable(self, resource: str) -> Column:
         column = self._by_name.get(resource)
         if column is None:
+            if len(self._by_name) >= self._most:
+                self._by_name = {name: used for name, used in self._by_name.items() if used.values.any()}
+                self._most = max(_FEW_RESOURCES, 2 * len(self._by_name))
             column = self._by_name[resource] = self._columns.new(np.int64)
         return column
 
@@ -52,11 +68,11 @@ class _AmountColumns:
         for name, column in self._by_name.items():
             column.values[row] = amounts.get(name, 0)
         for name in amounts.keys() - self._by_name.keys():
-            self[name].values[row] = amounts[name]
+            self._writable(name).values[row] = amounts[name]
 
     def add(self, row: int, amounts: Amounts, sign: int) -> None:
         for name, amount in amounts.items():
-            self[name].values[row] += sign * amount
+            self._writable(name).values[row] += sign * amount
 
 
 class PodsOnNode(NamedTuple):
@@ -101,6 +117,9 @@ class NodeTable:
         self.declared_features = InternedColumn[frozenset[str]](self.columns, frozenset())
         self.images = Images(self.columns)
         self._labels: dict[str, LabelColumn] = {}
+        #: The number of nodes that have each label key.
+        self._label_keys: Counter[str] = Counter()
+        self._no_label = LabelColumn("", self.columns)
         self._ports: dict[HostPort, Column] = {}
         self._added = 0
         self._name_rank: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
@@ -123,6 +142,7 @@ class NodeTable:
         self.pod_table.append_row()
         self.nominated.append_row()
         self.rows[node.metadata.name] = row
+        self._label_keys.update(node.metadata.labels.keys())
         self.sequence.values[row] = self._added
         self._describe(row, node, amounts)
         return row
@@ -134,6 +154,9 @@ class NodeTable:
         old = self.objects[row]
         self.images.remove(row, old.status.images)
         self.objects[row] = node
+        if old.metadata.labels != node.metadata.labels:
+            self._label_keys.update(node.metadata.labels.keys())
+            self._drop_labels(old)
         self._describe(row, node, amounts)
         changed = difference(old, node)
         if changed & _REVISING:
@@ -144,7 +167,8 @@ class NodeTable:
         """Remove a node; the pods that were on it are returned."""
         row = self.rows.pop(name)
         pods = self.pods[row]
-        self.images.remove(row, self.objects[row].status.images)
+        node = self.objects[row]
+        self.images.remove(row, node.status.images)
         last = self.columns.remove_row(row)
         self.structure += 1
         self.revision += 1
@@ -156,6 +180,7 @@ class NodeTable:
         self.nominated.remove_row(row)
         if row != last:
             self.rows[self.names[row]] = row
+        self._drop_labels(node)
         return pods
 
     def _describe(self, row: int, node: Node, amounts: Amounts) -> None:
@@ -227,13 +252,23 @@ class NodeTable:
     # -- columns made on demand ----------------------------------------------------------------------------------
 
     def label(self, key: str) -> LabelColumn:
-        """The column of a label key."""
+        """The column of a label key, valid for one :attr:`revision`; one of a key that no node has stays empty."""
         column = self._labels.get(key)
         if column is None:
+            if key not in self._label_keys:
+                return self._no_label
             column = self._labels[key] = LabelColumn(key, self.columns)
             for row, node in enumerate(self.objects):
                 column.set(row, node.metadata.labels.get(key))
         return column
+
+    def _drop_labels(self, node: Node) -> None:
+        """Stop counting the labels of a node, and drop the columns of keys that no node has any more."""
+        for key in node.metadata.labels:
+            self._label_keys[key] -= 1
+            if not self._label_keys[key]:
+                del self._label_keys[key]
+                self._labels.pop(key, None)
 
     def ports_conflicting_with(self, wanted: HostPort) -> list[Column]:
         """The columns (bool) of the taken ports that conflict with a wanted one."""

@@ -24,6 +24,8 @@ __all__ = ["NOT_STARTED", "PodChanges", "PodTable", "offsets_of"]
 NOT_STARTED = 2**63 - 1
 
 _FIRST_CAPACITY = 8
+#: Up to this many resources have columns even if no pod requests them.
+_FEW_RESOURCES = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -55,6 +57,8 @@ class PodTable:
         #: Memory requests in bytes, with the default for pods without one, int64 by slot.
         self.nonzero_memory = np.zeros(_FIRST_CAPACITY, np.int64)
         self._requested: dict[str, NDArray[np.int64]] = {}
+        self._zeros = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._most_resources = _FEW_RESOURCES
         self._infos: list[PodInfo | None] = [None] * _FIRST_CAPACITY
         self._free = list(range(_FIRST_CAPACITY))
         self._slots: dict[str, int] = {}
@@ -62,10 +66,7 @@ class PodTable:
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """The requests of a resource (millicores, bytes or counts), int64 by slot."""
-        column = self._requested.get(resource)
-        if column is None:
-            column = self._requested[resource] = np.zeros(len(self._infos), np.int64)
-        return column
+        return self._requested.get(resource, self._zeros)
 
     def slot(self, uid: str) -> int | None:
         """The slot of a pod, None when it has none."""
@@ -122,8 +123,17 @@ class PodTable:
         for resource, column in self._requested.items():
             column[slot] = requests.get(resource, 0)
         for resource in requests.keys() - self._requested.keys():
-            self.requested(resource)[slot] = requests[resource]
+            self._add_resource(resource)[slot] = requests[resource]
         return slot
+
+    def _add_resource(self, resource: str) -> NDArray[np.int64]:
+        """Make the column of a resource; when there are many, drop those of resources that no pod requests any more."""
+        if len(self._requested) >= self._most_resources:
+            requested = {name for info in self._infos if info is not None for name in info.requests}
+            self._requested = {name: column for name, column in self._requested.items() if name in requested}
+            self._most_resources = max(_FEW_RESOURCES, 2 * len(self._requested))
+        column = self._requested[resource] = np.zeros(len(self._infos), np.int64)
+        return column
 
     def replace(self, info: PodInfo) -> bool:
         """Replace a pod by a newer state with the same requests and priority; whether its start time has changed."""
@@ -149,6 +159,7 @@ class PodTable:
         self._infos += [None] * size
         self.priority, self.start_time = _doubled(self.priority), _doubled(self.start_time)
         self.nonzero_cpu, self.nonzero_memory = _doubled(self.nonzero_cpu), _doubled(self.nonzero_memory)
+        self._zeros = _doubled(self._zeros)
         self._requested = {resource: _doubled(column) for resource, column in self._requested.items()}
 
 

@@ -20,7 +20,7 @@ from kubestow.api.quantity import nanos
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term
-from kubestow.cluster.topology.selections import NodeSelection, NodeSelections
+from kubestow.cluster.storage.node_selections import NodeSelection, NodeSelections
 from kubestow.errors import InvalidQuantity
 
 __all__ = [

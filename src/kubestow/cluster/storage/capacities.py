@@ -19,7 +19,7 @@ from kubestow.api.quantity import Quantity, units
 from kubestow.api.storage import CSIStorageCapacity
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.topology.selections import NodeSelections
+from kubestow.cluster.storage.node_selections import NodeSelections
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["NO_CAPACITY", "CSIStorageCapacities"]

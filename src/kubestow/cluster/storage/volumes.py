@@ -27,7 +27,7 @@ from kubestow.cluster.storage.available_volumes import AvailableVolumes
 from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi_nodes import CSINodes
 from kubestow.cluster.storage.mounted_claims import VolumesInUse
-from kubestow.cluster.topology.selections import NodeSelections
+from kubestow.cluster.storage.node_selections import NodeSelections
 
 __all__ = ["Catalogs", "Volumes"]
 

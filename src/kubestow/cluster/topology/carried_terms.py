@@ -1,8 +1,8 @@
 """The affinity terms that placed pods carry.
 
 Whether a pod may go to a node also depends on the terms of the pods that are there already. Pods are copies of each
-other and so are their terms, so :class:`CarriedTerms` holds the few distinct ones, by the pods that they can match. How
-many pods carry a term on which node is a counter (:mod:`kubestow.cluster.topology.counters`).
+other and so are their terms, so :class:`CarriedTerms` keeps the few distinct ones, by the index keys of the pods that
+they may select. How many pods carry a term on each node is a counter (:mod:`kubestow.cluster.topology.counters`).
 """
 
 from __future__ import annotations
@@ -16,100 +16,100 @@ from kubestow.cluster.pods.index_keys import IndexKeys
 
 __all__ = ["CarriedTerms", "TermVersions"]
 
+#: Terms that may select any pod are listed under this key.
 _ANY_POD = frozenset((None,))
-#: Versions of this many groups without terms are kept.
+#: Versions are kept of at least this many keys that no longer have terms.
 _KEPT_VERSIONS = 1024
 
 
 class TermVersions(NamedTuple):
-    """The versions of carried terms as they were: that of all terms, and those of some groups."""
+    """Saved versions: that of all terms, and those of some keys (None: the key had none)."""
 
     version: int
-    by_group: dict[Hashable, int | None]
+    by_key: dict[Hashable, int | None]
 
 
 class CarriedTerms:
-    """The distinct terms of the pods in the cluster, by the groups of pods that they can speak of.
+    """The distinct terms of placed pods.
 
-    Every change has a version number of its own, also one that is undone later.
+    Every change gets a version number that is never used again, not even after the change has been undone.
     """
 
     def __init__(self) -> None:
         self._carriers: Counter[CarriedTerm] = Counter()
-        self._by_group: dict[Hashable, dict[CarriedTerm, None]] = {}
+        self._by_key: dict[Hashable, dict[CarriedTerm, None]] = {}
         self._versions: dict[Hashable, int] = {}
-        #: The version of groups that have none of their own.
+        #: The version of keys that have none of their own.
         self._floor = 0
         self._last_version = 0
         #: The version of the latest change.
         self.version = 0
 
     def terms_for(self, index_keys: IndexKeys) -> Iterator[CarriedTerm]:
-        """The terms that may speak of pods in these groups, each once, in no particular order."""
-        for group in index_keys | _ANY_POD:
-            yield from self._by_group.get(group, ())
+        """The terms that may select pods with these keys, each once, in no particular order."""
+        for key in index_keys | _ANY_POD:
+            yield from self._by_key.get(key, ())
 
     def has_terms_for(self, index_keys: IndexKeys) -> bool:
-        """Whether there are any terms that may speak of pods in these groups."""
-        return not self._by_group.keys().isdisjoint(index_keys | _ANY_POD)
+        """Whether any term may select pods with these keys."""
+        return not self._by_key.keys().isdisjoint(index_keys | _ANY_POD)
 
     def version_for(self, index_keys: IndexKeys) -> int:
-        """The version of the latest change of :meth:`about` for these groups."""
-        return max(self._versions.get(group, self._floor) for group in index_keys | _ANY_POD)
+        """The version of the latest change of :meth:`terms_for` for these keys."""
+        return max(self._versions.get(key, self._floor) for key in index_keys | _ANY_POD)
 
     def add(self, terms: Iterable[CarriedTerm]) -> None:
-        """A further shape of pods carries these terms."""
+        """Add the terms of another shape of pods."""
         for term in terms:
             self._carriers[term] += 1
             if self._carriers[term] == 1:
-                for group in self._changed(term):
-                    self._by_group.setdefault(group, {})[term] = None
+                for key in self._changed(term):
+                    self._by_key.setdefault(key, {})[term] = None
 
     def remove(self, terms: Iterable[CarriedTerm]) -> None:
-        """Undoes one :meth:`add`."""
+        """Remove the terms of a shape of pods."""
         for term in terms:
             self._carriers[term] -= 1
             if not self._carriers[term]:
                 del self._carriers[term]
-                for group in self._changed(term):
-                    terms_about = self._by_group[group]
-                    del terms_about[term]
-                    if not terms_about:
-                        del self._by_group[group]
+                for key in self._changed(term):
+                    terms_for_key = self._by_key[key]
+                    del terms_for_key[term]
+                    if not terms_for_key:
+                        del self._by_key[key]
 
-    def drop_vacated_groups(self) -> None:
-        """Drop the versions of groups that no terms are about, once they are many. Not to be called while changes may
-        still be undone."""
-        if len(self._versions) - len(self._by_group) > max(_KEPT_VERSIONS, len(self._by_group)):
-            self._versions = {group: self._versions[group] for group in self._by_group}
+    def prune_versions(self) -> None:
+        """Drop the versions of keys without terms, if there are many. Must not be called while versions are saved."""
+        if len(self._versions) - len(self._by_key) > max(_KEPT_VERSIONS, len(self._by_key)):
+            self._versions = {key: self._versions[key] for key in self._by_key}
             self._floor = self._next_version()
 
-    def versions_of(self, terms: Iterable[CarriedTerm]) -> TermVersions:
-        """The versions that a change of these terms would replace."""
-        index_keys = {group for term in terms for group in _groups_of(term)}
-        return TermVersions(self.version, {group: self._versions.get(group) for group in index_keys})
+    def save_versions(self, terms: Iterable[CarriedTerm]) -> TermVersions:
+        """The versions that adding or removing these terms changes."""
+        keys = {key for term in terms for key in _keys_of(term)}
+        return TermVersions(self.version, {key: self._versions.get(key) for key in keys})
 
-    def restore_versions(self, before: TermVersions) -> None:
-        """Restore the versions from before a change that has been reversed."""
-        self.version = before.version
-        for group, version in before.by_group.items():
+    def restore_versions(self, saved: TermVersions) -> None:
+        """Restore the versions from before a change, after the change has been reversed."""
+        self.version = saved.version
+        for key, version in saved.by_key.items():
             if version is None:
-                self._versions.pop(group, None)
+                self._versions.pop(key, None)
             else:
-                self._versions[group] = version
+                self._versions[key] = version
 
     def _changed(self, carried: CarriedTerm) -> IndexKeys:
-        index_keys = _groups_of(carried)
+        keys = _keys_of(carried)
         self.version = self._next_version()
-        for group in index_keys:
-            self._versions[group] = self.version
-        return index_keys
+        for key in keys:
+            self._versions[key] = self.version
+        return keys
 
     def _next_version(self) -> int:
         self._last_version += 1
         return self._last_version
 
 
-def _groups_of(carried: CarriedTerm) -> IndexKeys:
-    index_keys = carried.term.index_keys
-    return _ANY_POD if index_keys is None else index_keys
+def _keys_of(carried: CarriedTerm) -> IndexKeys:
+    keys = carried.term.index_keys
+    return _ANY_POD if keys is None else keys
