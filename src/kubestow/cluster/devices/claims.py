@@ -58,7 +58,7 @@ class ResourceClaimTracker:
         self._most_versions = _FEW_POOLS
         #: The claims for extended resources (namespace and name), by the uid of the pod that owns them.
         self._extended: dict[str, tuple[str, str]] = {}
-        catalog.follow(self._changed)
+        catalog.subscribe(self._changed)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

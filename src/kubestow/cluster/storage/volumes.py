@@ -58,12 +58,12 @@ class Volumes:
         self.available = AvailableVolumes(self.node_selections)
         self.capacities = CSIStorageCapacities(self.node_selections)
         self._volume_attachments = VolumeAttachments(self.attachments, volumes)
-        claims.follow(self._claim_changed)
-        volumes.follow(self._volume_changed)
-        classes.follow(self._class_changed)
-        csi_nodes.follow(self._csi_node_changed)
-        catalogs.catalog(CSIStorageCapacity).follow(self.capacities.changed)
-        catalogs.catalog(VolumeAttachment).follow(self._volume_attachments.changed)
+        claims.subscribe(self._claim_changed)
+        volumes.subscribe(self._volume_changed)
+        classes.subscribe(self._class_changed)
+        csi_nodes.subscribe(self._csi_node_changed)
+        catalogs.catalog(CSIStorageCapacity).subscribe(self.capacities.changed)
+        catalogs.catalog(VolumeAttachment).subscribe(self._volume_attachments.changed)
 
     def add_node(self, row: int) -> None:
         """A node is new; pods are put on it after this."""
