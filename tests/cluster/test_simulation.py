@@ -129,8 +129,8 @@ def reading(subject: Subject) -> dict[str, object]:
         "terms": [Counter(cluster.carried_terms.terms_for(info_of(cluster, name).shape.index_keys)) for name in PODS],
         "version of terms": cluster.carried_terms.version,
         "term versions": [cluster.carried_terms.version_for(info_of(cluster, name).shape.index_keys) for name in PODS],
-        "attached": cluster.volumes.attachments.count(nodes, DRIVER).tolist(),
-        "volume problems": dict(cluster.volumes.attachments.problems(nodes)),
+        "attached": cluster.volumes.attached.count(nodes, DRIVER).tolist(),
+        "volume problems": dict(cluster.volumes.attached.problems(nodes)),
         "claims": [cluster.volumes.in_use.is_claim_used("default", name) for name in ("shared", "unreadable")],
     }
 

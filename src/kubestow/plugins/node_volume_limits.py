@@ -126,7 +126,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _reject_undetermined_volumes(self, new_volumes: NewVolumes, nodes: Nodes, rejections: _Rejections) -> None:
         """On a node with limits, a pod whose volumes cannot be determined is an error for every pod with volumes."""
-        problems = list(self.handle.cluster.volumes.attachments.problems(nodes))
+        problems = list(self.handle.cluster.volumes.attached.problems(nodes))
         if not problems:
             return
         limited = self.handle.cluster.volumes.csi_nodes.limited[nodes.rows]
@@ -139,14 +139,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _exceeds_limit(self, driver: str, new_volumes: NewVolumes, nodes: Nodes) -> Mask:
         """Where the attached and the new volumes of a driver together exceed its limit, bool per node."""
-        attachments = self.handle.cluster.volumes.attachments
+        attachments = self.handle.cluster.volumes.attached
         limits: NDArray[np.int64] = self.handle.cluster.volumes.csi_nodes.limit(driver)[nodes.rows]
         if (limits == UNLIMITED).all():
             return np.zeros(len(nodes), np.bool_)
         added: int | NDArray[np.int64] = 0
         for volume, counted_on in new_volumes.items():
             if volume.driver == driver:
-                attached = attachments.held(nodes, volume)
+                attached = attachments.mounted(nodes, volume)
                 counts = True if counted_on is None else counted_on
                 added = added + (counts if attached is None else counts & ~attached)
         # QUIRK: a pod that adds no volume of the driver passes even on a node above the limit.

@@ -22,7 +22,7 @@ class AttachmentsMachine(RuleBasedStateMachine):
         super().__init__()
         self.cluster = Cluster()
         self.cluster.catalog(type(storage_class())).put(storage_class("fast", provisioner=DRIVER))
-        self.cluster.volumes.attachments.count(self.cluster.all_nodes(), DRIVER)
+        self.cluster.volumes.attached.count(self.cluster.all_nodes(), DRIVER)
 
     @rule(name=NODES)
     def node_comes(self, name: str) -> None:
@@ -90,7 +90,7 @@ class AttachmentsMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_equal_a_recount(self) -> None:
-        counted = self.cluster.volumes.attachments.count(self.cluster.all_nodes(), DRIVER).tolist()
+        counted = self.cluster.volumes.attached.count(self.cluster.all_nodes(), DRIVER).tolist()
         assert counted == [self._recount(row) for row in range(len(self.cluster.nodes))]
 
 

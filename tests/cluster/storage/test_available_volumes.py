@@ -74,7 +74,7 @@ def agree(cluster: Cluster, wanted: Sequence[PersistentVolumeClaim]) -> None:
     offered = list(cluster.catalog(PersistentVolume))
     taken: list[VolumeMatch] = []
     for one in wanted:
-        taken.append(cluster.volumes.available.choose(one, requirements_of(one), taken))
+        taken.append(cluster.volumes.available.match(one, requirements_of(one), taken))
     for row, name in enumerate(cluster.nodes.names):
         mine: set[str] = set()
         for one, choice in zip(wanted, taken, strict=True):

@@ -169,7 +169,7 @@ class _Finder:
         if volume is None:
             self._reject(self._passing, _PV_NOT_EXIST)
             return False
-        matching = self._cluster.volumes.available.reach(node_terms(volume))
+        matching = self._cluster.volumes.available.accessible_from(node_terms(volume))
         migrated = self._migrated_nodes(volume)
         if migrated is not None:
             self._check_migrated(volume, migrated)
@@ -190,7 +190,7 @@ class _Finder:
         plugin = in_tree_plugin(volume.spec)
         assert plugin is not None
         try:
-            matching = self._cluster.volumes.available.reach(translated_terms(plugin, volume))
+            matching = self._cluster.volumes.available.accessible_from(translated_terms(plugin, volume))
         except InvalidObject as error:
             self._fail(migrated, f"could not translate pv: {error}")
             return
@@ -238,7 +238,7 @@ class _Finder:
     def _find_static_bindings(self, requirements: Sequence[tuple[ClaimRequirements, PersistentVolumeClaim]]) -> None:
         chosen: list[VolumeMatch] = []
         for want, claim in requirements:
-            choice = self._cluster.volumes.available.choose(claim, want, chosen)
+            choice = self._cluster.volumes.available.match(claim, want, chosen)
             chosen.append(choice)
             binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
             self._found.static_bindings.append(binding)
