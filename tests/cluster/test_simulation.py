@@ -58,12 +58,12 @@ def info_of(cluster: Cluster, name: str, node_name: str = "") -> Any:
 
 
 PENDING = (
-    pod("asking", cpu="3", labels={"app": "web"}, spread=[SPREAD]),
-    pod("asking", cpu="4"),
-    pod("asking", affinity=AFFINITY, labels={"app": "web"}),
-    pod("asking", host_ports=[80]),
-    pod("asking", spec=mounting("shared", "other")),
-    pod("asking", requests={"example.com/gpu": "1"}),
+    pod("pending", cpu="3", labels={"app": "web"}, spread=[SPREAD]),
+    pod("pending", cpu="4"),
+    pod("pending", affinity=AFFINITY, labels={"app": "web"}),
+    pod("pending", host_ports=[80]),
+    pod("pending", spec=mounting("shared", "other")),
+    pod("pending", requests={"example.com/gpu": "1"}),
 )
 
 

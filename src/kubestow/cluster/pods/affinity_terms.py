@@ -1,7 +1,7 @@
 """The affinity and anti-affinity terms of a pod, parsed (semantics 8.15).
 
-A term selects other pods by namespace and labels, and names the topology key within whose domains they are to be near
-or far. A term that does not parse makes all terms of its list unusable; :attr:`PodAffinityTerms.problems` says which.
+A term selects pods by namespace and labels; with a pod of the term they have to be, or must not be, in one domain of a
+topology key. A term that does not parse makes its whole list unusable; :attr:`PodAffinityTerms.problems` says which.
 """
 
 from __future__ import annotations

@@ -70,13 +70,13 @@ class VolumesInUse:
         return found
 
     def _would_conflict(self, node_name: str, change: NodeChange, wanted: Iterable[Disk]) -> bool:
-        deltas: Counter[Disk] = Counter()
+        changes: Counter[Disk] = Counter()
         for sign, pod in change.signed_pods():
             for disk in disks_of(pod.shape):
-                deltas[disk] += sign
+                changes[disk] += sign
         for disk in wanted:
             mounted = Counter(self._disks.get(disk.key, {}).get(node_name, {}))
-            mounted.update(deltas)
+            mounted.update(changes)
             if any(count > 0 and disk.conflicts_with(other) for other, count in mounted.items()):
                 return True
         return False
