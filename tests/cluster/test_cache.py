@@ -18,7 +18,7 @@ NODES = st.sampled_from([f"n{number}" for number in range(4)])
 PODS = st.sampled_from([f"p{number}" for number in range(8)])
 
 
-def test_an_assumed_pod_takes_its_room_until_it_is_forgotten() -> None:
+def test_an_assumed_pod_counts_until_it_is_forgotten() -> None:
     cluster = Cluster()
     cluster.add_node(node("n"))
     info = cluster.shapes.info(pod("a", cpu="1"))
@@ -45,7 +45,7 @@ def test_a_pod_is_assumed_only_once() -> None:
         cluster.assume(info, "n")
 
 
-def test_a_node_that_cannot_be_read_changes_nothing() -> None:
+def test_an_invalid_node_changes_nothing() -> None:
     cluster = Cluster()
     cluster.add_node(node("n", cpu="1"))
     with pytest.raises(InvalidQuantity, match=r"status\.allocatable\[cpu\]"):
@@ -61,7 +61,7 @@ def test_copies_of_a_pod_share_their_shape() -> None:
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Events in any order, beside the plainest model there is: a dictionary."""
+    """Events in any order, compared with a dictionary of pods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.counter = self.cluster.counter("of app x", lambda shape: int(shape.labels.get("app") == "x"))
 
     @rule(name=NODES, cpu=st.integers(1, 9))
-    def node_appears_or_changes(self, name: str, cpu: int) -> None:
+    def node_is_added_or_changed(self, name: str, cpu: int) -> None:
         if name in self.nodes:
             self.cluster.update_node(node(name, cpu=str(cpu)))
         else:
@@ -80,13 +80,13 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data())
-    def node_goes(self, data: st.DataObject) -> None:
+    def node_is_removed(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))
         self.cluster.remove_node(name)
         self.nodes.remove(name)
 
     @rule(name=PODS, where=NODES, cpu=st.integers(0, 3), app=st.sampled_from("xy"), deleting=st.booleans())
-    def pod_is_on_a_node(self, name: str, where: str, cpu: int, app: str, deleting: bool) -> None:
+    def pod_is_placed(self, name: str, where: str, cpu: int, app: str, deleting: bool) -> None:
         info = self.cluster.shapes.info(
             pod(name, node=where, cpu=str(cpu), labels={"app": app}, host_ports=[80 + cpu], deleting=deleting)
         )
@@ -101,7 +101,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.placed[info.uid] = (where, info)
 
     @rule(name=PODS)
-    def pod_goes(self, name: str) -> None:
+    def pod_is_removed(self, name: str) -> None:
         self.cluster.remove_pod(f"uid-default-{name}")
         self.placed.pop(f"uid-default-{name}", None)
 

@@ -1,9 +1,17 @@
-"""What a cluster keeps while nodes and pods come and go: as much as there is, not as much as there ever was."""
+"""The memory of a cluster is bounded by the objects that exist, not by those that ever existed."""
 
 from __future__ import annotations
 
 from random import Random
 
+from kubestow.api.meta import ObjectMeta
+from kubestow.api.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.columns import Columns
@@ -14,7 +22,7 @@ from kubestow.testing.storage import claim
 HOST = "kubernetes.io/hostname"
 
 
-def test_values_that_no_node_has_any_more_are_forgotten() -> None:
+def test_label_values_that_no_node_has_any_more_are_dropped() -> None:
     columns = Columns()
     column = LabelColumn(HOST, columns)
     for _ in range(10):
@@ -26,24 +34,24 @@ def test_values_that_no_node_has_any_more_are_forgotten() -> None:
     assert (column.id_of("node-9999"), column.id_of("node-1")) == (column.ids[9], None)
 
 
-def test_spread_is_counted_right_while_nodes_are_replaced_without_end() -> None:
+def test_spread_is_counted_correctly_while_nodes_are_replaced() -> None:
     spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     selector = {"labelSelector": {"matchLabels": {"app": "a"}}}
-    wanted = pod("wanted", labels={"app": "a"}, spread=[spread | selector])
+    pending = pod("pending", labels={"app": "a"}, spread=[spread | selector])
     random = Random(1)
     names = [f"node-{number}" for number in range(4)]
     world = World([node(name) for name in names])
     for number in range(300):
-        full = random.choice(names)
-        world.cluster.put_pod(world.info(pod(f"p{number}", node=full, labels={"app": "a"})))
-        assert world.feasible(wanted) == set(names) - {full}
+        occupied = random.choice(names)
+        world.cluster.put_pod(world.info(pod(f"p{number}", node=occupied, labels={"app": "a"})))
+        assert world.feasible(pending) == set(names) - {occupied}
         world.cluster.remove_pod(f"uid-default-p{number}")
         world.cluster.remove_node(names.pop(0))
         names.append(f"replaced-{number}")
         world.cluster.add_node(node(names[-1]))
 
 
-def test_a_port_that_nobody_holds_any_more_is_forgotten() -> None:
+def test_the_column_of_a_port_that_no_pod_uses_any_more_is_dropped() -> None:
     cluster = Cluster()
     cluster.add_node(node("n"))
     for port in range(1000):
@@ -52,14 +60,105 @@ def test_a_port_that_nobody_holds_any_more_is_forgotten() -> None:
     assert list(cluster.nodes.ports()) == []
 
 
-def test_a_catalog_gives_its_objects_in_order_whatever_comes_and_goes() -> None:
+def test_a_catalog_lists_its_objects_in_order_after_additions_and_removals() -> None:
     catalog = Cluster().catalog(PersistentVolumeClaim)
     for namespace, name in (("b", "x"), ("a", "z"), ("a", "y"), ("c", "w")):
         catalog.put(claim(name, namespace=namespace))
-    assert [there.metadata.name for there in catalog] == ["y", "z", "x", "w"]
+    assert [found.metadata.name for found in catalog] == ["y", "z", "x", "w"]
     catalog.remove("c", "w")
     catalog.remove("a", "z")
     catalog.put(claim("a", namespace="a"))
-    assert [there.metadata.name for there in catalog] == ["a", "y", "x"]
-    assert [there.metadata.name for there in catalog.in_namespace("a")] == ["a", "y"]
+    assert [found.metadata.name for found in catalog] == ["a", "y", "x"]
+    assert [found.metadata.name for found in catalog.in_namespace("a")] == ["a", "y"]
     assert list(catalog.in_namespace("c")) == []
+
+
+def test_labels_that_pods_select_but_no_node_has_take_no_columns() -> None:
+    world = World([node("n", labels={"disk": "ssd"})])
+    for number in range(100):
+        assert world.feasible(pod("p", node_selector={f"tenant-{number}": "x"})) == set()
+    assert world.feasible(pod("p", node_selector={"disk": "ssd"})) == {"n"}
+    assert list(world.cluster.nodes._labels) == ["disk"]
+
+
+def test_a_label_key_that_appears_disappears_and_appears_again_is_selected_correctly() -> None:
+    world = World([node("a"), node("b")])
+    selecting = pod("p", node_selector={"disk": "ssd"})
+    spreading = pod("q", labels={"app": "a"}, spread=[_spread_over("disk")])
+    for number in range(3):
+        assert world.feasible(selecting) == world.feasible(spreading) == set()
+        world.cluster.update_node(node("a", labels={"disk": "ssd"}))
+        assert world.feasible(selecting) == world.feasible(spreading) == {"a"}
+        world.cluster.put_pod(world.info(pod(f"p{number}", node="a", labels={"app": "a"})))
+        world.cluster.update_node(node("b", labels={"disk": "hdd"}))
+        assert (world.feasible(selecting), world.feasible(spreading)) == ({"a"}, {"b"})
+        for name in ("a", "b"):
+            world.cluster.update_node(node(name))
+        world.cluster.remove_pod(f"uid-default-p{number}")
+    assert "disk" not in world.cluster.nodes._labels
+
+
+def _spread_over(topology_key: str) -> dict[str, object]:
+    constraint = {"topologyKey": topology_key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return constraint | {"labelSelector": {"matchLabels": {"app": "a"}}}
+
+
+def test_resources_that_only_pending_pods_request_take_no_columns() -> None:
+    world = World([node("n")])
+    for number in range(100):
+        assert world.feasible(pod("p", requests={f"example.com/r{number}": "1"})) == set()
+    assert set(world.cluster.nodes.requested.names()) | set(world.cluster.nodes.allocatable.names()) <= {
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+    }
+
+
+def test_the_columns_of_resources_that_no_pod_requests_any_more_are_dropped() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("n"))
+    for number in range(1000):
+        requests = {f"example.com/r{number}": "1", "cpu": "1"}
+        cluster.put_pod(cluster.shapes.info(pod("p", node="n", requests=requests)))
+        assert cluster.all_nodes().requested(f"example.com/r{number}").tolist() == [1]
+        assert cluster.nodes.pod_table.requested(f"example.com/r{number}").sum() == 1
+        cluster.remove_pod("uid-default-p")
+    assert len(cluster.nodes.requested.names()) < 100
+    assert len(cluster.nodes.pod_table._requested) < 100
+
+
+def test_versions_of_carried_terms_are_dropped_with_the_pods_that_carried_them() -> None:
+    cluster = Cluster()
+    versions = []
+    for number in range(3000):
+        term = {"labelSelector": {"matchLabels": {"app": f"app-{number}"}}, "topologyKey": HOST}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        info = cluster.shapes.info(pod("p", node="n", labels={"app": f"app-{number}"}, affinity=affinity))
+        cluster.put_pod(info)
+        cluster.remove_pod(info.uid)
+        versions.append(cluster.carried_terms.version_for(info.shape.index_keys))
+    assert len(cluster.carried_terms._versions) < 2000
+    assert versions == sorted(set(versions))
+
+
+def test_versions_of_device_pools_are_dropped_with_their_allocations() -> None:
+    cluster = Cluster()
+    catalog, claims = cluster.catalog(ResourceClaim), cluster.resource_claims
+    catalog.put(_allocated("kept", "pool"))
+    kept = claims.pool_version("driver", "pool")
+    for number in range(3000):
+        before = claims.pool_version("driver", f"pool-{number}")
+        catalog.put(_allocated("c", f"pool-{number}"))
+        catalog.remove("ns", "c")
+        assert claims.pool_version("driver", f"pool-{number}") > before
+    assert len(claims._pool_versions) < 2000
+    assert claims.pool_version("driver", "pool") == kept
+
+
+def _allocated(name: str, pool: str) -> ResourceClaim:
+    device = DeviceRequestAllocationResult(request="r", driver="driver", pool=pool, device="device")
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=[device]))
+    return ResourceClaim(
+        metadata=ObjectMeta(namespace="ns", name=name, uid=f"uid-{name}"),
+        status=ResourceClaimStatus(allocation=allocation),
+    )

@@ -58,12 +58,12 @@ def info_of(cluster: Cluster, name: str, node_name: str = "") -> Any:
 
 
 PENDING = (
-    pod("asking", cpu="3", labels={"app": "web"}, spread=[SPREAD]),
-    pod("asking", cpu="4"),
-    pod("asking", affinity=AFFINITY, labels={"app": "web"}),
-    pod("asking", host_ports=[80]),
-    pod("asking", spec=mounting("shared", "other")),
-    pod("asking", requests={"example.com/gpu": "1"}),
+    pod("pending", cpu="3", labels={"app": "web"}, spread=[SPREAD]),
+    pod("pending", cpu="4"),
+    pod("pending", affinity=AFFINITY, labels={"app": "web"}),
+    pod("pending", host_ports=[80]),
+    pod("pending", spec=mounting("shared", "other")),
+    pod("pending", requests={"example.com/gpu": "1"}),
 )
 
 
@@ -116,7 +116,7 @@ def reading(subject: Subject) -> dict[str, object]:
         "assumed": {p.info.uid for p in cluster.assumed()},
         "shapes": [cluster.has_placed(info_of(cluster, name).shape) for name in PODS],
         "nominations": [cluster.nomination(uid(name)) for name in PODS],
-        "nominated": [[info.uid for info in cluster.nominated_to(name)] for name in NODES],
+        "nominated": [[info.uid for info in cluster.nominated_pods(name)] for name in NODES],
         "any nominated": (cluster.has_nominations, table.nominated_count.values.tolist()),
         "nominated by row": by_row(table.nominated, len(table)),
         "pods on nodes": order_of_pods(subject),
@@ -126,17 +126,17 @@ def reading(subject: Subject) -> dict[str, object]:
         "scored": [nodes.nonzero_cpu.tolist(), nodes.nonzero_memory.tolist()],
         "ports": {port: column.values.tolist() for port, column in table.ports()},
         "counters": [(c.by_row.tolist(), s.by_domain.tolist(), s.total) for c, s in subject.held[:1]],
-        "terms": [Counter(cluster.carried_terms.about(info_of(cluster, name).shape.groups)) for name in PODS],
+        "terms": [Counter(cluster.carried_terms.terms_for(info_of(cluster, name).shape.index_keys)) for name in PODS],
         "version of terms": cluster.carried_terms.version,
-        "term versions": [cluster.carried_terms.version_about(info_of(cluster, name).shape.groups) for name in PODS],
-        "attached": cluster.volumes.attachments.count(nodes, DRIVER).tolist(),
-        "volume problems": dict(cluster.volumes.attachments.problems(nodes)),
-        "claims": [cluster.volumes.mounts.is_claim_used("default", name) for name in ("shared", "unreadable")],
+        "term versions": [cluster.carried_terms.version_for(info_of(cluster, name).shape.index_keys) for name in PODS],
+        "attached": cluster.volumes.attached.count(nodes, DRIVER).tolist(),
+        "volume problems": dict(cluster.volumes.attached.problems(nodes)),
+        "claims": [cluster.volumes.in_use.is_claim_used("default", name) for name in ("shared", "unreadable")],
     }
 
 
 def by_row(pods: PodTable, rows: int) -> list[tuple[str, int, int, int]]:
-    slots, _ = pods.on(range(rows))
+    slots, _ = pods.slots_on(range(rows))
     return [
         (pods.info(slot).uid, slot, int(pods.priority[slot]), int(pods.requested("cpu")[slot]))
         for slot in slots.tolist()
@@ -288,13 +288,13 @@ def test_a_result_cached_inside_a_simulation_is_computed_again_after_it() -> Non
 def test_a_version_of_terms_that_was_undone_is_not_used_again() -> None:
     subject = Subject()
     cluster, terms = subject.cluster, subject.cluster.carried_terms
-    groups = info_of(cluster, "p0").shape.groups
+    index_keys = info_of(cluster, "p0").shape.index_keys
     with cluster.simulate():
         cluster.assume(info_of(cluster, "p2"), "n0")
-        simulated = terms.version, terms.version_about(groups)
-    assert (terms.version, terms.version_about(groups)) == (0, 0)
+        simulated = terms.version, terms.version_for(index_keys)
+    assert (terms.version, terms.version_for(index_keys)) == (0, 0)
     cluster.assume(info_of(cluster, "p3"), "n0")
-    assert terms.version != simulated[0] and terms.version_about(groups) != simulated[1]
+    assert terms.version != simulated[0] and terms.version_for(index_keys) != simulated[1]
 
 
 def test_a_claim_assumed_inside_a_simulation_stays_assumed_and_in_the_journal() -> None:

@@ -65,7 +65,7 @@ def test_nominated_pods_of_every_scheduler_are_tracked() -> None:
     cache = WatchCache()
     cache.replace(NODES, [node("a")])
     cache.apply(PODS, "ADDED", pod("p", scheduler="another", nominated="a"))
-    assert [info.name for info in cache.cluster.nominated_to("a")] == ["p"]
+    assert [info.name for info in cache.cluster.nominated_pods("a")] == ["p"]
 
 
 def test_an_invalid_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:

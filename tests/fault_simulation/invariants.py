@@ -206,7 +206,7 @@ def leaks(server: Server, process: Process) -> Iterator[str]:
     for kind in (PersistentVolume, PersistentVolumeClaim):
         for assumed in scheduler.cluster.catalog(kind).assumed():
             yield f"{name} still takes {kind.__name__} {assumed.metadata.name} to be what it never became"
-    for uid in scheduler.cluster.claims._promised:
+    for uid in scheduler.cluster.resource_claims._pending:
         yield f"{name} still promises claim {uid} devices"
     for uid, node_name in process.books.reserved.items():
         if uid in pods and pods[uid].spec.node_name != node_name:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.testing import World, node, pod
@@ -61,7 +61,7 @@ def test_nodes_may_be_imagined_without_some_pods() -> None:
     counted = room(world, pod("pending", cpu="1"))
     (leaving,) = (info for info in world.cluster.nodes.pods[world.cluster.nodes.rows["a"]].values())
     rows = np.array([world.cluster.nodes.rows[name] for name in "ab"], np.intp)
-    changes = [Change(removed=(leaving,)), Change()]
+    changes = [NodeChange(removed=(leaving,)), NodeChange()]
     assert counted is not None
     assert counted.on(HypotheticalNodes(world.cluster.nodes, rows, changes)).tolist() == [3, 1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.framework.interface import Plugin
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
@@ -185,7 +185,7 @@ def test_removed_pods_free_only_volumes_that_no_other_pod_uses() -> None:
     assert decision.feasibility is not None
     infos = [scheduler.cluster.nodes.pods[0][f"uid-default-{name}"] for name in ("one", "two")]
     views = [
-        HypotheticalNodes(scheduler.cluster.nodes, np.array([0]), [Change(removed=tuple(infos[:gone]))])
+        HypotheticalNodes(scheduler.cluster.nodes, np.array([0]), [NodeChange(removed=tuple(infos[:gone]))])
         for gone in (1, 2)
     ]
     refused = [[r.plugin for r in decision.feasibility.filters.refusals(view)] for view in views]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kubestow.api.core import Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.testing import World, node, nodes, pod
 from tests.plugins.affinities import HOST, ZONE, Object, required_affinity, required_anti_affinity, term
 from tests.plugins.topology_plugins import find_plugin, rejections
@@ -25,7 +25,7 @@ def simulated(
     world: World, name: str, incoming: Pod, *, removed: tuple[Pod, ...] = (), added: tuple[Pod, ...] = ()
 ) -> list[str]:
     """The rejection of each node with some pods removed from it and others added to it."""
-    change = Change(tuple(map(world.info, removed)), tuple(map(world.info, added)))
+    change = NodeChange(tuple(map(world.info, removed)), tuple(map(world.info, added)))
     rows = np.arange(len(world.cluster.nodes))
     view = HypotheticalNodes(world.cluster.nodes, rows, [change] * len(rows))
     return rejections(find_plugin(world, name), world, world.info(incoming), view)

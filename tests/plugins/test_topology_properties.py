@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import LabelSelector
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.testing import World
 from tests.plugins import topology_clusters, topology_oracle
@@ -126,7 +126,7 @@ def test_a_hypothetical_node_gets_the_verdict_of_a_real_node_with_the_same_pods(
     chosen = [pod for pod in placed if data.draw(st.booleans())]
     removed = {node_name: [pod for pod in chosen if pod.spec.node_name == node_name] for node_name in NODE_NAMES}
     changes = [
-        Change(tuple(world.info(p) for p in removed[node_name]), tuple(world.info(p) for p in nominated))
+        NodeChange(tuple(world.info(p) for p in removed[node_name]), tuple(world.info(p) for p in nominated))
         for node_name in NODE_NAMES
     ]
     hypothetical = HypotheticalNodes(world.cluster.nodes, np.arange(len(nodes)), changes)

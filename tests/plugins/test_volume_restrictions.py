@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
 from tests.plugins.volumes import put, world
@@ -91,7 +91,7 @@ def test_simulated_removals_match_claims_by_name_across_namespaces() -> None:
     put(harness, pod("same-name", namespace="other", node="b", spec=mounting("data")))
     decision = harness.decide(pod("second", spec=mounting("data")))
     users = [harness.cluster.placed_pod(uid) for uid in ("uid-default-first", "uid-other-same-name")]
-    changes = [Change(removed=(user.info,)) for user in users if user is not None]
+    changes = [NodeChange(removed=(user.info,)) for user in users if user is not None]
     nodes = HypotheticalNodes(harness.cluster.nodes, np.array([0, 1]), changes)
     assert decision.feasibility is not None
     assert [r.plugin for r in decision.feasibility.filters.refusals(nodes) if r.plugin == NAME] == []

@@ -1,8 +1,8 @@
-"""The cluster as the scheduler believes it to be: what the API server said, plus what was decided since.
+"""The scheduler's cache: the cluster as observed from the API server, plus what has been decided since.
 
-Assume, forget and the watch's own news are the only writers. A pod is *assumed* from the moment it is placed until the
-watch confirms it (or the binding fails and it is forgotten); to everybody who reads the cluster it is simply there.
-Every change is noted in the journal, which is how remembered answers learn that they are stale.
+Watch events, assume and forget are the only writers. A pod is *assumed* from the moment it is placed until the watch
+confirms it, or until its binding fails and it is forgotten; readers do not distinguish assumed pods from confirmed
+ones. Every change is recorded in the journal, which invalidates cached results.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.catalog import Catalog, Described
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.catalog import Catalog, NamedObject
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
@@ -22,21 +22,21 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.placed_pods import CHANGED, PlacedPods
 from kubestow.cluster.pods.index import PlacedPod
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.pod_groups import PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.cluster.topology.affinity import CarriedTerms
-from kubestow.cluster.topology.counters import Counters, PodCounter, Population
+from kubestow.cluster.topology.carried_terms import CarriedTerms
+from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod"]
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=NamedObject)
 
-#: What a change of a kind is called among cluster events; the others are never waited for.
+#: The event resources of kinds; changes of other kinds requeue no pod and invalidate no result.
 _EVENT_RESOURCES = {
     "PersistentVolume": EventResource.PERSISTENT_VOLUME,
     "PersistentVolumeClaim": EventResource.PERSISTENT_VOLUME_CLAIM,
@@ -59,7 +59,7 @@ _EVENT_RESOURCES = {
 
 
 class Cluster:
-    """Nodes, the pods on them, nominations and namespaces."""
+    """Nodes, the pods on them, nominations, namespaces, and catalogs of all other objects."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
@@ -67,13 +67,13 @@ class Cluster:
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        #: Grows with every change of the namespaces.
+        #: Incremented with every change of the namespaces.
         self.namespaces_version = 0
         self._catalogs: dict[type, Catalog[Any]] = {}
-        #: Volumes in use on nodes, and volumes to be had.
+        #: Volumes: in use, attached, and available.
         self.volumes = Volumes(self.nodes, self)
-        #: Claims on devices, and who has them.
-        self.claims = ClaimLedger(self.catalog(ResourceClaim))
+        #: Resource claims and the devices allocated to them.
+        self.resource_claims = ResourceClaimTracker(self.catalog(ResourceClaim))
         self._undo_log = UndoLog()
         self._nominations = Nominations(self.nodes, self.journal, self._undo_log)
         self._placed_pods = PlacedPods(
@@ -90,7 +90,7 @@ class Cluster:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def all_nodes(self) -> Nodes:
-        """Every node, as it is."""
+        """A view of all nodes."""
         return Nodes(self.nodes, slice(0, len(self.nodes)))
 
     @property
@@ -99,52 +99,55 @@ class Cluster:
         return self._placed_pods.carried_terms
 
     def placed_pod(self, uid: str) -> PlacedPod | None:
-        """Where a pod is, None when it is on no node."""
+        """A pod with its node, None when it is not placed."""
         return self._placed_pods.by_uid.get(uid)
 
     def has_placed(self, shape: Shape) -> bool:
-        """Whether any pod of a shape is on a node."""
+        """Whether a pod of this shape is placed."""
         return shape in self._placed_pods.index
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether a pod has been placed without the watch having said so yet."""
+        """Whether a pod is placed but not confirmed by the watch."""
         placed_pod = self._placed_pods.by_uid.get(uid)
         return placed_pod is not None and placed_pod.assumed
 
     @property
     def pod_count(self) -> int:
-        """How many pods are on nodes, assumed ones included."""
+        """The number of placed pods, assumed ones included."""
         return len(self._placed_pods.by_uid)
 
     def assumed(self) -> Iterator[PlacedPod]:
-        """The placed pods that the API server has not confirmed yet, in no particular order."""
+        """The assumed pods, in no particular order."""
         return (placed_pod for placed_pod in self._placed_pods.by_uid.values() if placed_pod.assumed)
 
     def counter(
         self,
         key: Hashable,
-        weigh: Callable[[Shape], int],
+        weight_of: Callable[[Shape], int],
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> PodCounter:
-        """A per-node counter of pods (see :mod:`kubestow.cluster.topology.counters`).
+        """The per-node counter of pods with a key (see :class:`kubestow.cluster.topology.counters.PodCounter`).
 
-        ``groups`` are such that all pods that count are in one of them; None leaves that open.
+        ``weight_of`` returns the weight of a shape, 0 for one that does not count. Shapes without any of the
+        ``index_keys`` must not count; None means that any shape may.
         """
-        return self.counters.get(key, weigh, self._population(groups), groups=groups, terminating=terminating)
+        return self.counters.get(
+            key, weight_of, self._placed_shapes(index_keys), index_keys=index_keys, terminating=terminating
+        )
 
-    def _population(self, groups: Groups | None) -> Population:
+    def _placed_shapes(self, index_keys: IndexKeys | None) -> PlacedShapes:
         rows = self.nodes.rows
-        for shape, placements in self._placed_pods.index.of(groups):
-            yield shape, ((rows[p.node_name], p.info) for p in placements if p.node_name in rows)
+        for shape, pods in self._placed_pods.index.with_any_key(index_keys):
+            yield shape, ((rows[p.node_name], p.info) for p in pods if p.node_name in rows)
 
     def catalog(self, kind: type[T]) -> Catalog[T]:
-        """The objects of a kind that is neither a pod, a node nor a namespace."""
-        found = self._catalogs.get(kind)
-        if found is None:
-            found = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
-        return found
+        """The objects of a kind other than Pod, Node and Namespace."""
+        catalog = self._catalogs.get(kind)
+        if catalog is None:
+            catalog = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
+        return catalog
 
     def simulate(self) -> Simulation:
         """A context manager that undoes every change made in its block (see :mod:`kubestow.cluster.simulation`)."""
@@ -157,16 +160,16 @@ class Cluster:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Add a node, with the pods that are on it already. Raises InvalidQuantity."""
+        """Add a node, with the pods and nominations that it has already. Raises InvalidQuantity."""
         self._require_no_simulation()
         row, name = self.nodes.add(node), node.metadata.name
-        self.volumes.node_came(row)
+        self.volumes.add_node(row)
         self._placed_pods.node_added(row, name)
         self._nominations.node_added(row, name)
         self.journal.write(row, ClusterEvent(EventResource.NODE, Action.ADD).bits)
 
     def update_node(self, node: Node) -> Action:
-        """Replace a known node; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        """Replace a node; what differs is returned. Raises InvalidQuantity, in which case nothing changes."""
         self._require_no_simulation()
         changed = self.nodes.update(node)
         if changed:
@@ -175,7 +178,7 @@ class Cluster:
         return changed
 
     def remove_node(self, name: str) -> None:
-        """Remove a node. Its pods stay placed until they are removed too."""
+        """Remove a node. Its pods stay placed, on an unknown node."""
         self._require_no_simulation()
         self._placed_pods.node_removed(self.nodes.rows[name], name)
         self.nodes.remove(name)
@@ -200,7 +203,7 @@ class Cluster:
         observed = PlacedPod(info, info.spec.node_name, assumed=False)
         if placed_pod is None:
             self._placed_pods.place(observed)
-        elif placed_pod.node_name != info.spec.node_name or not _alike(placed_pod.info, info):
+        elif placed_pod.node_name != info.spec.node_name or not _counts_alike(placed_pod.info, info):
             self._placed_pods.remove(placed_pod)
             self._placed_pods.place(observed, bits=CHANGED)
         else:
@@ -227,7 +230,7 @@ class Cluster:
         """The node that a pod is nominated for."""
         return self._nominations.node_name(uid)
 
-    def nominated_to(self, node_name: str) -> Sequence[PodInfo]:
+    def nominated_pods(self, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated for a node, in the order of their nominations."""
         return self._nominations.pods(node_name)
 
@@ -236,10 +239,10 @@ class Cluster:
         """Whether any pod is nominated."""
         return len(self._nominations) > 0
 
-    # -- everything else -----------------------------------------------------------------------------------------
+    # -- namespaces -----------------------------------------------------------------------------------------------
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
-        """A namespace is there, with these labels."""
+        """Add a namespace or replace its labels."""
         self._require_no_simulation()
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
@@ -247,7 +250,7 @@ class Cluster:
             self.journal.write(EVERY_ROW, ClusterEvent(EventResource.NAMESPACE, Action.UPDATE).bits)
 
     def remove_namespace(self, name: str) -> None:
-        """A namespace is gone."""
+        """Remove a namespace, if it is known."""
         self._require_no_simulation()
         if self.namespaces.pop(name, None) is not None:
             self.namespaces_version += 1
@@ -260,8 +263,8 @@ def _event_resource(kind: type) -> str | None:
     return _EVENT_RESOURCES.get(kind.__name__)
 
 
-def _alike(old: PodInfo, new: PodInfo) -> bool:
-    """Whether two states of a pod are the same to everybody who decides about others."""
+def _counts_alike(old: PodInfo, new: PodInfo) -> bool:
+    """Whether two states of a pod count alike in scheduling decisions about other pods."""
     return (
         old.shape is new.shape
         and old.requests == new.requests

@@ -1,9 +1,9 @@
-"""Objects that scheduling looks things up in: volumes, claims, classes, services, budgets, …
+"""Catalogs: observed and assumed objects of one kind, such as volumes, claims, classes, services and budgets.
 
-A catalog holds the objects of one kind by namespace and name and notes every change in the journal. On top of what the
-API server said lie *assumptions*: objects as they will be once a write that was decided on has been done. What is
-derived from several kinds together (volumes in use, device pools) is kept in modules of its own, which follow a
-catalog's ``version`` or have themselves told of every change.
+A catalog keeps objects by namespace and name and records every change in the journal. Like kube-scheduler's assume
+cache it puts *assumed* objects in front of the observed ones: objects as they will be after a write that has been
+decided. State derived from several kinds (volumes in use, device pools) is kept elsewhere, by subscribers of catalogs
+or by comparing :attr:`Catalog.version`.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
-__all__ = ["Catalog", "Described"]
+__all__ = ["Catalog", "NamedObject"]
 
 
-class Described(Protocol):
-    """Any API object."""
+class NamedObject(Protocol):
+    """An API object."""
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Its metadata."""
+        """``metadata``."""
 
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=NamedObject)
 
 
 class Catalog(Generic[T]):
-    """The objects of one kind; cluster-scoped ones have the namespace ``""``."""
+    """The objects of one kind; the namespace of cluster-scoped ones is ``""``."""
 
     def __init__(self, journal: Journal, resource: str | None) -> None:
         self._journal = journal
-        #: What a change of these objects is called among cluster events, None when nobody waits for them.
+        #: The event resource of changes, None when no plugin can register for them.
         self.resource = resource
         self._bits = ClusterEvent(resource, Action.UPDATE).bits if resource is not None else 0
         self._objects: dict[tuple[str, str], T] = {}
-        #: The names in each namespace, in order where they have been put in order since the last came or went.
+        #: The names in each namespace; in order where nothing has been added or removed since they were sorted.
         self._names: dict[str, dict[str, None]] = {}
         self._ordered: dict[str, list[str]] = {}
         self._assumed: dict[tuple[str, str], T] = {}
-        self._followers: list[Callable[[T | None, T | None], None]] = []
-        #: Grows with every change.
+        self._subscribers: list[Callable[[T | None, T | None], None]] = []
+        #: Incremented with every change.
         self.version = 0
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def __iter__(self) -> Iterator[T]:
-        """All objects in the order of namespace and name, as they are assumed to be."""
+        """All objects, assumed states first, in the order of namespace and name."""
         return iter([obj for namespace in sorted(self._names) for obj in self.in_namespace(namespace)])
 
     def get(self, namespace: str, name: str) -> T | None:
-        """One object as it is assumed to be, None when there is none of that name."""
+        """An object in its assumed state, else as observed; None when there is none of that name."""
         key = (namespace, name)
         return self._assumed.get(key) or self._objects.get(key)
 
     def as_observed(self, namespace: str, name: str) -> T | None:
-        """One object as the API server last said it was."""
+        """An object as last observed from the API server, None when there is none of that name."""
         return self._objects.get((namespace, name))
 
     def in_namespace(self, namespace: str) -> Iterator[T]:
-        """The objects of a namespace in the order of their names."""
+        """The objects of a namespace, assumed states first, in the order of their names."""
         names = self._ordered.get(namespace)
         if names is None:
             if namespace not in self._names:
@@ -73,14 +73,17 @@ class Catalog(Generic[T]):
         keys = ((namespace, name) for name in names)
         return iter([self._assumed.get(key) or self._objects[key] for key in keys])
 
-    def follow(self, follower: Callable[[T | None, T | None], None]) -> None:
-        """Have a function told of every change, as (before, after); it begins with the objects there are."""
+    def subscribe(self, handler: Callable[[T | None, T | None], None]) -> None:
+        """Call a handler with (before, after) for every existing object and every later change."""
         for obj in self:
-            follower(None, obj)
-        self._followers.append(follower)
+            handler(None, obj)
+        self._subscribers.append(handler)
 
     def put(self, obj: T) -> T | None:
-        """An object is there, new or changed; its former state is returned. News end what was assumed of it."""
+        """Add or replace an observed object; its former observed state is returned.
+
+        An object with another resource version ends what was assumed of it.
+        """
         key = _key(obj)
         old = self._objects.get(key)
         before = self._assumed.get(key) or old
@@ -94,7 +97,7 @@ class Catalog(Generic[T]):
         return old
 
     def remove(self, namespace: str, name: str) -> T | None:
-        """An object is gone; its last state is returned."""
+        """Remove an object; its last observed state is returned, None when there was none."""
         key = (namespace, name)
         old = self._objects.pop(key, None)
         if old is not None:
@@ -108,8 +111,11 @@ class Catalog(Generic[T]):
     # -- assumptions ---------------------------------------------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Take an object to be as it will be once it has been written. Raises KubestowError when it is based on an old
-        state of the object, or on one that is gone."""
+        """Put the state that an object will have after a write in front of the observed one.
+
+        Raises KubestowError when the object has been deleted, or has changed since the observed state that this is
+        based on.
+        """
         key = _key(obj)
         observed = self._objects.get(key)
         if observed is None:
@@ -121,23 +127,23 @@ class Catalog(Generic[T]):
         self._changed(before, obj)
 
     def restore(self, namespace: str, name: str) -> None:
-        """Take back what was assumed of an object, if anything was."""
+        """Undo :meth:`assume`: drop the assumed state of an object, if there is one."""
         key = (namespace, name)
         assumed = self._assumed.pop(key, None)
         if assumed is not None:
             self._changed(assumed, self._objects[key])
 
     def assumed(self) -> list[T]:
-        """The objects of which something is assumed, as they are assumed to be."""
+        """The assumed states of objects, in the order of namespace and name."""
         return [self._assumed[key] for key in sorted(self._assumed)]
 
     def _changed(self, before: T | None, after: T | None) -> None:
         self.version += 1
-        for follower in self._followers:
-            follower(before, after)
+        for handler in self._subscribers:
+            handler(before, after)
         if self._bits:
             self._journal.write(EVERY_ROW, self._bits)
 
 
-def _key(obj: Described) -> tuple[str, str]:
+def _key(obj: NamedObject) -> tuple[str, str]:
     return obj.metadata.namespace, obj.metadata.name

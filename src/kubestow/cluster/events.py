@@ -1,8 +1,8 @@
-"""What can happen in a cluster, in the words that plugins, queue and caches share.
+"""Cluster events: a resource and the actions on it (semantics 6.9).
 
-A :class:`ClusterEvent` is a resource and a set of actions (semantics 6.9). Plugins declare the events that can change
-their mind; the queue asks :meth:`ClusterEvent.matches` to decide whom to wake, and the journal of the cluster uses
-:attr:`ClusterEvent.bits` to tell which remembered answers have gone stale.
+Plugins register for the events that can change their results. The scheduling queue decides by
+:meth:`ClusterEvent.matches` which pods an event requeues, and the journal by :attr:`ClusterEvent.bits` which cached
+results it invalidates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["POD_BITS", "Action", "ClusterEvent", "EventResource"]
 
 
 class EventResource(StrEnum):
-    """The kinds of objects whose changes can matter to a pending pod."""
+    """The resources whose changes can matter to pending pods."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -32,18 +32,18 @@ class EventResource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
-    #: Never wake a pod in kube-scheduler; here they only tell remembered answers that they are stale.
+    #: The next ones requeue no pod, neither here nor in kube-scheduler; they only invalidate cached results.
     NAMESPACE = "Namespace"
-    NOMINATION = "Nomination"  # a node promised to a pending pod, or no longer
+    NOMINATION = "Nomination"  # a pod that is nominated for a node, or no longer
     WORKLOAD = "Workload"  # services, replication controllers, replica sets, stateful sets
-    AFFINITY_TERM = "AffinityTerm"  # a term of pod affinity or anti-affinity that placed pods carry, new or gone
-    #: Any kind that plugins bring along: its events have a name of their own, remembered answers share this one.
+    AFFINITY_TERM = "AffinityTerm"  # a pod (anti-)affinity term that placed pods begin or cease to carry
+    #: The custom resources of plugins: their events have names of their own, their journal bit is this one's.
     CUSTOM = "custom"
     WILDCARD = "*"
 
 
 class Action(IntFlag):
-    """What was done, as bits; their values are the reference's and their order is meaningful in ``matches``."""
+    """Actions as bits. Their values are kube-scheduler's; ``matches`` compares them as numbers, too."""
 
     ADD = 1
     DELETE = 2
@@ -60,7 +60,7 @@ class Action(IntFlag):
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
     UPDATE = 8188
     ALL = 8191
-    #: Our own: node images, pod requests growing, pods starting. They change answers but never wake a pod.
+    #: Not in kube-scheduler: these invalidate results but requeue no pod.
     UPDATE_NODE_IMAGES = 8192
     UPDATE_POD_SCALE_UP = 16384
     UPDATE_POD_START_TIME = 32768
@@ -86,23 +86,23 @@ _LABELS = {
 
 _ACTION_BITS = 16
 _PODS = frozenset({EventResource.POD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
-#: Pods and nodes have a bit per action; every other resource has one bit for anything that happens to it.
+#: Pods and nodes have a bit per action; every other resource has one bit for all actions.
 _SINGLE_BITS: dict[str, int] = {
     resource: 1 << (2 * _ACTION_BITS + number)
     for number, resource in enumerate(
         r for r in EventResource if r not in _PODS and r not in (EventResource.NODE, EventResource.WILDCARD)
     )
 }
-#: The journal bits of everything that can happen to a pod.
+#: The journal bits of all actions on pods.
 POD_BITS = (1 << _ACTION_BITS) - 1
 _EVERY_BIT = (1 << (2 * _ACTION_BITS + len(_SINGLE_BITS))) - 1
 
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """Something that happened (one action), or that somebody wants to hear of (any of several actions).
+    """An event that occurred (with one action) or is registered for (with any of several).
 
-    ``resource`` is an :class:`EventResource`, or the name of a resource that a plugin brings along.
+    ``resource`` is an :class:`EventResource` or the name of a plugin's custom resource.
     """
 
     resource: str
@@ -110,13 +110,13 @@ class ClusterEvent:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this stands for every event there is."""
+        """Whether this is a registration for all events."""
         return self.resource is EventResource.WILDCARD and self.action == Action.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether someone registered for this event wants to hear of ``incoming`` (semantics 6.9).
+        """Whether a registration for this event covers the ``incoming`` one (semantics 6.9).
 
-        QUIRK: actions are also compared as integers, so a generic ``UPDATE`` reaches only registrations for all
+        QUIRK: actions are also compared as integers, so a generic ``UPDATE`` matches only registrations for all
         updates.
         """
         if self.is_wildcard:

@@ -3,10 +3,10 @@
 A cache of results per row keeps the journal's position as of its last refresh, and later recomputes only the rows that
 have changed since. The journal is bounded: a cache whose position is no longer covered recomputes all rows.
 
-Changes made under a simulation go to a branch, which is rolled back with them. No row has changed then since a position
-from before the branch; since one on the branch, the rows have changed once more whose changes have been undone. Where
-caches share results, one of them may have refreshed a result on the branch, so the others have to look at its position:
-that is what an entry with ROLLED_BACK means, which concerns no row.
+Changes made by a simulation are written to a branch, which is rolled back with them. Since a position from before the
+branch no row has changed then; since a position on the branch, the rows changed before it have changed back. The entry
+ROLLED_BACK, which concerns no row, marks the end of a branch for caches that share results: one of them may have
+refreshed a shared result on the branch, so the others have to check the position of each of their results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nominations: the nodes that pending pods are nominated for (``status.nominatedNodeName``).
 
 A pod is nominated after preemption, or while it waits for its binding. It counts on its node for pods of lower or equal
-priority (semantics 9.5), so nominated pods have a table of their own beside that of the pods on nodes.
+priority (semantics 4.3), so nominated pods have a table of their own beside that of the pods on nodes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.volumes import Volumes
-from kubestow.cluster.topology.affinity import CarriedTerms
+from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
@@ -82,7 +82,7 @@ class PlacedPods:
         if self._remove(placed_pod):
             self._journal.write(EVERY_ROW, TERMS_CARRIED)
             if not self._undo_log.active:
-                self.carried_terms.drop_vacated_groups()
+                self.carried_terms.prune_versions()
 
     def confirm(self, placed_pod: PlacedPod, info: PodInfo) -> None:
         """Replace a pod by a state of it that is the same for scheduling, as observed from the API server."""
@@ -135,7 +135,7 @@ class PlacedPods:
             self._remove_from_row(row, info)
         if not self.index.remove(info.uid, placed_pod):
             return False
-        self._counters.forget(info.shape)
+        self._counters.drop_shape(info.shape)
         self.carried_terms.remove(info.shape.carried_terms)
         return bool(info.shape.carried_terms)
 
@@ -143,13 +143,13 @@ class PlacedPods:
         self._nodes.add_pod(row, info)
         self._counters.count(row, info, +1)
         if info.spec.volumes:
-            self._volumes.pod_came(self._nodes.names[row], info)
+            self._volumes.add_pod(self._nodes.names[row], info)
 
     def _remove_from_row(self, row: int, info: PodInfo) -> None:
         self._nodes.remove_pod(row, info)
         self._counters.count(row, info, -1)
         if info.spec.volumes:
-            self._volumes.pod_left(self._nodes.names[row], info)
+            self._volumes.remove_pod(self._nodes.names[row], info)
 
     def _undo(self, opposite: Callable[[PlacedPod], object], placed_pod: PlacedPod) -> Callable[[], None]:
         """The call that undoes a change which is about to be made.
@@ -159,7 +159,7 @@ class PlacedPods:
         """
         info, node_name = placed_pod.info, placed_pod.node_name
         row = self._nodes.rows.get(node_name)
-        versions = self.carried_terms.versions_of(info.shape.carried_terms)
+        versions = self.carried_terms.save_versions(info.shape.carried_terms)
         if row is not None:
             pods_before = self._nodes.pods_on(row, info)
 

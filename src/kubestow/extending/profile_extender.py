@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Pod
 from kubestow.api.extender import MAX_SCORE, MetaVictims
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.framework.diagnosis import Diagnosis
@@ -111,9 +111,9 @@ class ProfileExtender:
             mask &= ~refusal.where
         return {name: victims[name] for name, row in zip(names, rows.tolist(), strict=True) if mask[row]}
 
-    def _without(self, row: int, victims: MetaVictims) -> Change:
+    def _without(self, row: int, victims: MetaVictims) -> NodeChange:
         pods = self._cluster.nodes.pods[row]
-        return Change(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
+        return NodeChange(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
 
     def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasible]:
         """Run the filters for all nodes."""

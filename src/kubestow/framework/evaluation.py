@@ -83,7 +83,7 @@ class _Narrowing:
         """The nodes that are left, bool, not to be written to."""
         rows = cluster.nodes.rows
         if self.names is None:
-            return cluster.nodes.every.shown
+            return cluster.nodes.every.readonly
         mask = np.zeros(len(rows), np.bool_)
         mask[[rows[name] for name in self.names if name in rows]] = True
         return mask

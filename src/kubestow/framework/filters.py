@@ -19,7 +19,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.diagnosis import Refusal
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.result_cache import Answers, Staleness
@@ -35,7 +35,7 @@ class _Promised:
     """Positions of nodes that have been promised to others, and those others."""
 
     positions: NDArray[np.intp]
-    pods: Deltas
+    pods: PodChanges
 
 
 class Filters:
@@ -73,7 +73,7 @@ class Filters:
         """What is refused and why, with promised pods and without."""
         refusals: list[Refusal] = []
         if (promised := self._promised_among(nodes)) is not None:
-            refusals = self._refusals(nodes.select(promised.positions).imagine(promised.pods))
+            refusals = self._refusals(nodes.select(promised.positions).with_pod_changes(promised.pods))
             for refusal in refusals:
                 nodes = nodes.select(~refusal.where[nodes.row_numbers])
         return refusals + self._refusals(nodes)
@@ -84,14 +84,16 @@ class Filters:
             return []
         nodes = Nodes(self._cluster.nodes, np.flatnonzero(alive))
         promised = self._promised_among(nodes)
-        return [] if promised is None else self._refusals(nodes.select(promised.positions).imagine(promised.pods))
+        return (
+            [] if promised is None else self._refusals(nodes.select(promised.positions).with_pod_changes(promised.pods))
+        )
 
     def still_pass(self, nodes: Nodes) -> Mask:
         """Which of some nodes that passed before (bool, one per node) still do when only their pods have changed."""
         if (promised := self._promised_among(nodes)) is None:
             return self._pass(nodes)
         passes = np.ones(len(nodes), np.bool_)
-        passes[promised.positions] = self._pass(nodes.select(promised.positions).imagine(promised.pods))
+        passes[promised.positions] = self._pass(nodes.select(promised.positions).with_pod_changes(promised.pods))
         standing = np.flatnonzero(passes)
         passes[standing] = self._pass(nodes.select(standing))
         return passes
@@ -117,7 +119,7 @@ class Filters:
     # -- promised nodes ------------------------------------------------------------------------------------------
 
     @cached_property
-    def _promised(self) -> tuple[NDArray[np.intp], Deltas]:
+    def _promised(self) -> tuple[NDArray[np.intp], PodChanges]:
         """The pods of no lower priority that have been promised nodes, this pod excepted, one run per such node.
 
         Also the number of its run for every row of the table, -1 for rows that nobody has been promised.
@@ -125,12 +127,12 @@ class Filters:
         table = self._cluster.nodes
         rows = np.flatnonzero(table.nominated_count.values)
         pods = table.nominated
-        slots, offsets = pods.on(rows.tolist())
+        slots, offsets = pods.slots_on(rows.tolist())
         counts = pods.priority[slots] >= self._pod.priority
         own = pods.slot(self._pod.uid)
         if own is not None:
             counts &= slots != own
-        others = Deltas(pods, slots, offsets, +1).among(counts)
+        others = PodChanges(pods, slots, offsets, +1).among(counts)
         some = np.flatnonzero(others.lengths)
         run_of = np.full(len(table), -1, np.intp)
         run_of[rows[some]] = np.arange(len(some))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin
 from kubestow.framework.status import Status
 
@@ -74,7 +74,7 @@ class Evictable:
     ``units`` has a run of pods per unit; ``rows`` (intp, one per pod) are those of their nodes in the node table.
     """
 
-    units: Deltas
+    units: PodChanges
     rows: NDArray[np.intp]
 
 

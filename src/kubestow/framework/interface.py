@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import Described
+from kubestow.cluster.catalog import NamedObject
 from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -129,7 +129,7 @@ class Handle(Protocol):
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the cluster API. Raises APIError or Unreachable."""
 
-    async def patch(self, obj: Described, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Merge-patch an object of one of the cluster's catalogs (or its ``status``), if it is still as it was read.
 
         The new resourceVersion is returned. Writes to one object go out one by one. Raises APIError (a conflict when

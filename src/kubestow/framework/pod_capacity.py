@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import Deltas, PodTable, offsets_of
+from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.filters import Filters
 from kubestow.framework.profile import Profile
 
@@ -29,7 +29,7 @@ class PodCapacity:
         self._filters, self._candidates = filters, candidates
         self._most = 1 if pod.shape.host_ports else most
         self._copies = PodTable()
-        self._slots = np.array([self._copies.hold(pod) for _ in range(self._most)], np.intp)
+        self._slots = np.array([self._copies.allocate(pod) for _ in range(self._most)], np.intp)
 
     @classmethod
     def of(
@@ -62,13 +62,13 @@ class PodCapacity:
         high = np.full(len(nodes), self._most, np.int64)
         while len(open_ := np.flatnonzero(low < high)):
             middle = (low[open_] + high[open_] + 1) // 2
-            passes = self._filters.still_pass(nodes.select(open_).imagine(self._beside(middle - 1)))
+            passes = self._filters.still_pass(nodes.select(open_).with_pod_changes(self._beside(middle - 1)))
             low[open_] = np.where(passes, middle, low[open_])
             high[open_] = np.where(passes, high[open_], middle - 1)
         return low
 
-    def _beside(self, counts: Counts) -> Deltas:
+    def _beside(self, counts: Counts) -> PodChanges:
         """So many copies on each node."""
         offsets = offsets_of(counts.astype(np.intp))
         numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return Deltas(self._copies, self._slots[numbers], offsets, +1)
+        return PodChanges(self._copies, self._slots[numbers], offsets, +1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kubestow.api import core
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.selectors import matches_any_term, matches_term, required_terms, selected_by
-from kubestow.cluster.nodes.views import Nodes, alone
+from kubestow.cluster.nodes.views import Nodes, single_node
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeAffinityArgs
 from kubestow.errors import InvalidSelector
@@ -126,13 +126,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
         """Whether the node matches now, and is new or did not match the pod's own requirements before."""
-        if self._added_required is not None and not matches_any_term(alone(new), self._added_required)[0]:
+        if self._added_required is not None and not matches_any_term(single_node(new), self._added_required)[0]:
             return False
         return _matches(pod, new) and (old is None or not _matches(pod, old))
 
 
 def _matches(pod: PodInfo, node: core.Node) -> bool:
-    return bool(selected_by(alone(node), pod.spec)[0])
+    return bool(selected_by(single_node(node), pod.spec)[0])
 
 
 # -- reading node affinity -------------------------------------------------------------------------------------------

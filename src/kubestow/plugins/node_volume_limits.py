@@ -17,7 +17,7 @@ from kubestow.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, Volu
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.attachable_volumes import Attachable
+from kubestow.cluster.storage.attachable_volumes import CSIVolume
 from kubestow.cluster.storage.csi_migration import in_tree_plugin
 from kubestow.cluster.storage.csi_nodes import UNLIMITED
 from kubestow.cluster.storage.pod_volumes import claims_of
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Mask = NDArray[np.bool_]
 #: The attachable volumes that a pod adds, each with the nodes where it counts (bool per node; None: on every node).
-NewVolumes = dict[Attachable, Mask | None]
+NewVolumes = dict[CSIVolume, Mask | None]
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
@@ -103,7 +103,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def _new_volumes(self, pod: PodInfo, nodes: Nodes, rejections: _Rejections) -> NewVolumes:
         """The pod's attachable volumes; a volume that cannot be determined rejects the nodes where it counts."""
         new_volumes: NewVolumes = {}
-        for use in self.handle.cluster.volumes.uses.of(pod):
+        for use in self.handle.cluster.volumes.resolver.resolve(pod):
             counted_on = self.handle.cluster.volumes.csi_nodes.present[nodes.rows] if use.in_tree else None
             if use.volume is not None:
                 known = new_volumes.get(use.volume, counted_on)
@@ -126,7 +126,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _reject_undetermined_volumes(self, new_volumes: NewVolumes, nodes: Nodes, rejections: _Rejections) -> None:
         """On a node with limits, a pod whose volumes cannot be determined is an error for every pod with volumes."""
-        problems = list(self.handle.cluster.volumes.attachments.problems(nodes))
+        problems = list(self.handle.cluster.volumes.attached.problems(nodes))
         if not problems:
             return
         limited = self.handle.cluster.volumes.csi_nodes.limited[nodes.rows]
@@ -139,14 +139,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _exceeds_limit(self, driver: str, new_volumes: NewVolumes, nodes: Nodes) -> Mask:
         """Where the attached and the new volumes of a driver together exceed its limit, bool per node."""
-        attachments = self.handle.cluster.volumes.attachments
+        attachments = self.handle.cluster.volumes.attached
         limits: NDArray[np.int64] = self.handle.cluster.volumes.csi_nodes.limit(driver)[nodes.rows]
         if (limits == UNLIMITED).all():
             return np.zeros(len(nodes), np.bool_)
         added: int | NDArray[np.int64] = 0
         for volume, counted_on in new_volumes.items():
             if volume.driver == driver:
-                attached = attachments.held(nodes, volume)
+                attached = attachments.mounted(nodes, volume)
                 counts = True if counted_on is None else counted_on
                 added = added + (counts if attached is None else counts & ~attached)
         # QUIRK: a pod that adds no volume of the driver passes even on a node above the limit.

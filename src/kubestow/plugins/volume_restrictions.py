@@ -89,7 +89,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
                 return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 names.add(name)
-        mounts = self.handle.cluster.volumes.mounts
+        mounts = self.handle.cluster.volumes.in_use
         conflicts = sum(mounts.is_claim_used(pod.namespace, name) for name in names)
         if not conflicts and not disks_of(pod.shape):
             return Status.skip()
@@ -102,9 +102,11 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         conflicts = np.full(len(nodes), claims.conflicts)
         if isinstance(nodes, HypotheticalNodes):
             # QUIRK (semantics 8.11): simulations compare claims by name only, across namespaces.
-            conflicts += nodes.changed_by(lambda info: sum(name in claims.names for name in claim_names(info.shape)))
+            conflicts += nodes.sum_of_changes(
+                lambda info: sum(name in claims.names for name in claim_names(info.shape))
+            )
         keys: NDArray[np.int32] = (conflicts > 0).astype(np.int32) * _READ_WRITE_ONCE_POD_CONFLICT
-        keys[self.handle.cluster.volumes.mounts.conflicts(nodes, disks_of(pod.shape))] = _DISK_CONFLICT
+        keys[self.handle.cluster.volumes.in_use.conflicts(nodes, disks_of(pod.shape))] = _DISK_CONFLICT
         return Verdict.of(keys, _STATUSES) if keys.any() else None
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.interface import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
@@ -216,7 +216,7 @@ class _Contract:
             self._apply(change)
             after, node = self._probe(info), Nodes(self._cluster.nodes, slice(row, row + 1))
             (actual,) = after.statuses(node) if after.filters else (hypothetical,)
-            self._apply(Change(removed=change.added, added=change.removed))
+            self._apply(NodeChange(removed=change.added, added=change.removed))
             if actual != hypothetical:
                 removed, added = ([p.name for p in pods] for pods in (change.removed, change.added))
                 message = (
@@ -225,7 +225,7 @@ class _Contract:
                 )
                 raise self._violation("Filter", info, message)
 
-    def _hypothetical_changes(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[Change]]:
+    def _hypothetical_changes(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[NodeChange]]:
         """Random changes of random nodes."""
         nodes = self._cluster.all_nodes()
         rows = [self._random.randrange(len(nodes)) for _ in range(_HYPOTHETICAL_CHANGES)]
@@ -235,10 +235,10 @@ class _Contract:
             removed = self._random.sample(existing, self._random.randint(0, len(existing)))
             templates = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
             added = [self._info(self._events.copy_to_node(template, nodes.name(row))) for template in templates]
-            changes.append(Change(tuple(removed), tuple(added)))
+            changes.append(NodeChange(tuple(removed), tuple(added)))
         return np.array(rows, np.intp), changes
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: NodeChange) -> None:
         for info in change.removed:
             self._cluster.remove_pod(info.uid)
         for info in change.added:

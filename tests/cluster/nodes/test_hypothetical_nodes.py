@@ -1,4 +1,4 @@
-"""A hypothetical row is what the row becomes when the change is really made: columns, pods and every filter's word."""
+"""A hypothetical row equals the row after the change is made: its columns, its pods and the results of filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import World, node, pod
@@ -52,12 +52,12 @@ made: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 def world_of(existing: list[dict[str, Any]]) -> World:
-    """Three nodes in two zones; the pods are dealt out in turn. No two on a node share a port, as in real life."""
-    shown = [
+    """Three nodes in two zones; the pods are placed in turn. No two on a node share a port."""
+    read = [
         node(n, cpu="3", max_pods=4, zone=f"z{i % 2}", allocatable={"example.com/gpu": "2"})
         for i, n in enumerate(NODES)
     ]
-    world = World(shown)
+    world = World(read)
     taken: set[tuple[str, int]] = set()
     for number, of in enumerate(existing):
         where = NODES[number % 3]
@@ -68,7 +68,7 @@ def world_of(existing: list[dict[str, Any]]) -> World:
 
 
 def columns(nodes: Nodes, row: int) -> dict[str, Any]:
-    """Everything about pods that a plugin can read of one row of a view."""
+    """Everything about pods that a plugin can read of a row of a view."""
     return {
         "cpu": int(nodes.requested("cpu")[row]),
         "gpu": int(nodes.requested("example.com/gpu")[row]),
@@ -79,63 +79,63 @@ def columns(nodes: Nodes, row: int) -> dict[str, Any]:
     }
 
 
-def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
-    """What each filter that PreFilter did not leave out says of a row of a view, asked by itself."""
+def results(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
+    """The result of each filter that PreFilter did not skip, for a row of a view by itself."""
     decision = world.decide(probe)
     assert decision.feasibility is not None
     statuses = {}
-    for answers in decision.feasibility.filters.active:
-        verdict = answers.ask_filter(decision.pod, nodes)
-        statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
+    for is_available_for in decision.feasibility.filters.active:
+        verdict = is_available_for.ask_filter(decision.pod, nodes)
+        statuses[is_available_for.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     existing=st.lists(made, max_size=9),
-    gone=st.sets(st.integers(0, 8)),
-    coming=st.lists(made, max_size=2),
+    removed_numbers=st.sets(st.integers(0, 8)),
+    added_pods=st.lists(made, max_size=2),
     probe=st.sampled_from(PROBES),
     row=st.integers(0, 2),
 )
-def test_a_hypothetical_row_is_what_the_row_becomes(
-    existing: list[dict[str, Any]], gone: set[int], coming: list[dict[str, Any]], probe: Pod, row: int
+def test_a_hypothetical_row_equals_the_changed_row(
+    existing: list[dict[str, Any]], removed_numbers: set[int], added_pods: list[dict[str, Any]], probe: Pod, row: int
 ) -> None:
     world = world_of(existing)
-    removed = tuple(i for i in world.cluster.nodes.pods[row].values() if int(i.name[1:]) in gone)
-    new = [pod(f"new-{number}", node=NODES[row], **of) for number, of in enumerate(coming)]
-    added = tuple(world.info(shown) for shown in new)
-    changes = [Change(removed, added) if other == row else Change() for other in range(3)]
-    imagined = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
-    shown, told = columns(imagined, row), said(world, probe, imagined, row)
+    removed = tuple(i for i in world.cluster.nodes.pods[row].values() if int(i.name[1:]) in removed_numbers)
+    new = [pod(f"new-{number}", node=NODES[row], **of) for number, of in enumerate(added_pods)]
+    added = tuple(world.info(each) for each in new)
+    changes = [NodeChange(removed, added) if other == row else NodeChange() for other in range(3)]
+    hypothetical = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
+    read, expected = columns(hypothetical, row), results(world, probe, hypothetical, row)
     for info in removed:
         world.cluster.remove_pod(info.uid)
     for info in added:
         world.cluster.put_pod(info)
     real = world.cluster.all_nodes()
-    assert shown == columns(real, row)
-    # A filter that PreFilter leaves out has nothing against the node; one that it left out before is not asked.
-    now = said(world, probe, real, row)
-    assert told == {name: now.get(name, SUCCESS) for name in told}
+    assert read == columns(real, row)
+    # A filter that PreFilter skips accepts the node; one that it skipped before the change has no result here.
+    actual = results(world, probe, real, row)
+    assert expected == {name: actual.get(name, SUCCESS) for name in expected}
 
 
-def test_a_selection_keeps_what_is_imagined_of_its_rows() -> None:
+def test_a_selection_keeps_the_changes_of_its_rows() -> None:
     world = world_of([{"cpu": "1", "host_ports": []}] * 5)
     pods = [list(on.values()) for on in world.cluster.nodes.pods]
-    changes = [Change(removed=tuple(on)) for on in pods]
+    changes = [NodeChange(removed=tuple(on)) for on in pods]
     nodes = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
     assert nodes.select(np.array([2, 0])).requested("cpu").tolist() == [0, 0]
     assert nodes.select(np.array([False, True, False])).changes == [changes[1]]
 
 
-def test_changes_add_up_by_any_function_of_a_pod() -> None:
+def test_changes_are_summed_by_a_function_of_the_pod() -> None:
     world = world_of([{"cpu": "1", "host_ports": []}] * 3)
     (here,) = world.cluster.nodes.pods[0].values()
-    coming = world.info(pod("coming", labels={"size": "5"}))
-    change = Change(removed=(here,), added=(coming, coming))
-    nodes = HypotheticalNodes(world.cluster.nodes, np.array([0, 1]), [change, Change()])
+    added_pods = world.info(pod("added_pods", labels={"size": "5"}))
+    change = NodeChange(removed=(here,), added=(added_pods, added_pods))
+    nodes = HypotheticalNodes(world.cluster.nodes, np.array([0, 1]), [change, NodeChange()])
 
     def size(info: PodInfo) -> int:
         return int(info.labels.get("size", "1"))
 
-    assert nodes.changed_by(size).tolist() == [9, 0]
+    assert nodes.sum_of_changes(size).tolist() == [9, 0]

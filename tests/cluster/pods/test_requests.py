@@ -1,4 +1,4 @@
-"""What pods ask for (semantics 7.5)."""
+"""The requests of pods (semantics 7.5)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.cluster.pods.requests import occupied, requests_by_spec, scored_requests
+from kubestow.cluster.pods.requests import placed_requests, requests_by_spec, scored_requests
 from kubestow.errors import InvalidQuantity
 from kubestow.testing import pod
 
@@ -17,12 +17,12 @@ def container(name: str = "c", *, policy: str = "", **requests: str) -> dict[str
     return {"name": name, "resources": {"requests": requests}, "restartPolicy": policy}
 
 
-def test_containers_add_up() -> None:
+def test_requests_of_containers_are_summed() -> None:
     two = pod(spec={"containers": [container(cpu="100m"), container(cpu="0.2", memory="1Mi")]})
     assert requests_by_spec(two) == {"cpu": 300, "memory": MIB}
 
 
-def test_init_containers_count_by_their_largest() -> None:
+def test_the_largest_init_container_counts() -> None:
     several = pod(
         spec={
             "containers": [container(cpu="100m")],
@@ -32,7 +32,7 @@ def test_init_containers_count_by_their_largest() -> None:
     assert requests_by_spec(several) == {"cpu": 2000, "memory": 5 * MIB}
 
 
-def test_a_sidecar_runs_beside_what_follows_it() -> None:
+def test_a_sidecar_counts_with_the_containers_after_it() -> None:
     with_sidecar = pod(
         spec={
             "containers": [container(cpu="1")],
@@ -43,35 +43,35 @@ def test_a_sidecar_runs_beside_what_follows_it() -> None:
     assert requests_by_spec(with_sidecar) == {"cpu": 3500}
 
 
-def test_pod_level_requests_replace_the_sum_and_overhead_comes_on_top() -> None:
+def test_pod_level_requests_replace_the_sum_and_overhead_is_added() -> None:
     both = pod(cpu="1", memory="1Gi", spec={"resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "250m"}})
     assert requests_by_spec(both)["cpu"] == 3250
     assert scored_requests(both)[0] == 1250, "scoring leaves pod-level requests out"
 
 
-def test_what_is_not_asked_for_is_scored_at_a_default_per_container() -> None:
+def test_missing_requests_are_scored_at_a_default_per_container() -> None:
     assert scored_requests(pod(spec={"containers": [container(), container(cpu="1")]})) == (1100, 400 * MIB)
 
 
-def test_a_resize_under_way_counts_for_the_larger_of_old_and_new() -> None:
+def test_a_resize_in_progress_counts_for_the_larger_of_old_and_new() -> None:
     status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
-    assert occupied(pod(cpu="1", status=status))[0] == {"cpu": 3000}
+    assert placed_requests(pod(cpu="1", status=status))[0] == {"cpu": 3000}
 
 
-def test_an_infeasible_resize_counts_for_what_the_kubelet_gives() -> None:
+def test_an_infeasible_resize_counts_for_what_the_kubelet_has_allocated() -> None:
     status = {
         "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
     }
-    assert occupied(pod(cpu="8", status=status))[0] == {"cpu": 1000}
+    assert placed_requests(pod(cpu="8", status=status))[0] == {"cpu": 1000}
 
 
-def test_resources_nobody_keeps_account_of_are_left_out() -> None:
+def test_resources_that_are_not_counted_are_left_out() -> None:
     assert requests_by_spec(pod(requests={"storage": "1", "example.com/gpu": "2", "requests.x/y": "3"})) == {
         "example.com/gpu": 2
     }
 
 
-def test_an_unreadable_request_is_named_by_its_container() -> None:
+def test_an_invalid_request_is_reported_with_its_container() -> None:
     with pytest.raises(InvalidQuantity, match=r'spec\.containers\[0\].*"1\.5\.2" is not a resource quantity'):
         requests_by_spec(pod(cpu="1.5.2"))

@@ -1,4 +1,4 @@
-"""The pod table keeps columns of the pods on each row, in the order in which the reference keeps them."""
+"""The pod table keeps columns of the pods on each row, in the order of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kubestow.testing import pod
 SHAPES = Shapes()
 
 
-def info(name: str, *, priority: int = 0, cpu: str = "1", started: str | None = None) -> PodInfo:
+def info(name: str, *, priority: int = 0, cpu: str = "1", start_time: str | None = None) -> PodInfo:
     """A pod."""
-    return SHAPES.info(pod(name, priority=priority, cpu=cpu, status={"startTime": started}))
+    return SHAPES.info(pod(name, priority=priority, cpu=cpu, status={"startTime": start_time}))
 
 
 def table(*rows: list[PodInfo]) -> PodTable:
@@ -25,52 +25,52 @@ def table(*rows: list[PodInfo]) -> PodTable:
 
 
 def names(pods: PodTable, row: int) -> list[str]:
-    """Who is on a row, in order."""
-    slots, _ = pods.on([row])
+    """The names of the pods on a row, in order."""
+    slots, _ = pods.slots_on([row])
     return [pods.info(slot).name for slot in slots.tolist()]
 
 
-def test_pods_are_listed_row_after_row() -> None:
+def test_pods_are_listed_row_by_row() -> None:
     pods = table([info("a"), info("b")], [], [info("c")])
-    slots, offsets = pods.on([2, 1, 0])
+    slots, offsets = pods.slots_on([2, 1, 0])
     assert [pods.info(slot).name for slot in slots.tolist()] == ["c", "a", "b"]
     assert offsets.tolist() == [0, 1, 1, 3]
 
 
-def test_the_last_pod_takes_the_place_of_one_that_leaves() -> None:
+def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
     pods = table([info("a"), info("b"), info("c")])
     pods.remove(0, info("a").uid)
     assert names(pods, 0) == ["c", "b"]
 
 
-def test_the_last_row_takes_the_number_of_one_that_goes() -> None:
+def test_the_last_row_takes_the_number_of_a_removed_one() -> None:
     pods = table([info("a")], [info("b")], [info("c")])
     pods.remove_row(0)
     assert (names(pods, 0), names(pods, 1)) == (["c"], ["b"])
     assert pods.slot(info("a").uid) is None
 
 
-def test_columns_hold_for_any_number_of_pods() -> None:
+def test_columns_grow_with_the_number_of_pods() -> None:
     pods = table([info(f"p{number}", priority=number, cpu=f"{number}m") for number in range(100)])
-    slots, _ = pods.on([0])
+    slots, _ = pods.slots_on([0])
     assert pods.priority[slots].tolist() == list(range(100))
     assert pods.requested("cpu")[slots].tolist() == list(range(100))
     assert pods.requested("example.com/gpu")[slots].tolist() == [0] * 100
 
 
-def test_a_slot_used_again_remembers_nothing() -> None:
-    pods = table([info("a", priority=7, started="2026-01-01T00:00:00Z")])
+def test_a_reused_slot_keeps_nothing_of_the_earlier_pod() -> None:
+    pods = table([info("a", priority=7, start_time="2026-01-01T00:00:00Z")])
     slot = pods.slot(info("a").uid)
     assert slot is not None
     pods.remove(0, info("a").uid)
     pods.add(0, info("b"))
     assert pods.slot(info("b").uid) == slot
-    assert (int(pods.priority[slot]), int(pods.started[slot])) == (0, NOT_STARTED)
+    assert (int(pods.priority[slot]), int(pods.start_time[slot])) == (0, NOT_STARTED)
 
 
-def test_a_newer_state_says_whether_the_start_differs() -> None:
+def test_replacing_a_pod_returns_whether_its_start_time_changed() -> None:
     pods = table([info("a")])
-    assert pods.replace(info("a", started="2026-01-01T00:00:00Z"))
-    assert not pods.replace(info("a", started="2026-01-01T00:00:00Z"))
-    slots, _ = pods.on([0])
-    assert pods.started[slots].tolist() == [1767225600 * 10**9]
+    assert pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
+    assert not pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
+    slots, _ = pods.slots_on([0])
+    assert pods.start_time[slots].tolist() == [1767225600 * 10**9]

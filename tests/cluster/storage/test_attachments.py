@@ -1,4 +1,4 @@
-"""The count of attached volumes equals a recount, whoever came and went."""
+"""The number of attached volumes equals a recount after any sequence of events."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ NODES = st.sampled_from(["a", "b"])
 
 
 class AttachmentsMachine(RuleBasedStateMachine):
-    """Pods, claims, volumes and attachments come, change and go."""
+    """Pods, claims, volumes and attachments are added, changed and removed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cluster = Cluster()
         self.cluster.catalog(type(storage_class())).put(storage_class("fast", provisioner=DRIVER))
-        self.cluster.volumes.attachments.count(self.cluster.all_nodes(), DRIVER)
+        self.cluster.volumes.attached.count(self.cluster.all_nodes(), DRIVER)
 
     @rule(name=NODES)
-    def node_comes(self, name: str) -> None:
+    def node_is_added(self, name: str) -> None:
         if name not in self.cluster.nodes.rows:
             self.cluster.add_node(node(name))
             self.cluster.catalog(type(csi_node("a"))).put(csi_node(name, csi_example_com=1))
 
     @rule(name=NODES)
-    def node_goes(self, name: str) -> None:
+    def node_is_removed(self, name: str) -> None:
         if name in self.cluster.nodes.rows:
             self.cluster.remove_node(name)
 
     @rule(number=st.integers(0, 4), where=NODES, claims=st.lists(NAMES, max_size=2))
-    def pod_comes(self, number: int, where: str, claims: list[str]) -> None:
+    def pod_is_placed(self, number: int, where: str, claims: list[str]) -> None:
         info = self.cluster.shapes.info(pod(f"p{number}", node=where, spec=mounting(*claims)))
         self.cluster.put_pod(info)
 
     @rule(number=st.integers(0, 4))
-    def pod_goes(self, number: int) -> None:
+    def pod_is_removed(self, number: int) -> None:
         self.cluster.remove_pod(f"uid-default-p{number}")
 
     @rule(name=NAMES, bound=st.booleans())
-    def claim_comes_or_changes(self, name: str, bound: bool) -> None:
-        shown = claim(name, volume=f"pv-{name}" if bound else "", storage_class="fast")
-        self.cluster.catalog(PersistentVolumeClaim).put(shown)
+    def claim_is_added_or_changed(self, name: str, bound: bool) -> None:
+        observed = claim(name, volume=f"pv-{name}" if bound else "", storage_class="fast")
+        self.cluster.catalog(PersistentVolumeClaim).put(observed)
 
     @rule(name=NAMES)
-    def claim_goes(self, name: str) -> None:
+    def claim_is_removed(self, name: str) -> None:
         self.cluster.catalog(PersistentVolumeClaim).remove("default", name)
 
     @rule(name=NAMES, shared=st.booleans())
-    def volume_comes_or_changes(self, name: str, shared: bool) -> None:
+    def volume_is_added_or_changed(self, name: str, shared: bool) -> None:
         handle = {"csi": {"driver": DRIVER, "volumeHandle": "shared" if shared else name}}
         self.cluster.catalog(PersistentVolume).put(volume(f"pv-{name}", source=handle))
 
     @rule(name=NAMES)
-    def volume_goes(self, name: str) -> None:
+    def volume_is_removed(self, name: str) -> None:
         self.cluster.catalog(PersistentVolume).remove("", f"pv-{name}")
 
     @rule(name=NAMES, where=NODES)
-    def attachment_comes_or_moves(self, name: str, where: str) -> None:
+    def attachment_is_added_or_moved(self, name: str, where: str) -> None:
         self.cluster.catalog(VolumeAttachment).put(attachment(f"at-{name}", node=where, volume=f"pv-{name}"))
 
     @rule(name=NAMES)
-    def attachment_goes(self, name: str) -> None:
+    def attachment_is_removed(self, name: str) -> None:
         self.cluster.catalog(VolumeAttachment).remove("", f"at-{name}")
 
     def _recount(self, row: int) -> int:
@@ -90,7 +90,7 @@ class AttachmentsMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_equal_a_recount(self) -> None:
-        counted = self.cluster.volumes.attachments.count(self.cluster.all_nodes(), DRIVER).tolist()
+        counted = self.cluster.volumes.attached.count(self.cluster.all_nodes(), DRIVER).tolist()
         assert counted == [self._recount(row) for row in range(len(self.cluster.nodes))]
 
 

@@ -1,4 +1,4 @@
-"""Choosing volumes for all nodes at once equals choosing for one node after the other."""
+"""Matching volumes for all nodes at once equals matching them for one node after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.quantity import nanos
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.storage.available_volumes import NO_CHOICE, Choice, want_of
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, requirements_of
 from kubestow.testing import node
 from kubestow.testing.storage import claim, volume
 
@@ -40,7 +40,7 @@ claims = st.lists(
 def plainly_chosen(
     wanted: PersistentVolumeClaim, offered: Sequence[PersistentVolume], zone: str, taken: set[str]
 ) -> str | None:
-    """The rule in plain words (semantics 8.12), for one node: the name of the volume that a claim would get."""
+    """The rule (semantics 8.12) for one node: the name of the volume that a claim would be bound to."""
     best: PersistentVolume | None = None
     for pv in sorted(offered, key=lambda pv: pv.metadata.name):
         reserved = pv.spec.claim_ref
@@ -72,20 +72,20 @@ def _reaches(pv: PersistentVolume, zone: str) -> bool:
 
 def agree(cluster: Cluster, wanted: Sequence[PersistentVolumeClaim]) -> None:
     offered = list(cluster.catalog(PersistentVolume))
-    taken: list[Choice] = []
+    taken: list[VolumeMatch] = []
     for one in wanted:
-        taken.append(cluster.volumes.supply.choose(one, want_of(one), taken))
+        taken.append(cluster.volumes.available.match(one, requirements_of(one), taken))
     for row, name in enumerate(cluster.nodes.names):
         mine: set[str] = set()
         for one, choice in zip(wanted, taken, strict=True):
             expected = plainly_chosen(one, offered, cluster.nodes.objects[row].metadata.labels[ZONE], mine)
             number = int(choice.numbers[row])
-            assert (None if number == NO_CHOICE else choice.volumes[number].metadata.name) == expected, (name, one)
+            assert (None if number == NO_VOLUME else choice.volumes[number].metadata.name) == expected, (name, one)
             mine |= {expected} if expected else set()
 
 
 @given(st.lists(volumes, max_size=8), st.lists(ZONES, min_size=1, max_size=4), claims)
-def test_choosing_at_once_equals_choosing_one_by_one(
+def test_matching_all_nodes_at_once_equals_matching_one_by_one(
     offered: list[PersistentVolume], zones: list[str], wanted: list[PersistentVolumeClaim]
 ) -> None:
     cluster = Cluster()
@@ -96,8 +96,8 @@ def test_choosing_at_once_equals_choosing_one_by_one(
     agree(cluster, wanted)
 
 
-class SupplyMachine(RuleBasedStateMachine):
-    """The supply stays right while volumes and nodes come, change and go."""
+class AvailableVolumesMachine(RuleBasedStateMachine):
+    """Matches are correct while volumes and nodes are added, changed and removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,40 +105,40 @@ class SupplyMachine(RuleBasedStateMachine):
         self.cluster.add_node(node("n0", zone="a"))
 
     @rule(pv=volumes)
-    def volume_appears_or_changes(self, pv: PersistentVolume) -> None:
+    def volume_is_added_or_changed(self, pv: PersistentVolume) -> None:
         self.cluster.catalog(PersistentVolume).put(pv)
 
     @rule(name=NAMES)
-    def volume_goes(self, name: str) -> None:
+    def volume_is_removed(self, name: str) -> None:
         self.cluster.catalog(PersistentVolume).remove("", name)
 
     @rule(name=NAMES)
-    def volume_is_promised(self, name: str) -> None:
+    def volume_is_assumed(self, name: str) -> None:
         pv = self.cluster.catalog(PersistentVolume).get("", name)
         if pv is not None and pv.spec.claim_ref is None:
             self.cluster.catalog(PersistentVolume).assume(volume(name, claim="y"))
 
     @rule(name=NAMES)
-    def promise_is_taken_back(self, name: str) -> None:
+    def assumption_is_undone(self, name: str) -> None:
         self.cluster.catalog(PersistentVolume).restore("", name)
 
     @rule(number=st.integers(0, 3), zone=ZONES)
-    def node_appears_or_moves(self, number: int, zone: str) -> None:
-        shown = node(f"n{number}", zone=zone)
-        if shown.metadata.name in self.cluster.nodes.rows:
-            self.cluster.update_node(shown)
+    def node_is_added_or_moved(self, number: int, zone: str) -> None:
+        observed = node(f"n{number}", zone=zone)
+        if observed.metadata.name in self.cluster.nodes.rows:
+            self.cluster.update_node(observed)
         else:
-            self.cluster.add_node(shown)
+            self.cluster.add_node(observed)
 
     @rule(number=st.integers(0, 3))
-    def node_goes(self, number: int) -> None:
+    def node_is_removed(self, number: int) -> None:
         if f"n{number}" in self.cluster.nodes.rows and len(self.cluster.nodes) > 1:
             self.cluster.remove_node(f"n{number}")
 
     @invariant()
-    def choices_are_right(self) -> None:
+    def matches_are_correct(self) -> None:
         agree(self.cluster, [claim("x"), claim("z"), claim("z", size="2Gi")])
 
 
-SupplyMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestSupplyMachine = SupplyMachine.TestCase
+AvailableVolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAvailableVolumesMachine = AvailableVolumesMachine.TestCase

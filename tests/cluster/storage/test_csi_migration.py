@@ -1,4 +1,4 @@
-"""In-tree volumes in the words of the CSI drivers that took them over."""
+"""The translation of in-tree volumes to CSI volumes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_handles(source: dict[str, Any], expected: str) -> None:
     assert handle(source) == expected
 
 
-def test_a_gce_disk_names_its_zone_or_the_region_of_its_zones() -> None:
+def test_the_handle_of_a_gce_disk_has_its_zone_or_the_region_of_its_zones() -> None:
     assert handle(GCE, **{ZONE: "europe-west1-b"}) == "projects/UNSPECIFIED/zones/europe-west1-b/disks/disk"
     regional = handle(GCE, **{ZONE: "europe-west1-b__europe-west1-c"})
     assert regional == "projects/UNSPECIFIED/regions/europe-west1/disks/disk"
@@ -55,7 +55,7 @@ def test_a_gce_disk_in_no_single_region_cannot_be_translated(zones: str) -> None
 
 
 @pytest.mark.parametrize("source", [{"azureFile": {"shareName": "s"}}, {"vsphereVolume": {"volumePath": "p"}}])
-def test_some_plugins_never_migrate(source: dict[str, Any]) -> None:
+def test_some_plugins_are_never_migrated(source: dict[str, Any]) -> None:
     plugin = in_tree_plugin(volume("pv", source=source).spec)
     assert plugin is not None and not plugin.migrates
     with pytest.raises(InvalidObject):
@@ -82,26 +82,26 @@ def _raw(affinity: list[NodeSelectorTerm]) -> Any:
     ]
 
 
-def test_zones_of_the_affinity_become_the_drivers_own() -> None:
+def test_zones_of_the_affinity_are_renamed_to_the_drivers_label() -> None:
     assert translated(EBS, terms((ZONE, ["a"]))) == terms((EBS_ZONE, ["a"]))
 
 
-def test_zones_of_the_labels_narrow_an_affinity_that_has_none() -> None:
+def test_zones_of_the_labels_are_added_to_an_affinity_without_zones() -> None:
     narrowed = terms(("disk", ["ssd"]), (EBS_ZONE, ["a", "b"]))
     assert translated(EBS, terms(("disk", ["ssd"])), **{ZONE: "b__a"}) == narrowed
     assert translated(EBS, None, **{ZONE: "a"}) == terms((EBS_ZONE, ["a"]))
 
 
-def test_labels_without_a_zone_in_them_change_nothing() -> None:
+def test_labels_without_zones_change_nothing() -> None:
     assert translated(EBS, None, **{ZONE: " "}) is None
     assert translated(EBS, None) is None
 
 
-def test_an_older_region_label_becomes_the_newer_one() -> None:
+def test_a_beta_region_label_becomes_the_stable_one() -> None:
     older = terms((BETA_ZONE, ["a"]), (BETA_REGION, ["r"]))
     assert translated(EBS, older) == terms((EBS_ZONE, ["a"]), (REGION, ["r"]))
     assert translated(EBS, None, **{BETA_ZONE: "a"}) == terms((EBS_ZONE, ["a"]))
 
 
-def test_a_driver_without_topology_leaves_the_affinity_alone() -> None:
+def test_a_driver_without_topology_does_not_change_the_affinity() -> None:
     assert translated({"azureDisk": {"diskURI": "u"}}, terms((ZONE, ["a"]))) == terms((ZONE, ["a"]))

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.index_keys import groups_meant, groups_of
+from kubestow.cluster.pods.affinity_terms import CarriedTerm
+from kubestow.cluster.pods.index_keys import index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
-from kubestow.cluster.topology.affinity import CarriedTerm
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.testing import node, pod
@@ -30,9 +30,12 @@ def selecting(key: str, *values: str) -> Selector:
 
 
 def count(cluster: Cluster, app: str, *, terminating: bool = False) -> PodCounter:
-    groups = groups_meant(frozenset({"default"}), selecting("app", app))
+    index_keys = selected_index_keys(frozenset({"default"}), selecting("app", app))
     return cluster.counter(
-        (app, terminating), lambda shape: int(shape.labels["app"] == app), groups=groups, terminating=terminating
+        (app, terminating),
+        lambda shape: int(shape.labels["app"] == app),
+        index_keys=index_keys,
+        terminating=terminating,
     )
 
 
@@ -49,36 +52,36 @@ class CountingMachine(RuleBasedStateMachine):
         self.held: set[object] = set()
 
     @rule(name=NODES, zone=st.sampled_from((None, "x", "y")), ssd=st.sampled_from((True, True, False)))
-    def node_appears_or_changes(self, name: str, zone: str | None, ssd: bool) -> None:
-        shown = node(name, zone=zone, labels=SSD if ssd else {})
+    def node_is_added_or_changed(self, name: str, zone: str | None, ssd: bool) -> None:
+        observed = node(name, zone=zone, labels=SSD if ssd else {})
         known = name in self.cluster.nodes.rows
-        self.cluster.update_node(shown) if known else self.cluster.add_node(shown)
+        self.cluster.update_node(observed) if known else self.cluster.add_node(observed)
 
     @rule(name=NODES)
-    def node_goes(self, name: str) -> None:
+    def node_is_removed(self, name: str) -> None:
         if name in self.cluster.nodes.rows:
             self.cluster.remove_node(name)
 
-    @rule(number=st.integers(0, 3), app=APPS, where=NODES, deleting=st.booleans(), shy=st.booleans())
-    def pod_is_on_a_node(self, number: int, app: str, where: str, deleting: bool, shy: bool) -> None:
+    @rule(number=st.integers(0, 3), app=APPS, where=NODES, deleting=st.booleans(), repels=st.booleans())
+    def pod_is_placed(self, number: int, app: str, where: str, deleting: bool, repels: bool) -> None:
         term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
-        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}} if shy else None
-        shown = pod(f"p{number}", labels={"app": app}, node=where, deleting=deleting, affinity=affinity)
-        self.cluster.put_pod(self.cluster.shapes.info(shown))
-        self.placed[shown.metadata.uid] = shown
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}} if repels else None
+        observed = pod(f"p{number}", labels={"app": app}, node=where, deleting=deleting, affinity=affinity)
+        self.cluster.put_pod(self.cluster.shapes.info(observed))
+        self.placed[observed.metadata.uid] = observed
 
     @rule(number=st.integers(0, 3))
-    def pod_goes(self, number: int) -> None:
+    def pod_is_removed(self, number: int) -> None:
         self.cluster.remove_pod(f"uid-default-p{number}")
         self.placed.pop(f"uid-default-p{number}", None)
 
     @rule()
-    def nobody_counts_any_more(self) -> None:
+    def counters_are_dropped(self) -> None:
         self.held.clear()
         gc.collect()
 
     @invariant()
-    def counts_are_right(self) -> None:
+    def counts_are_correct(self) -> None:
         nodes = self.cluster.nodes.objects
         for app, terminating in (("a", False), ("b", True)):
             counted = Counter(
@@ -103,14 +106,14 @@ class CountingMachine(RuleBasedStateMachine):
         assert sums.total == sum(expected.values()) - expected[None]
 
     @invariant()
-    def carried_terms_are_right(self) -> None:
+    def carried_terms_are_correct(self) -> None:
         shapes = {self.cluster.shapes.info(pod).shape for pod in self.placed.values()}
         for shape in shapes:
-            about = list(self.cluster.carried_terms.about(shape.groups))
-            assert Counter(about) == Counter({term for other in shapes for term in self.meaning(other, shape)})
+            about = list(self.cluster.carried_terms.terms_for(shape.index_keys))
+            assert Counter(about) == Counter({term for other in shapes for term in self.selecting_terms(other, shape)})
 
     @staticmethod
-    def meaning(carrier: Shape, other: Shape) -> list[CarriedTerm]:
+    def selecting_terms(carrier: Shape, other: Shape) -> list[CarriedTerm]:
         return [carried for carried in carrier.carried_terms if carried.term.matches(other.namespace, other.labels)]
 
 
@@ -118,7 +121,7 @@ CountingMachine.TestCase.settings = settings(max_examples=30, stateful_step_coun
 TestCountingMachine = CountingMachine.TestCase
 
 
-def test_a_counter_is_shared_while_somebody_holds_it_and_gone_afterwards() -> None:
+def test_a_counter_is_shared_and_dropped_with_the_last_reference() -> None:
     cluster = Cluster()
     counter = count(cluster, "a")
     assert count(cluster, "a") is counter
@@ -131,47 +134,49 @@ def test_a_counter_is_shared_while_somebody_holds_it_and_gone_afterwards() -> No
     assert other.by_row.tolist() == [0]
 
 
-def test_terms_go_with_the_last_pod_that_carries_them() -> None:
+def test_terms_are_removed_with_the_last_pod_that_carries_them() -> None:
     cluster = Cluster()
     term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, term]}}
-    shy = [cluster.shapes.info(pod(name, labels={"app": "a"}, node="n", affinity=affinity)) for name in ("p", "q")]
-    for info in shy:
+    carriers = [cluster.shapes.info(pod(name, labels={"app": "a"}, node="n", affinity=affinity)) for name in ("p", "q")]
+    for info in carriers:
         cluster.put_pod(info)
-    (carried,) = cluster.carried_terms.about(shy[0].shape.groups)
-    assert shy[0].shape.carried_terms[carried] == 2
-    before = cluster.carried_terms.version_about(shy[0].shape.groups)
-    cluster.remove_pod(shy[0].uid)
-    assert cluster.carried_terms.version_about(shy[0].shape.groups) == before
-    cluster.remove_pod(shy[1].uid)
-    assert list(cluster.carried_terms.about(shy[0].shape.groups)) == []
-    assert cluster.carried_terms.version_about(shy[0].shape.groups) > before
+    (carried,) = cluster.carried_terms.terms_for(carriers[0].shape.index_keys)
+    assert carriers[0].shape.carried_terms[carried] == 2
+    before = cluster.carried_terms.version_for(carriers[0].shape.index_keys)
+    cluster.remove_pod(carriers[0].uid)
+    assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) == before
+    cluster.remove_pod(carriers[1].uid)
+    assert list(cluster.carried_terms.terms_for(carriers[0].shape.index_keys)) == []
+    assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) > before
 
 
-def test_the_two_smallest_domains_are_those_with_eligible_nodes() -> None:
+def test_critical_paths_are_domains_with_eligible_nodes() -> None:
     cluster = Cluster()
     for name, zone in (("a", "x"), ("b", "y"), ("c", "z")):
         cluster.add_node(node(name, zone=zone, labels=SSD))
     cluster.put_pod(cluster.shapes.info(pod("p", labels={"app": "a"}, node="a")))
     sums = on_ssd(cluster, count(cluster, "a"))
-    assert sums.two_smallest() == (2, 0, 0)
+    assert sums.critical_paths() == (2, 0, 0)
     cluster.update_node(node("b", zone="y"))
-    assert sums.two_smallest() == (3, 0, 1)
+    assert sums.critical_paths() == (3, 0, 1)
     assert sums.minimum() == 0
 
 
-def test_without_eligible_nodes_there_is_no_smallest_domain() -> None:
+def test_without_eligible_nodes_there_are_no_critical_paths() -> None:
     cluster = Cluster()
     cluster.add_node(node("a", zone="x"))
-    domain, smallest, others = on_ssd(cluster, count(cluster, "a")).two_smallest()
+    domain, smallest, others = on_ssd(cluster, count(cluster, "a")).critical_paths()
     assert domain == 0 and smallest == others == 2**63 - 1
 
 
-def test_a_pod_is_in_a_group_that_is_meant_exactly_if_it_may_be_selected() -> None:
-    groups = groups_of("ns", {"app": "web", "tier": "1"}, ())
-    assert len(groups & (groups_meant(frozenset({"ns", "other"}), selecting("app", "web", "db")) or set())) == 1
-    assert len(groups & (groups_meant(None, selecting("app", "web")) or set())) == 1
-    assert groups_meant(frozenset({"ns"}), EVERYTHING) == frozenset({"ns"})
-    assert groups_meant(None, EVERYTHING) is None
-    assert groups_meant(None, NOTHING) == frozenset()
-    assert not groups & (groups_meant(frozenset({"other"}), selecting("app", "web")) or set())
+def test_a_pod_has_a_selected_index_key_exactly_if_it_may_be_selected() -> None:
+    index_keys = index_keys_of("ns", {"app": "web", "tier": "1"}, ())
+    assert (
+        len(index_keys & (selected_index_keys(frozenset({"ns", "other"}), selecting("app", "web", "db")) or set())) == 1
+    )
+    assert len(index_keys & (selected_index_keys(None, selecting("app", "web")) or set())) == 1
+    assert selected_index_keys(frozenset({"ns"}), EVERYTHING) == frozenset({"ns"})
+    assert selected_index_keys(None, EVERYTHING) is None
+    assert selected_index_keys(None, NOTHING) == frozenset()
+    assert not index_keys & (selected_index_keys(frozenset({"other"}), selecting("app", "web")) or set())

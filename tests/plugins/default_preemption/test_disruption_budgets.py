@@ -9,7 +9,7 @@ import pytest
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubestow.testing import World, pod
 
@@ -30,7 +30,7 @@ def violated(
     metadata = {"name": "budget", "namespace": namespace}
     manifest = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
     world.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, manifest))
-    deltas = Deltas.of([[world.info(each) for each in row] for row in rows], -1)
+    deltas = PodChanges.of([[world.info(each) for each in row] for row in rows], -1)
     violating = DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)).violated(deltas)
     return [info.name for info, violates in zip(deltas.infos, violating.tolist(), strict=True) if violates]
 
@@ -65,7 +65,7 @@ def test_a_changed_budget_takes_effect() -> None:
     world = World()
     catalog = world.cluster.catalog(PodDisruptionBudget)
     budgets = DisruptionBudgets(catalog)
-    deltas = Deltas.of([[world.info(db("a"))]], -1)
+    deltas = PodChanges.of([[world.info(db("a"))]], -1)
     metadata = {"name": "budget", "namespace": "default"}
     for allowed, expected in ((0, [True]), (1, [False])):
         manifest = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}

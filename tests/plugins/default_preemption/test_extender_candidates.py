@@ -45,11 +45,11 @@ def test_victims_chosen_by_an_extender_are_compared_in_the_order_it_returned() -
 
 
 def test_the_start_times_of_unsorted_victims_count_for_the_highest_priority() -> None:
-    def started(name: str, priority: int, day: int) -> Pod:
+    def start_time(name: str, priority: int, day: int) -> Pod:
         return pod(name, priority=priority, status={"startTime": f"2026-01-{day:02}T00:00:00Z"})
 
     victims_by_node = {
-        "a": victims(started("a1", 1, 9), started("a2", 2, 3)),
-        "b": victims(started("b1", 1, 1), started("b2", 2, 5)),
+        "a": victims(start_time("a1", 1, 9), start_time("a2", 2, 3)),
+        "b": victims(start_time("b1", 1, 1), start_time("b2", 2, 5)),
     }
     assert pick_one_node(victims_by_node) == "b"

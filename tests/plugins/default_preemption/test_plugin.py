@@ -145,8 +145,8 @@ def test_a_pod_that_has_not_started_counts_as_the_youngest() -> None:
 def test_a_start_time_that_is_reported_later_counts() -> None:
     world = World([node("n")], [pod("late", node="n", cpu="2"), running("young", "n", cpu="2", day=9)])
     assert victims(preempt(world, preemptor(cpu="2"))) == ["late"]
-    started = pod("late", node="n", cpu="2", status={"startTime": "2026-01-02T00:00:00Z"})
-    world.cluster.put_pod(world.info(started))
+    start_time = pod("late", node="n", cpu="2", status={"startTime": "2026-01-02T00:00:00Z"})
+    world.cluster.put_pod(world.info(start_time))
     assert victims(preempt(world, preemptor(cpu="2"))) == ["young"]
 
 

@@ -150,7 +150,7 @@ class DeviceHarness(World):
 
     def claim(self, name: str = "c") -> ResourceClaim:
         """A claim in the ledger."""
-        found = self.cluster.claims.get("default", name)
+        found = self.cluster.resource_claims.get("default", name)
         assert found is not None
         return found
 

@@ -74,7 +74,7 @@ def test_pre_bind_writes_allocation_reservation_and_finalizer() -> None:
     assert [(u.resource, u.name, u.uid) for u in written.status.reserved_for] == [("pods", "p", "uid-default-p")]
     assert written.status.allocation is not None
     assert written.status.allocation.allocation_timestamp == "2026-01-01T00:00:00Z"
-    assert not harness.cluster.claims.is_promised("uid-c")
+    assert not harness.cluster.resource_claims.has_pending_allocation("uid-c")
 
 
 def test_without_the_gate_for_binding_conditions_there_is_no_allocation_timestamp() -> None:
@@ -111,7 +111,7 @@ def test_pre_bind_fails_if_the_claim_is_being_deleted() -> None:
     terminating = msgspec.structs.replace(claim().metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     status = prepare_after_change(harness, metadata=terminating)
     assert status == Status.error("claim default/c got deleted in the meantime")
-    assert not harness.cluster.claims.is_promised("uid-c")
+    assert not harness.cluster.resource_claims.has_pending_allocation("uid-c")
 
 
 def test_pre_bind_fails_if_the_claim_was_allocated_for_another_pod() -> None:

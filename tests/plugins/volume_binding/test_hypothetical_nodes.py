@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kubestow.api.core import Pod
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import (
@@ -176,7 +176,7 @@ class VolumesMachine(RuleBasedStateMachine):
         row = pick % len(cluster.nodes)
         removed = () if keep else tuple(cluster.nodes.pods[row].values())
         added = self.harness.info(pod("new", node=cluster.nodes.names[row], spec=spec))
-        change = Change(removed=removed, added=(added,))
+        change = NodeChange(removed=removed, added=(added,))
         view = HypotheticalNodes(cluster.nodes, np.array([row]), [change])
         simulated = rejections(decision, view, row)
         after = world(*self.objects.values(), *self.pods.values())

@@ -1,1 +1,1 @@
-"""Devices in use: the allocations of resource claims (dynamic resource allocation)."""
+"""Allocated devices (dynamic resource allocation)."""

@@ -1,9 +1,8 @@
-"""Which devices are taken: every claim's allocation, and what was decided ahead of the API server.
+"""Allocated devices: the allocations of resource claims, observed or ahead of the API server (semantics 8.16).
 
-A claim's allocation is *promised* from the moment its pod is placed until it is written (or the pod is given up);
-meanwhile nobody else may have the devices, nor the claim. Once *written* it counts as told by the API server, even if
-the watch has not said so yet. The ledger follows the catalog of claims, so an event costs what its claim holds and not
-more.
+An allocation is *pending* from Reserve until it is written, or until its pod is unreserved; neither the devices nor the
+claim are available to other pods meanwhile. A claim that has been *written* is known in that state until the watch
+confirms it. The tracker subscribes to the claims of the cluster; an event costs as much as the devices of its claim.
 """
 
 from __future__ import annotations
@@ -21,11 +20,14 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.catalog import Catalog
 
-__all__ = ["ClaimLedger", "DeviceID"]
+__all__ = ["DeviceID", "ResourceClaimTracker"]
+
+#: Versions of up to this many pools are kept even if nothing is allocated from them.
+_FEW_POOLS = 1024
 
 
 class DeviceID(NamedTuple):
-    """A device's identity in the cluster."""
+    """The identity of a device."""
 
     driver: str
     pool: str
@@ -35,90 +37,94 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class ClaimLedger:
-    """The claims of a cluster and the devices they hold."""
+class ResourceClaimTracker:
+    """The resource claims of a cluster and the devices allocated to them."""
 
     def __init__(self, catalog: Catalog[ResourceClaim]) -> None:
         self._catalog = catalog
-        self._promised: dict[str, ResourceClaim] = {}
+        self._pending: dict[str, ResourceClaim] = {}
         self._written: dict[str, ResourceClaim] = {}
-        #: The allocations that the catalog knows, by claim.
-        self._told: dict[str, AllocationResult] = {}
-        #: The allocation that each claim (by uid) is counted with.
+        #: The observed allocations by the uid of their claim.
+        self._observed: dict[str, AllocationResult] = {}
+        #: The allocation with which each claim counts, by the claim's uid.
         self._counted: dict[str, AllocationResult] = {}
-        self._whole: Counter[DeviceID] = Counter()
+        self._dedicated: Counter[DeviceID] = Counter()
         self._shares: Counter[DeviceID] = Counter()
         self._consumed: dict[DeviceID, Counter[str]] = {}
-        self._changes: Counter[tuple[str, str]] = Counter()
-        #: Claims for extended resources by the uid of the pod that owns them.
+        self._pool_versions: dict[tuple[str, str], int] = {}
+        #: The version of pools that have none of their own.
+        self._floor = 0
+        self._last_version = 0
+        self._most_versions = _FEW_POOLS
+        #: The claims for extended resources (namespace and name), by the uid of the pod that owns them.
         self._extended: dict[str, tuple[str, str]] = {}
-        catalog.follow(self._changed)
+        catalog.subscribe(self._changed)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
-        """A claim as it is known to be written, None when there is none of that name."""
+        """A claim as last observed or written, None when there is none of that name."""
         claim = self._catalog.get(namespace, name)
         return None if claim is None else self._written.get(claim.metadata.uid, claim)
 
-    def is_promised(self, uid: str) -> bool:
-        """Whether a claim is about to be allocated for a pod that has been placed."""
-        return uid in self._promised
+    def has_pending_allocation(self, uid: str) -> bool:
+        """Whether an allocation of a claim is about to be written."""
+        return uid in self._pending
 
-    def made_for_extended_resources_of(self, pod_uid: str) -> ResourceClaim | None:
-        """The claim that was made for a pod's extended resources, in this attempt or an earlier one."""
+    def extended_resource_claim(self, pod_uid: str) -> ResourceClaim | None:
+        """The claim created for the extended resources of a pod, in this attempt or an earlier one."""
         key = self._extended.get(pod_uid)
         return None if key is None else self.get(*key)
 
-    def is_taken(self, device: DeviceID) -> bool:
-        """Whether a claim has a device for itself."""
-        return device in self._whole
+    def is_allocated(self, device: DeviceID) -> bool:
+        """Whether a device is allocated to a claim exclusively."""
+        return device in self._dedicated
 
     def is_shared(self, device: DeviceID) -> bool:
-        """Whether claims have shares of a device."""
+        """Whether shares of a device are allocated."""
         return device in self._shares
 
-    def consumed(self, device: DeviceID) -> Mapping[str, int] | None:
-        """What shares of a device consume of its capacities, in nano units; None when there are none."""
+    def consumed_capacity(self, device: DeviceID) -> Mapping[str, int] | None:
+        """The capacities that the shares of a device consume, in nano units; None without shares."""
         return self._consumed.get(device)
 
-    def changes(self, driver: str, pool: str) -> int:
-        """How often devices of a pool were taken or given back so far."""
-        return self._changes[driver, pool]
+    def pool_version(self, driver: str, pool: str) -> int:
+        """A number that grows with every change of the allocations of a pool's devices."""
+        return self._pool_versions.get((driver, pool), self._floor)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def promise(self, claim: ResourceClaim) -> None:
-        """A pod was placed, for which this claim, with its allocation, is going to be written."""
-        self._promised[claim.metadata.uid] = claim
+    def signal_pending_allocation(self, claim: ResourceClaim) -> None:
+        """Count a claim with the allocation that is about to be written for a placed pod."""
+        self._pending[claim.metadata.uid] = claim
         self._count(claim.metadata.uid)
 
-    def withdraw(self, uid: str) -> bool:
-        """The promise is over, kept or not; whether there was one."""
-        promised = self._promised.pop(uid, None)
+    def remove_pending_allocation(self, uid: str) -> bool:
+        """Stop counting a pending allocation, written or not; whether there was one."""
+        pending = self._pending.pop(uid, None)
         self._count(uid)
-        return promised is not None
+        return pending is not None
 
-    def wrote(self, claim: ResourceClaim) -> None:
-        """The API server accepted this state of a claim."""
+    def assume_after_api_call(self, claim: ResourceClaim) -> None:
+        """Record the state of a claim that the API server returned for a write."""
         uid = claim.metadata.uid
-        known = self._catalog.get(claim.metadata.namespace, claim.metadata.name)
-        if known is None or known.metadata.uid != uid or _version(known) < _version(claim):
+        observed = self._catalog.get(claim.metadata.namespace, claim.metadata.name)
+        if observed is None or observed.metadata.uid != uid or _version(observed) < _version(claim):
             self._written[uid] = claim
         self._count(uid)
 
-    def removed(self, claim: ResourceClaim) -> None:
-        """The API server accepted the deletion of a claim."""
+    def assume_deleted(self, claim: ResourceClaim) -> None:
+        """Record that the API server has accepted the deletion of a claim."""
         self._written.pop(claim.metadata.uid, None)
         self._count(claim.metadata.uid)
 
     def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._gone(old)
+            self._remove(old)
         if new is not None:
-            self._there(new)
+            self._put(new)
 
-    def _there(self, claim: ResourceClaim) -> None:
+    def _put(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
         written = self._written.get(uid)
         if written is not None and _version(claim) >= _version(written):
@@ -126,15 +132,15 @@ class ClaimLedger:
         for owner in _owners_of_extended(claim):
             self._extended[owner] = (claim.metadata.namespace, claim.metadata.name)
         if claim.status.allocation is not None:
-            self._told[uid] = claim.status.allocation
+            self._observed[uid] = claim.status.allocation
         else:
-            self._told.pop(uid, None)
+            self._observed.pop(uid, None)
         self._count(uid)
 
-    def _gone(self, claim: ResourceClaim) -> None:
+    def _remove(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
         self._written.pop(uid, None)
-        self._told.pop(uid, None)
+        self._observed.pop(uid, None)
         for owner in _owners_of_extended(claim):
             self._extended.pop(owner, None)
         self._count(uid)
@@ -142,7 +148,7 @@ class ClaimLedger:
     # -- counting ------------------------------------------------------------------------------------------------
 
     def _count(self, uid: str) -> None:
-        """Count a claim with the allocation it has now instead of the one it had."""
+        """Count the current allocation of a claim instead of the one counted so far."""
         before, now = self._counted.get(uid), self._allocation(uid)
         if before is now:
             return
@@ -155,20 +161,34 @@ class ClaimLedger:
         self._add(now, +1)
 
     def _allocation(self, uid: str) -> AllocationResult | None:
-        ahead = self._promised.get(uid) or self._written.get(uid)
-        return self._told.get(uid) if ahead is None else ahead.status.allocation
+        assumed = self._pending.get(uid) or self._written.get(uid)
+        return self._observed.get(uid) if assumed is None else assumed.status.allocation
 
     def _add(self, allocation: AllocationResult, sign: int) -> None:
         for result in allocation.devices.results:
             if result.admin_access:
-                continue  # looks on, takes nothing
+                continue  # admin access does not allocate the device
             device = DeviceID(result.driver, result.pool, result.device)
-            self._changes[result.driver, result.pool] += 1
+            self._change(result.driver, result.pool)
             if result.share_id is None:
-                _add_to(self._whole, device, sign)
+                _add_to(self._dedicated, device, sign)
             else:
                 _add_to(self._shares, device, sign)
                 self._consume(device, result, sign)
+
+    def _change(self, driver: str, pool: str) -> None:
+        self._last_version += 1
+        self._pool_versions[driver, pool] = self._last_version
+        if len(self._pool_versions) > self._most_versions:
+            self._prune_versions()
+
+    def _prune_versions(self) -> None:
+        """Drop the versions of pools without allocations; a higher floor takes their place."""
+        allocated = {(device.driver, device.pool) for device in (*self._dedicated, *self._shares)}
+        self._pool_versions = {pool: v for pool, v in self._pool_versions.items() if pool in allocated}
+        self._most_versions = max(_FEW_POOLS, 2 * len(self._pool_versions))
+        self._last_version += 1
+        self._floor = self._last_version
 
     def _consume(self, device: DeviceID, result: DeviceRequestAllocationResult, sign: int) -> None:
         if device not in self._shares:
@@ -191,6 +211,6 @@ def _owners_of_extended(claim: ResourceClaim) -> Iterator[str]:
 
 
 def _version(claim: ResourceClaim) -> int:
-    """Resource versions of one collection are numbers that grow."""
+    """The resource version as a number; within one collection it grows with every write."""
     version = claim.metadata.resource_version
     return int(version) if version.isdigit() else 0

@@ -1,8 +1,8 @@
-"""Columns: contiguous NumPy arrays, one entry per row of the node table, that grow and shrink together.
+"""Columns: contiguous NumPy arrays with one entry per row of the node table, which grow and shrink together.
 
-A :class:`Columns` owns them. Whoever keeps something per node (resources, labels, counters) asks it for a column and
-never has to think of nodes coming and going: new rows start with the column's fill value, and when a row leaves, the
-last one moves into the hole in every column at once.
+Everything that is kept per node (resources, labels, counters) is a column made by :meth:`Columns.new`. The owner of a
+column need not follow nodes being added and removed: a new row starts with the column's fill value, and when a row is
+removed the last row takes its place in every column.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _FIRST_CAPACITY = 64
 
 
 class Column:
-    """One array over the rows. ``values`` is the live part, ``shown`` the same for those who must not write to it.
+    """An array over the rows. ``values`` is a writable view of it, ``readonly`` one that is not.
 
-    Both are new views after every change of size.
+    Both are replaced whenever the number of rows changes.
     """
 
-    __slots__ = ("__weakref__", "_fill", "_storage", "shown", "values")
+    __slots__ = ("__weakref__", "_fill", "_storage", "readonly", "values")
 
     def __init__(self, size: int, capacity: int, dtype: DTypeLike, fill: int | float | bool) -> None:
         self._fill = fill
         self._storage: NDArray[Any] = np.full(capacity, fill, dtype)
         self.values: NDArray[Any] = self._storage[:size]
-        self.shown: NDArray[Any] = _read_only(self.values)
+        self.readonly: NDArray[Any] = _read_only(self.values)
 
     def _resize(self, size: int, capacity: int) -> None:
         if capacity != len(self._storage):
@@ -41,7 +41,7 @@ class Column:
             grown[: len(self._storage)] = self._storage
             self._storage = grown
         self.values = self._storage[:size]
-        self.shown = _read_only(self.values)
+        self.readonly = _read_only(self.values)
 
     def _move(self, source: int, target: int) -> None:
         self._storage[target] = self._storage[source]
@@ -55,7 +55,7 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class Columns:
-    """All columns over one set of rows, and the number of rows they have."""
+    """All columns over one set of rows; ``size`` is the number of rows."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -63,13 +63,13 @@ class Columns:
         self._columns: WeakSet[Column] = WeakSet()
 
     def new(self, dtype: DTypeLike, fill: int | float | bool = 0) -> Column:
-        """A column of the given type, every row at its fill value. It lives as long as somebody holds it."""
+        """A new column, filled with its fill value. It is dropped when nothing else refers to it."""
         column = Column(self.size, self._capacity, dtype, fill)
         self._columns.add(column)
         return column
 
     def append_row(self) -> int:
-        """Add a row at the end of every column; its number is returned."""
+        """Append a row to every column; its number is returned."""
         row, self.size = self.size, self.size + 1
         while self.size > self._capacity:
             self._capacity *= 2
@@ -78,7 +78,7 @@ class Columns:
         return row
 
     def remove_row(self, row: int) -> int:
-        """Take a row out by moving the last one into its place; the number that the last one had is returned."""
+        """Remove a row by moving the last row into its place; the former number of the last row is returned."""
         last = self.size - 1
         self.size = last
         for column in self._columns:
@@ -88,27 +88,27 @@ class Columns:
 
 
 class InternedColumn(Generic[T]):
-    """A column of values of which there are few distinct ones, such as lists of taints; held as their numbers.
+    """A column of values with few distinct ones, such as lists of taints, stored as numbers.
 
-    ``values[number]`` is a value; number 0 is the one that new rows have. A new value may renumber all others, because
-    those that no row has any more are dropped once they are most: numbers hold until a row gets a value that none had.
+    ``values[number]`` is a value; number 0 is that of new rows. Setting a value that no row had may renumber the
+    others, because values that no row has any more are dropped once they are the majority.
     """
 
-    def __init__(self, columns: Columns, nothing: T) -> None:
-        self.values: list[T] = [nothing]
-        self._numbers: dict[T, int] = {nothing: 0}
+    def __init__(self, columns: Columns, default: T) -> None:
+        self.values: list[T] = [default]
+        self._numbers: dict[T, int] = {default: 0}
         self._column = columns.new(np.int32)
 
     def set(self, row: int, value: T) -> None:
-        """Give a row its value."""
+        """Set the value of a row."""
         number = self._numbers.get(value)
         if number is None:
             number = self._add(value)
         self._column.values[row] = number
 
-    def map(self, of: Callable[[T], Any], dtype: DTypeLike, rows: slice | NDArray[np.intp]) -> NDArray[Any]:
-        """A function of the value for some rows; called once per distinct value."""
-        by_number: NDArray[Any] = np.fromiter((of(value) for value in self.values), dtype, len(self.values))
+    def map(self, function: Callable[[T], Any], dtype: DTypeLike, rows: slice | NDArray[np.intp]) -> NDArray[Any]:
+        """A function of the values of some rows, called once per distinct value; one entry per row."""
+        by_number: NDArray[Any] = np.fromiter((function(value) for value in self.values), dtype, len(self.values))
         return np.take(by_number, self._column.values[rows])
 
     def _add(self, value: T) -> int:
@@ -123,5 +123,5 @@ class InternedColumn(Generic[T]):
         used[0] = True
         used[self._column.values] = True
         self._column.values[:] = (np.cumsum(used, dtype=np.int32) - 1)[self._column.values]
-        self.values = [value for value, stays in zip(self.values, used.tolist(), strict=True) if stays]
+        self.values = [value for value, is_used in zip(self.values, used.tolist(), strict=True) if is_used]
         self._numbers = {value: number for number, value in enumerate(self.values)}

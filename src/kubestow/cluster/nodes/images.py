@@ -1,7 +1,6 @@
-"""Container images that nodes hold.
+"""Container images on nodes, by name: their sizes and the nodes that have them.
 
-For each image name: its size and the nodes that have it. QUIRK (semantics 7.3): the size of an image is the one that
-the first node to report it gave.
+QUIRK (semantics 7.3): the size of an image is the one reported by the first node that has it.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ __all__ = ["Image", "Images", "normalized"]
 
 
 def normalized(name: str) -> str:
-    """An image's name with its tag spelled out: ``nginx`` is ``nginx:latest`` (semantics 8.10)."""
+    """An image name with its tag: ``nginx`` is ``nginx:latest`` (semantics 8.10)."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 @dataclass(slots=True)
 class Image:
-    """One image: its ``size`` in bytes, how many ``nodes`` hold it, and which (``on``: bool, one per row)."""
+    """An image: its ``size`` in bytes, the number of ``nodes`` that have it, and which (``on``: bool, one per row)."""
 
     size: int
     on: Column
@@ -39,11 +38,11 @@ class Images:
         self._images: dict[str, Image] = {}
 
     def get(self, name: str) -> Image | None:
-        """The image of exactly this name, if any node holds it."""
+        """The image of exactly this name, None when no node has it."""
         return self._images.get(name)
 
     def add(self, row: int, images: Iterable[ContainerImage]) -> None:
-        """Note that a row holds images."""
+        """Add the images of a row."""
         for image in images:
             for name in image.names:
                 known = self._images.get(name)
@@ -54,7 +53,7 @@ class Images:
                     known.nodes += 1
 
     def remove(self, row: int, images: Iterable[ContainerImage]) -> None:
-        """Note that a row no longer holds images."""
+        """Remove the images of a row."""
         for image in images:
             for name in image.names:
                 known = self._images.get(name)

@@ -1,8 +1,8 @@
-"""Labels of nodes as columns of small numbers.
+"""Node labels as columns of small numbers.
 
-For each label key that anybody asks about there is one int32 column over the nodes: the number of the label's value in
-that key's vocabulary, 0 where the node lacks the label. The numbers index counters per topology domain directly. They
-hold for one revision of the node table.
+A label key that is in use has an int32 column: the number of each node's value among the distinct values of that key,
+or 0 if the node lacks the label. The numbers also index sums per topology domain. They are valid for one revision of
+the node table (:attr:`kubestow.cluster.nodes.table.NodeTable.revision`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kubestow.cluster.nodes.columns import Columns, InternedColumn
 
 __all__ = ["MISSING", "LabelColumn"]
 
-#: The number that stands for "this node has no such label".
+#: The number of nodes without the label.
 MISSING = 0
 
 
 class LabelColumn(InternedColumn[str | None]):
-    """The values of one label key: ``ids`` is int32 over the rows, ``values[id]`` the text (None for MISSING)."""
+    """The values of one label key: ``ids`` are int32, one per row, and ``values[id]`` the text (None for MISSING)."""
 
     def __init__(self, key: str, columns: Columns) -> None:
         super().__init__(columns, None)
@@ -27,8 +27,8 @@ class LabelColumn(InternedColumn[str | None]):
 
     @property
     def ids(self) -> NDArray[np.int32]:
-        """Value numbers, int32, one per row."""
-        return self._column.shown
+        """Value numbers, int32, one per row; read-only."""
+        return self._column.readonly
 
     def id_of(self, value: str) -> int | None:
         """The number of a value, None when no node has it."""

@@ -1,8 +1,7 @@
-"""Node selectors and node affinity over many nodes at once.
+"""Node selectors and node affinity, evaluated for many nodes at once (semantics 8.6).
 
-Semantics of semantics 8.6: terms are ORed, the requirements of a term ANDed; a term without requirements matches
-nothing, and so does one that cannot be read. ``NotIn`` and ``DoesNotExist`` hold where the label is missing. Fields
-know only ``metadata.name``.
+Terms are ORed, the requirements of a term ANDed. A term without requirements matches nothing, and neither does one that
+is invalid. ``NotIn`` and ``DoesNotExist`` match nodes without the label. The only field is ``metadata.name``.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ _NAME_FIELD = "metadata.name"
 
 
 def required_terms(spec: PodSpec) -> Sequence[NodeSelectorTerm] | None:
-    """The terms of a pod's required node affinity; None without one (an empty list is met by no node)."""
+    """The terms of a pod's required node affinity, None when it has none; an empty list matches no node."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return None if selector is None else selector.node_selector_terms
 
 
 def selected_by(nodes: Nodes, spec: PodSpec) -> Mask:
-    """Which nodes meet a pod's node selector and required node affinity, bool."""
+    """Which nodes match a pod's node selector and required node affinity, bool per row."""
     selected = labels_match(nodes, spec.node_selector)
     terms = required_terms(spec)
     return selected if terms is None else selected & matches_any_term(nodes, terms)
 
 
 def labels_match(nodes: Nodes, labels: Mapping[str, str]) -> Mask:
-    """Which nodes carry all of the given labels (``spec.nodeSelector``), bool."""
+    """Which nodes have all of the given labels (``spec.nodeSelector``), bool per row."""
     mask = np.ones(len(nodes), np.bool_)
     for key, value in labels.items():
         mask &= _has_value(nodes, key, (value,))
@@ -46,7 +45,7 @@ def labels_match(nodes: Nodes, labels: Mapping[str, str]) -> Mask:
 
 
 def matches_any_term(nodes: Nodes, terms: Sequence[NodeSelectorTerm]) -> Mask:
-    """Which nodes match at least one term, bool. Terms that cannot be read match nothing."""
+    """Which nodes match at least one term, bool per row. Invalid terms match nothing."""
     mask = np.zeros(len(nodes), np.bool_)
     for term in terms:
         try:
@@ -57,7 +56,7 @@ def matches_any_term(nodes: Nodes, terms: Sequence[NodeSelectorTerm]) -> Mask:
 
 
 def matches_term(nodes: Nodes, term: NodeSelectorTerm) -> Mask:
-    """Which nodes match all requirements of a term, bool. Raises InvalidSelector for one that cannot be read."""
+    """Which nodes match all requirements of a term, bool per row. Raises InvalidSelector for an invalid term."""
     if not term.match_expressions and not term.match_fields:
         return np.zeros(len(nodes), np.bool_)
     mask = np.ones(len(nodes), np.bool_)
@@ -118,7 +117,7 @@ def _matches_fields(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
 
 
 def go_int64(text: str) -> int | None:
-    """Go's ParseInt in base 10: an optional sign, ASCII digits only, 64 bits; None when it refuses."""
+    """Go's ``strconv.ParseInt`` in base 10: an optional sign, ASCII digits, 64 bits; None for anything else."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         return None

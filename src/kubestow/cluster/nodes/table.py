@@ -1,13 +1,13 @@
-"""The node table: everything scheduling knows about nodes, as columns.
+"""The node table: the nodes of the cluster as columns.
 
-One row per node, no holes. The pods on a node are part of its row: what they request, the host ports they take, how
-many there are. Rows are numbered afresh when nodes go (the last row moves into the hole), so a row number is only good
-until the next change of :attr:`NodeTable.structure`. Plugins never see the table itself: they are asked about a
-:class:`kubestow.cluster.nodes.views.Nodes`.
+It has one row per node, without gaps. The pods on a node are part of its row: their requests, their host ports, their
+number. When a node is removed the last row takes its number, so a row number is valid until :attr:`NodeTable.structure`
+changes. Plugins do not use the table itself but a view of it (:class:`kubestow.cluster.nodes.views.Nodes`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,22 +23,37 @@ from kubestow.cluster.pods.requests import PODS, Amounts, allocatable_amounts
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.cluster.pods.table import PodTable
 
-__all__ = ["NodeTable", "difference"]
+__all__ = ["NodeTable", "PodsOnNode", "difference"]
 
-
+#: The updates of a node that change :attr:`NodeTable.revision`.
 _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+#: Up to this many resources have columns even if all nodes have zero of them.
+_FEW_RESOURCES = 64
 
 
 class _AmountColumns:
-    """One int64 column per resource, made when the resource is first heard of."""
+    """One int64 column per resource: millicores, bytes or counts.
+
+    A resource that only pending pods request has none, and columns of zeros are dropped as their number grows, so that
+    pods with ever new names of extended resources do not fill the memory.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_name: dict[str, Column] = {}
+        self._zeros = columns.new(np.int64)
+        self._most = _FEW_RESOURCES
 
     def __getitem__(self, resource: str) -> Column:
+        """The column of a resource, to be read only."""
+        return self._by_name.get(resource, self._zeros)
+
+    def _writable(self, resource: str) -> Column:
         column = self._by_name.get(resource)
         if column is None:
+            if len(self._by_name) >= self._most:
+                self._by_name = {name: used for name, used in self._by_name.items() if used.values.any()}
+                self._most = max(_FEW_RESOURCES, 2 * len(self._by_name))
             column = self._by_name[resource] = self._columns.new(np.int64)
         return column
 
@@ -46,18 +61,18 @@ class _AmountColumns:
         return list(self._by_name)
 
     def at(self, row: int) -> Amounts:
-        """The amounts of one row."""
+        """The amounts of a row."""
         return {name: int(column.values[row]) for name, column in self._by_name.items()}
 
     def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
         for name, column in self._by_name.items():
             column.values[row] = amounts.get(name, 0)
         for name in amounts.keys() - self._by_name.keys():
-            self[name].values[row] = amounts[name]
+            self._writable(name).values[row] = amounts[name]
 
     def add(self, row: int, amounts: Amounts, sign: int) -> None:
         for name, amount in amounts.items():
-            self[name].values[row] += sign * amount
+            self._writable(name).values[row] += sign * amount
 
 
 class PodsOnNode(NamedTuple):
@@ -73,17 +88,18 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.columns = Columns()
-        #: Grows whenever rows are added, removed or moved.
+        #: Incremented whenever rows are added, removed or moved.
         self.structure = 0
-        #: Grows whenever :attr:`structure` does, and when the labels or taints of a node change.
+        #: Incremented with :attr:`structure`, and when the labels or taints of a node change.
         self.revision = 0
         self.names: list[str] = []
         self.objects: list[Node] = []
         self.rows: dict[str, int] = {}
+        #: The pods on each row by uid, in the order in which they were added.
         self.pods: list[dict[str, PodInfo]] = []
         #: The same pods as columns.
         self.pod_table = PodTable()
-        #: Pending pods that are nominated for a node, and how many they are per row.
+        #: The pods nominated for nodes, and their number (int64) per row.
         self.nominated = PodTable()
         self.nominated_count = self.columns.new(np.int64)
         self.allocatable = _AmountColumns(self.columns)
@@ -95,12 +111,15 @@ class NodeTable:
         self.unschedulable = self.columns.new(np.bool_)
         #: True for every row.
         self.every = self.columns.new(np.bool_, fill=True)
-        #: When the row was added: the order in which the reference lists nodes.
+        #: The order in which nodes were added, int64; it decides whose error is reported (semantics 7.2).
         self.sequence = self.columns.new(np.int64)
         self.taints = InternedColumn[tuple[Taint, ...]](self.columns, ())
         self.declared_features = InternedColumn[frozenset[str]](self.columns, frozenset())
         self.images = Images(self.columns)
         self._labels: dict[str, LabelColumn] = {}
+        #: The number of nodes that have each label key.
+        self._label_keys: Counter[str] = Counter()
+        self._no_label = LabelColumn("", self.columns)
         self._ports: dict[HostPort, Column] = {}
         self._added = 0
         self._name_rank: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
@@ -111,7 +130,7 @@ class NodeTable:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        """Add a node without pods; its row is returned. Raises InvalidQuantity and leaves the table as it was."""
+        """Add a node without pods; its row is returned. Raises InvalidQuantity, in which case nothing changes."""
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.columns.append_row()
         self.structure += 1
@@ -123,17 +142,21 @@ class NodeTable:
         self.pod_table.append_row()
         self.nominated.append_row()
         self.rows[node.metadata.name] = row
+        self._label_keys.update(node.metadata.labels.keys())
         self.sequence.values[row] = self._added
         self._describe(row, node, amounts)
         return row
 
     def update(self, node: Node) -> Action:
-        """Replace a node's object; what differs is returned. Raises InvalidQuantity and changes nothing."""
+        """Replace a node's object; what differs is returned. Raises InvalidQuantity, in which case nothing changes."""
         amounts = allocatable_amounts(node.status.allocatable)
         row = self.rows[node.metadata.name]
         old = self.objects[row]
         self.images.remove(row, old.status.images)
         self.objects[row] = node
+        if old.metadata.labels != node.metadata.labels:
+            self._label_keys.update(node.metadata.labels.keys())
+            self._drop_labels(old)
         self._describe(row, node, amounts)
         changed = difference(old, node)
         if changed & _REVISING:
@@ -141,10 +164,11 @@ class NodeTable:
         return changed
 
     def remove(self, name: str) -> dict[str, PodInfo]:
-        """Take a node out; the pods that were on it are returned."""
+        """Remove a node; the pods that were on it are returned."""
         row = self.rows.pop(name)
         pods = self.pods[row]
-        self.images.remove(row, self.objects[row].status.images)
+        node = self.objects[row]
+        self.images.remove(row, node.status.images)
         last = self.columns.remove_row(row)
         self.structure += 1
         self.revision += 1
@@ -156,6 +180,7 @@ class NodeTable:
         self.nominated.remove_row(row)
         if row != last:
             self.rows[self.names[row]] = row
+        self._drop_labels(node)
         return pods
 
     def _describe(self, row: int, node: Node, amounts: Amounts) -> None:
@@ -171,7 +196,7 @@ class NodeTable:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def add_pod(self, row: int, info: PodInfo) -> None:
-        """Put a pod on a row."""
+        """Add a pod to a row."""
         self.pods[row][info.uid] = info
         self.pod_table.add(row, info)
         self._account(row, info, +1)
@@ -179,16 +204,16 @@ class NodeTable:
             self._port_column(port).values[row] = True
 
     def remove_pod(self, row: int, info: PodInfo) -> None:
-        """Take a pod off a row."""
+        """Remove a pod from a row."""
         del self.pods[row][info.uid]
         self.pod_table.remove(row, info.uid)
         self._account(row, info, -1)
-        # QUIRK (semantics 7.4): ports are a set, so one of two pods that share a port frees it for both.
+        # QUIRK (semantics 7.4): ports are a set, so removing one of two pods that share a port frees it.
         for port in info.shape.host_ports:
             self._free_port(row, port)
 
     def replace_pod(self, row: int, info: PodInfo) -> bool:
-        """A newer state of a pod on a row that takes the same; whether its start time is another."""
+        """Replace a pod by a newer state with the same requests; whether its start time has changed."""
         self.pods[row][info.uid] = info
         return self.pod_table.replace(info)
 
@@ -227,20 +252,30 @@ class NodeTable:
     # -- columns made on demand ----------------------------------------------------------------------------------
 
     def label(self, key: str) -> LabelColumn:
-        """The column of a label, filled in when it is first asked for."""
+        """The column of a label key, valid for one :attr:`revision`; one of a key that no node has stays empty."""
         column = self._labels.get(key)
         if column is None:
+            if key not in self._label_keys:
+                return self._no_label
             column = self._labels[key] = LabelColumn(key, self.columns)
             for row, node in enumerate(self.objects):
                 column.set(row, node.metadata.labels.get(key))
         return column
 
+    def _drop_labels(self, node: Node) -> None:
+        """Stop counting the labels of a node, and drop the columns of keys that no node has any more."""
+        for key in node.metadata.labels:
+            self._label_keys[key] -= 1
+            if not self._label_keys[key]:
+                del self._label_keys[key]
+                self._labels.pop(key, None)
+
     def ports_conflicting_with(self, wanted: HostPort) -> list[Column]:
-        """The columns (bool) of taken ports that cannot stand beside the wanted one."""
+        """The columns (bool) of the taken ports that conflict with a wanted one."""
         return [column for port, column in self._ports.items() if port.conflicts_with(wanted)]
 
     def ports(self) -> Iterable[tuple[HostPort, Column]]:
-        """Every host port that is taken somewhere, with its column (bool)."""
+        """Every host port that is taken on some node, with its column (bool)."""
         return self._ports.items()
 
     def _port_column(self, port: HostPort) -> Column:
@@ -260,7 +295,7 @@ class NodeTable:
             del self._ports[port]
 
     def name_rank(self) -> NDArray[np.int64]:
-        """For each row its place among all nodes sorted by name, int64."""
+        """The rank of each row among all nodes sorted by name, int64."""
         structure, rank = self._name_rank
         if structure != self.structure:
             order = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), np.int64)
@@ -271,7 +306,7 @@ class NodeTable:
 
 
 def difference(old: Node, new: Node) -> Action:
-    """What an update of a node changed, as far as any plugin could care (semantics 6.9)."""
+    """The differences between two states of a node that can matter to a plugin (semantics 6.9)."""
     changed = Action(0)
     if old.status.allocatable != new.status.allocatable:
         changed |= Action.UPDATE_NODE_ALLOCATABLE

@@ -1,7 +1,7 @@
-"""Taints and tolerations.
+"""Taints and tolerations, of nodes and of devices.
 
-Nodes share few distinct lists of taints. The table interns them, so that a plugin decides once per list and not once
-per node (see :meth:`kubestow.cluster.nodes.table.Nodes.by_taints`).
+The node table interns lists of taints, so a plugin decides once per distinct list instead of once per node (see
+:meth:`kubestow.cluster.nodes.views.Nodes.by_taints`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "Prefer
 def tolerates(
     toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, comparisons: bool = False
 ) -> bool:
-    """Whether a toleration covers a taint, of a node or of a device (semantics 8.5).
+    """Whether a toleration tolerates a taint (semantics 8.5).
 
-    ``comparisons`` admits the operators ``Lt`` and ``Gt`` (feature gate TaintTolerationComparisonOperators).
+    ``comparisons`` enables the operators ``Lt`` and ``Gt`` (feature gate TaintTolerationComparisonOperators).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -42,14 +42,14 @@ def tolerates(
 def _compares(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     bound, value = go_int64(toleration.value), go_int64(taint.value)
     if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
-        return False  # only numbers in their shortest form are compared: no "+5", no "05"
+        return False  # numbers must be canonical: not "+5", not "05"
     return value < bound if toleration.operator == "Lt" else value > bound
 
 
 def untolerated(
     taints: Iterable[Taint], tolerations: Sequence[Toleration], *, effects: Iterable[str], comparisons: bool = False
 ) -> list[Taint]:
-    """The taints of the given effects that no toleration covers, in their own order."""
+    """The taints with one of the effects that no toleration tolerates, in order."""
     return [
         taint
         for taint in taints

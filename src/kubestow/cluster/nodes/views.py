@@ -1,9 +1,9 @@
-"""What a plugin is asked about: some rows of the node table, as they are or as they would be.
+"""Views of rows of the node table: what plugins decide about.
 
-A :class:`Nodes` answers with one array entry per row it covers, all rows or a few. :class:`HypotheticalNodes` covers
-rows on which some pods are imagined gone or added; every row is its own world ("this node without these three pods,
-with that one; everything else as it is"). A plugin that reads columns through the view serves both. What is imagined is
-held as runs of slots of the pod table, so that thousands of rows cost a few passes over arrays.
+A :class:`Nodes` covers all rows or some of them and returns arrays with one entry per row. A :class:`HypotheticalNodes`
+covers rows as they would be without some of their pods or with some more; each row is an independent hypothesis, the
+rest of the cluster being unchanged. A plugin that reads columns through the view supports both. The hypothetical
+changes are runs of slots of a pod table, so that thousands of rows cost a few array operations.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kubestow.api.core import Node, Taint
 from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 
-__all__ = ["Change", "HypotheticalNodes", "Nodes", "Rows", "alone"]
+__all__ = ["HypotheticalNodes", "NodeChange", "Nodes", "Rows", "single_node"]
 
-#: Row numbers (intp), or a slice with a start and a stop.
+#: Row numbers (intp), or a slice with start and stop.
 Rows = slice | NDArray[np.intp]
 
 
 class Nodes:
-    """Rows of the node table; arrays have shape ``(len(nodes),)`` and may be read-only."""
+    """Rows of the node table. Arrays have shape ``(len(nodes),)`` and may be read-only."""
 
     def __init__(self, table: NodeTable, rows: Rows) -> None:
         self._table = table
@@ -41,17 +41,17 @@ class Nodes:
 
     @cached_property
     def row_numbers(self) -> NDArray[np.intp]:
-        """The rows' numbers in the node table, intp."""
+        """The numbers of the rows in the node table, intp."""
         rows = self.rows
         return np.arange(rows.start, rows.stop, dtype=np.intp) if isinstance(rows, slice) else rows
 
     def select(self, positions: NDArray[Any]) -> Nodes:
-        """A view of some of these rows: positions (int) or a mask (bool) over this view."""
+        """A view of some of these rows, given as positions in this view (int) or as a mask over it (bool)."""
         return Nodes(self._table, self.row_numbers[positions])
 
-    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
-        """The same rows with pods imagined gone or added, one run of pods per row."""
-        return HypotheticalNodes(self._table, self.row_numbers, deltas=(deltas,))
+    def with_pod_changes(self, pod_changes: PodChanges) -> HypotheticalNodes:
+        """The same rows without some of their pods, or with some more; one run of pods per row."""
+        return HypotheticalNodes(self._table, self.row_numbers, pod_changes=(pod_changes,))
 
     # -- one node at a time --------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class Nodes:
         return list(self._table.pods[int(self.row_numbers[position])].values())
 
     def position(self, name: str) -> int | None:
-        """Where a node stands in this view, None when it is not part of it."""
+        """The position of a node in this view, None when the view does not cover it."""
         row = self._table.rows.get(name)
         if row is None:
             return None
@@ -84,205 +84,211 @@ class Nodes:
     # -- resources -----------------------------------------------------------------------------------------------
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
-        """What the nodes have of a resource (millicores, bytes or count), int64."""
-        return self._table.allocatable[resource].shown[self.rows]
+        """Allocatable amounts of a resource (millicores, bytes or counts), int64."""
+        return self._table.allocatable[resource].readonly[self.rows]
 
     def requested(self, resource: str) -> NDArray[np.int64]:
-        """What the pods on the nodes request of a resource, int64."""
-        return self._table.requested[resource].shown[self.rows]
+        """The pods' requests of a resource (millicores, bytes or counts), int64."""
+        return self._table.requested[resource].readonly[self.rows]
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
-        """CPU requested (millicores), pods without a request counted at the default, int64."""
-        return self._table.nonzero_cpu.shown[self.rows]
+        """The pods' CPU requests (millicores), with the default for pods without one, int64."""
+        return self._table.nonzero_cpu.readonly[self.rows]
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
-        """Memory requested (bytes), pods without a request counted at the default, int64."""
-        return self._table.nonzero_memory.shown[self.rows]
+        """The pods' memory requests (bytes), with the default for pods without one, int64."""
+        return self._table.nonzero_memory.readonly[self.rows]
 
     @property
     def allowed_pods(self) -> NDArray[np.int64]:
-        """How many pods a node may run, int64."""
-        return self._table.allowed_pods.shown[self.rows]
+        """Allocatable pods, int64."""
+        return self._table.allowed_pods.readonly[self.rows]
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
-        """How many pods are on the node, int64."""
-        return self._table.pod_count.shown[self.rows]
+        """The number of pods, int64."""
+        return self._table.pod_count.readonly[self.rows]
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
-        """Where a host port is in use already, bool."""
+        """Where a conflicting host port is taken, bool."""
         taken = np.zeros(len(self), np.bool_)
         for column in self._table.ports_conflicting_with(wanted):
-            taken |= column.shown[self.rows]
+            taken |= column.readonly[self.rows]
         return taken
 
-    # -- what nodes are ------------------------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------------------------
 
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
         """``spec.unschedulable``, bool."""
-        return self._table.unschedulable.shown[self.rows]
+        return self._table.unschedulable.readonly[self.rows]
 
     @property
     def total(self) -> int:
-        """How many nodes the cluster has, whatever this view covers."""
+        """The number of nodes in the cluster, including those that this view does not cover."""
         return len(self._table)
 
     def label(self, key: str) -> NDArray[np.int32]:
-        """The numbers of a label's values, int32, 0 where the node lacks it; see :meth:`label_values`."""
+        """The number of each node's value of a label, int32, 0 if it lacks the label; see :meth:`label_values`."""
         return self._table.label(key).ids[self.rows]
 
     def label_column(self, key: str) -> LabelColumn:
-        """The whole column of a label: its vocabulary, and value numbers by row of the table."""
+        """The column of a label over all rows of the table."""
         return self._table.label(key)
 
     def label_values(self, key: str) -> Sequence[str | None]:
-        """The text of each value number of a label; the first is None, for nodes that lack it."""
+        """The text of each value number of a label; the first is None, for nodes without the label."""
         return self._table.label(key).values
 
-    def by_label(self, key: str, of: Callable[[str | None], Any], dtype: Any = np.int64) -> NDArray[Any]:
-        """A function of a label's value (None where missing) for every row; called once per distinct value."""
+    def by_label(self, key: str, function: Callable[[str | None], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of a label's value (None if missing) for every row, called once per distinct value."""
         column = self._table.label(key)
-        return column.map(of, dtype, self.rows)
+        return column.map(function, dtype, self.rows)
 
-    def by_taints(self, of: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
-        """A function of a node's list of taints for every row; called once per distinct list."""
-        return self._table.taints.map(of, dtype, self.rows)
+    def by_taints(self, function: Callable[[Sequence[Taint]], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of the list of taints for every row, called once per distinct list."""
+        return self._table.taints.map(function, dtype, self.rows)
 
-    def by_declared_features(self, of: Callable[[frozenset[str]], Any], dtype: Any = np.int64) -> NDArray[Any]:
-        """A function of the features a node declares for every row; called once per distinct set."""
-        return self._table.declared_features.map(of, dtype, self.rows)
+    def by_declared_features(self, function: Callable[[frozenset[str]], Any], dtype: Any = np.int64) -> NDArray[Any]:
+        """A function of the declared features for every row, called once per distinct set."""
+        return self._table.declared_features.map(function, dtype, self.rows)
 
     def image(self, name: str) -> tuple[int, int, NDArray[np.bool_]] | None:
-        """An image's size in bytes, the number of nodes that hold it, and where it is (bool); None if nowhere."""
+        """An image's size in bytes, the number of nodes in the cluster that have it, and where it is (bool).
+
+        None when no node has it.
+        """
         image = self._table.images.get(name)
-        return None if image is None else (image.size, image.nodes, image.on.shown[self.rows])
+        return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What is imagined of one node: pods gone from it and pods added to it."""
+class NodeChange:
+    """The hypothetical change of one node: the pods it loses and the pods it gains."""
 
     removed: tuple[PodInfo, ...] = ()
     added: tuple[PodInfo, ...] = ()
 
-    def deltas(self) -> Iterable[tuple[int, PodInfo]]:
-        """Each pod with -1 (gone) or +1 (added)."""
+    def signed_pods(self) -> Iterable[tuple[int, PodInfo]]:
+        """Each pod with -1 if removed or +1 if added."""
         yield from ((-1, info) for info in self.removed)
         yield from ((+1, info) for info in self.added)
 
 
 class HypotheticalNodes(Nodes):
-    """Rows as they would be after changes; what is imagined of a row is imagined of that row alone.
+    """Rows as they would be after changes; a change of one row is not seen in another.
 
-    ``changes[i]`` says it for the node at position i; ``deltas`` say it for all rows at once, as runs of slots of a pod
-    table. Where both are given both hold.
+    ``changes`` are given row by row, ``pod_changes`` for all rows at once. If both are given, both apply.
     """
 
     def __init__(
         self,
         table: NodeTable,
         rows: NDArray[np.intp],
-        changes: Sequence[Change] | None = None,
+        changes: Sequence[NodeChange] | None = None,
         *,
-        deltas: Sequence[Deltas] = (),
+        pod_changes: Sequence[PodChanges] = (),
     ) -> None:
         super().__init__(table, rows)
-        self._deltas = tuple(deltas)
+        self._pod_changes = tuple(pod_changes)
         if changes is not None:
             removed, added = [change.removed for change in changes], [change.added for change in changes]
-            self._deltas += (Deltas.of(removed, -1), Deltas.of(added, +1))
+            self._pod_changes += (PodChanges.of(removed, -1), PodChanges.of(added, +1))
 
     @cached_property
-    def changes(self) -> Sequence[Change]:
-        """What is imagined of each row."""
+    def changes(self) -> Sequence[NodeChange]:
+        """The change of each row."""
         return [self.change(position) for position in range(len(self))]
 
-    def change(self, position: int) -> Change:
-        """What is imagined of the row at a position."""
-        return Change(tuple(self._gone(position)), tuple(self._added(position)))
+    def change(self, position: int) -> NodeChange:
+        """The change of the row at a position."""
+        return NodeChange(tuple(self._removed(position)), tuple(self._added(position)))
 
-    def touched(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
-        """The positions of rows to which pods of some kind come, or which they leave, intp."""
-        touched = np.zeros(len(self), np.bool_)
-        for delta in self._deltas:
-            touched |= delta.sums_of(kind) != 0
-        return np.flatnonzero(touched)
+    def positions_changed_by(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
+        """The positions of the rows that lose or gain pods of some kind, intp."""
+        changed = np.zeros(len(self), np.bool_)
+        for changes in self._pod_changes:
+            changed |= changes.sums_of(kind) != 0
+        return np.flatnonzero(changed)
 
     def select(self, positions: NDArray[Any]) -> HypotheticalNodes:
-        """A view of some of these rows, with what is imagined of them."""
-        chosen = np.flatnonzero(positions) if positions.dtype == np.bool_ else positions
-        deltas = [delta.select(chosen) for delta in self._deltas]
-        return HypotheticalNodes(self._table, self.row_numbers[chosen], deltas=deltas)
+        """A view of some of these rows, with their changes."""
+        selected = np.flatnonzero(positions) if positions.dtype == np.bool_ else positions
+        pod_changes = [changes.select(selected) for changes in self._pod_changes]
+        return HypotheticalNodes(self._table, self.row_numbers[selected], pod_changes=pod_changes)
 
-    def imagine(self, deltas: Deltas) -> HypotheticalNodes:
-        """The same rows with further pods imagined gone or added."""
-        return HypotheticalNodes(self._table, self.row_numbers, deltas=(*self._deltas, deltas))
+    def with_pod_changes(self, pod_changes: PodChanges) -> HypotheticalNodes:
+        """The same rows with further changes."""
+        return HypotheticalNodes(self._table, self.row_numbers, pod_changes=(*self._pod_changes, pod_changes))
 
-    def changed_by(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
-        """What the changes of each row add up to, pod by pod, int64."""
-        return self._sum(delta.sums_of(amount) for delta in self._deltas)
+    def sum_of_changes(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
+        """The change of each row's sum of a function of the pod, int64."""
+        return self._sum(changes.sums_of(amount) for changes in self._pod_changes)
 
     def _sum(self, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
         return sum(parts, start=np.zeros(len(self), np.int64))
 
-    def _gone(self, position: int) -> list[PodInfo]:
-        return [info for delta in self._deltas if delta.sign < 0 for info in delta.at(position)]
+    def _removed(self, position: int) -> list[PodInfo]:
+        return [info for changes in self._pod_changes if changes.sign < 0 for info in changes.at(position)]
 
     def _added(self, position: int) -> list[PodInfo]:
-        return [info for delta in self._deltas if delta.sign > 0 for info in delta.at(position)]
+        return [info for changes in self._pod_changes if changes.sign > 0 for info in changes.at(position)]
 
     def pods(self, position: int) -> Sequence[PodInfo]:
-        """The pods that would be on the node at a position."""
-        gone = {info.uid for info in self._gone(position)}
-        return [info for info in super().pods(position) if info.uid not in gone] + self._added(position)
+        """The pods on the node at a position after its change."""
+        removed = {info.uid for info in self._removed(position)}
+        return [info for info in super().pods(position) if info.uid not in removed] + self._added(position)
 
     def requested(self, resource: str) -> NDArray[np.int64]:
-        """What pods would request of a resource, int64."""
+        """The pods' requests of a resource after the changes, int64."""
         return super().requested(resource) + self._sum(
-            delta.sums(delta.table.requested(resource)) for delta in self._deltas
+            changes.sums(changes.table.requested(resource)) for changes in self._pod_changes
         )
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
-        """CPU that would be requested, with defaults, int64."""
-        return super().nonzero_cpu + self._sum(delta.sums(delta.table.nonzero_cpu) for delta in self._deltas)
+        """The pods' CPU requests (millicores) with defaults after the changes, int64."""
+        return super().nonzero_cpu + self._sum(changes.sums(changes.table.nonzero_cpu) for changes in self._pod_changes)
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
-        """Memory that would be requested, with defaults, int64."""
-        return super().nonzero_memory + self._sum(delta.sums(delta.table.nonzero_memory) for delta in self._deltas)
+        """The pods' memory requests (bytes) with defaults after the changes, int64."""
+        return super().nonzero_memory + self._sum(
+            changes.sums(changes.table.nonzero_memory) for changes in self._pod_changes
+        )
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
-        """How many pods there would be, int64."""
-        return super().pod_count + self._sum(delta.count() for delta in self._deltas)
+        """The number of pods after the changes, int64."""
+        return super().pod_count + self._sum(changes.count() for changes in self._pod_changes)
 
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
-        """Where a host port would be in use, bool."""
+        """Where a conflicting host port is taken after the changes, bool."""
         taken = super().port_taken(wanted)
-        touched = self.touched(lambda info: any(port.conflicts_with(wanted) for port in info.shape.host_ports))
-        for position in touched:
-            taken[position] = self._port_taken_at(int(position), wanted)
+        for position in self.positions_changed_by(lambda info: _conflicts(info, wanted)).tolist():
+            taken[position] = self._port_taken_at(position, wanted)
         return taken
 
     def _port_taken_at(self, position: int, wanted: HostPort) -> bool:
-        """Like the table's set of ports (see its QUIRK), replayed for one node."""
+        """Replay the changes of one node on its set of ports, as :meth:`NodeTable.remove_pod` does (see its QUIRK)."""
         row = int(self.row_numbers[position])
-        free = {port for info in self._gone(position) for port in info.shape.host_ports}
+        freed = {port for info in self._removed(position) for port in info.shape.host_ports}
         kept = any(
-            port not in free and port.conflicts_with(wanted)
+            port not in freed and port.conflicts_with(wanted)
             for port, column in self._table.ports()
             if column.values[row]
         )
-        added = (port for info in self._added(position) for port in info.shape.host_ports)
-        return kept or any(port.conflicts_with(wanted) for port in added)
+        return kept or any(_conflicts(info, wanted) for info in self._added(position))
 
 
-def alone(node: Node) -> Nodes:
-    """A view of one node object by itself, without pods and in no cluster: for queueing hints."""
+def _conflicts(info: PodInfo, wanted: HostPort) -> bool:
+    return any(port.conflicts_with(wanted) for port in info.shape.host_ports)
+
+
+def single_node(node: Node) -> Nodes:
+    """A view of one node object by itself, without pods and outside any cluster, for queueing hints."""
     table = NodeTable()
     table.add(node)
     return Nodes(table, slice(0, 1))

@@ -1,1 +1,1 @@
-"""Pods as scheduling holds them: shapes, the pod table, and indexes over placed pods."""
+"""Pods as the scheduler keeps them: shapes, the pod table, and indexes over placed pods."""

@@ -1,15 +1,15 @@
-"""The census: where every placed pod is, by shape, and the shapes by what their pods have in common.
+"""The index of placed pods: by shape, and the shapes by index key.
 
-Whoever wants to count some pods that were not counted before asks for the shapes of their groups
-(:mod:`kubestow.cluster.pods.index_keys`) and so never walks over pods that cannot matter.
+A new counter is filled from the shapes that have one of its index keys (:mod:`kubestow.cluster.pods.index_keys`), so it
+never visits pods that it does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
 __all__ = ["PlacedPod", "PodIndex"]
@@ -17,7 +17,7 @@ __all__ = ["PlacedPod", "PodIndex"]
 
 @dataclass(slots=True)
 class PlacedPod:
-    """Where a pod is: a node's name (which may belong to no known node), and whether that is only assumed."""
+    """A pod on a node, which need not be known, and whether the API server has yet to confirm it."""
 
     info: PodInfo
     node_name: str
@@ -25,44 +25,46 @@ class PlacedPod:
 
 
 class PodIndex:
-    """Placements by shape."""
+    """The placed pods by shape."""
 
     def __init__(self) -> None:
         self._by_shape: dict[Shape, dict[str, PlacedPod]] = {}
-        self._shapes: dict[Hashable, dict[Shape, None]] = {}
+        self._shapes_by_key: dict[Hashable, dict[Shape, None]] = {}
 
     def __contains__(self, shape: Shape) -> bool:
-        """Whether any pod of a shape is placed."""
+        """Whether a pod of this shape is placed."""
         return shape in self._by_shape
 
-    def of(self, groups: Groups | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
-        """The shapes that are in one of the groups, or all of them for None, with their placements."""
-        shapes = self._by_shape if groups is None else dict.fromkeys(s for g in groups for s in self._shapes.get(g, ()))
+    def with_any_key(self, index_keys: IndexKeys | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
+        """The shapes that have one of the keys, or all of them for None, each with its placed pods."""
+        shapes: Iterable[Shape] = self._by_shape
+        if index_keys is not None:
+            shapes = dict.fromkeys(shape for key in index_keys for shape in self._shapes_by_key.get(key, ()))
         return ((shape, self._by_shape[shape].values()) for shape in shapes)
 
     def add(self, uid: str, placed_pod: PlacedPod) -> bool:
-        """Take a placement in; whether it is the first of its shape."""
+        """Add a placed pod; whether it is the first of its shape."""
         shape = placed_pod.info.shape
         copies = self._by_shape.get(shape)
         if copies is not None:
             copies[uid] = placed_pod
             return False
         self._by_shape[shape] = {uid: placed_pod}
-        for group in shape.groups:
-            self._shapes.setdefault(group, {})[shape] = None
+        for key in shape.index_keys:
+            self._shapes_by_key.setdefault(key, {})[shape] = None
         return True
 
     def remove(self, uid: str, placed_pod: PlacedPod) -> bool:
-        """Undo :meth:`add`; whether it was the last of its shape."""
+        """Remove a placed pod; whether it was the last of its shape."""
         shape = placed_pod.info.shape
         copies = self._by_shape[shape]
         del copies[uid]
         if copies:
             return False
         del self._by_shape[shape]
-        for group in shape.groups:
-            shapes = self._shapes[group]
+        for key in shape.index_keys:
+            shapes = self._shapes_by_key[key]
             del shapes[shape]
             if not shapes:
-                del self._shapes[group]
+                del self._shapes_by_key[key]
         return True

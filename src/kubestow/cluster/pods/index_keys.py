@@ -1,7 +1,7 @@
-"""Groups: what pods are looked up by when only some of all pods can matter.
+"""Index keys: what pods are looked up by, so that a selector need not be matched against every pod.
 
-A pod is in the group of its namespace, of each of its labels, of each label within its namespace, and of each affinity
-term it carries. Whoever looks for the pods that a selector means looks only among groups in which all of them must be.
+A pod has a key for its namespace, one for each of its labels, one for each label within its namespace, and one for each
+affinity term that it carries. A selector yields keys of which every pod that it selects has exactly one.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from kubestow.api.selectors import Selector
 
-__all__ = ["Groups", "groups_meant", "groups_of"]
+__all__ = ["IndexKeys", "index_keys_of", "selected_index_keys"]
 
-Groups = frozenset[Hashable]
+IndexKeys = frozenset[Hashable]
 
 
-def groups_of(namespace: str, labels: Mapping[str, str], carried: Iterable[Hashable]) -> Groups:
-    """The groups that a pod is in."""
+def index_keys_of(namespace: str, labels: Mapping[str, str], carried: Iterable[Hashable]) -> IndexKeys:
+    """The keys of a pod; ``carried`` are its affinity terms."""
     pairs = labels.items()
     return frozenset((namespace, *pairs, *((namespace, *pair) for pair in pairs), *carried))
 
 
-def groups_meant(namespaces: frozenset[str] | None, selector: Selector) -> Groups | None:
-    """Groups of which a pod is in exactly one if it is in one of the namespaces (None: in any) and selected.
+def selected_index_keys(namespaces: frozenset[str] | None, selector: Selector) -> IndexKeys | None:
+    """Keys of which every selected pod in the namespaces (None: in all of them) has exactly one.
 
-    None when nothing narrows down where to look.
+    None when the selector restricts neither namespaces nor labels by equality, so that any pod may be selected.
     """
     if selector.nothing:
         return frozenset()

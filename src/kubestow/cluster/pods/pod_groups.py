@@ -1,8 +1,7 @@
-"""The members of pod groups: which pods say that they belong to a group, whether or not they have a node.
+"""The members of pod groups, whether or not they are placed.
 
-A pod names its group by a field, a label or an annotation, depending on the API that the group is of
-(:mod:`kubestow.api.scheduling`). What a group asks for is no business of this module, nor whether it exists: members
-often come before their group.
+A pod names its group by a field, a label or an annotation, depending on the API group of its PodGroup
+(:mod:`kubestow.api.scheduling`). PodGroup objects are not kept here; pods are often created before their group.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
 
 
 class PodGroupAPI(StrEnum):
-    """The API groups that have a PodGroup."""
+    """The API groups that define a PodGroup."""
 
     KUBERNETES = "scheduling.k8s.io"
     COSCHEDULING = "scheduling.x-k8s.io"
@@ -40,12 +39,12 @@ class PodGroupName(NamedTuple):
 
 
 def native_name(name: Hashable) -> PodGroupName | None:
-    """A gang's name, if it is that of one of Kubernetes' own pod groups."""
+    """A gang's name if it is a PodGroup of ``scheduling.k8s.io``, else None."""
     return name if isinstance(name, PodGroupName) and name.api is PodGroupAPI.KUBERNETES else None
 
 
 def memberships(pod: PodInfo) -> Iterator[PodGroupName]:
-    """The groups that a pod says it belongs to, at most one of each API."""
+    """The groups that a pod names, at most one of each API."""
     metadata, group = pod.metadata, pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         yield PodGroupName(PodGroupAPI.KUBERNETES, metadata.namespace, group.pod_group_name)
@@ -57,9 +56,9 @@ def memberships(pod: PodInfo) -> Iterator[PodGroupName]:
 
 @dataclass(slots=True)
 class Members:
-    """The pods of one group by uid, in the order in which they became known.
+    """The pods of one group by uid, in the order in which they were added.
 
-    ``ready`` are those that could run, or do: neither on their way out nor held by scheduling gates.
+    ``ready`` are those that are neither terminating nor gated.
     """
 
     _on_nodes: KeysView[str]
@@ -68,27 +67,27 @@ class Members:
 
     @property
     def placed(self) -> frozenset[str]:
-        """The uids of the ready members that have a node, if only by assumption."""
+        """The uids of the ready members that are on nodes, assumed ones included."""
         return frozenset(self.ready.keys() & self._on_nodes)
 
     def put(self, info: PodInfo) -> bool:
-        """A member is there; whether it is ready and was not before."""
+        """Add or replace a member; whether it has become ready."""
         self.pods[info.uid] = info
         if info.terminating or info.spec.scheduling_gates:
             self.ready.pop(info.uid, None)
             return False
-        more = info.uid not in self.ready
+        becomes_ready = info.uid not in self.ready
         self.ready[info.uid] = None
-        return more
+        return becomes_ready
 
     def remove(self, uid: str) -> None:
-        """A member is gone."""
+        """Remove a member, if it is one."""
         self.pods.pop(uid, None)
         self.ready.pop(uid, None)
 
 
 class PodGroups:
-    """All groups that have members. ``on_nodes`` are the uids of all placed pods, as they are at any time."""
+    """The groups that have members. ``on_nodes`` is a live view of the uids of all placed pods."""
 
     def __init__(self, on_nodes: KeysView[str]) -> None:
         self._on_nodes = on_nodes
@@ -102,11 +101,11 @@ class PodGroups:
         return iter(self._members)
 
     def members(self, name: PodGroupName) -> Members:
-        """The members of a group; none of a group that nobody belongs to."""
+        """The members of a group; empty for a group without any."""
         return self._members.get(name) or Members(self._on_nodes)
 
     def put(self, info: PodInfo) -> bool:
-        """A pod is there, new or changed; whether some group has one ready member more."""
+        """Add or replace a pod; whether it has become a ready member of a group."""
         names = tuple(memberships(info))
         for name in self._names.get(info.uid, ()):
             if name not in names:
@@ -115,11 +114,11 @@ class PodGroups:
             self._names.pop(info.uid, None)
             return False
         self._names[info.uid] = names
-        joined = [self._members.setdefault(name, Members(self._on_nodes)).put(info) for name in names]
-        return any(joined)
+        became_ready = [self._members.setdefault(name, Members(self._on_nodes)).put(info) for name in names]
+        return any(became_ready)
 
     def remove(self, uid: str) -> None:
-        """A pod is gone."""
+        """Remove a pod from its groups."""
         for name in self._names.pop(uid, ()):
             self._leave(name, uid)
 

@@ -1,9 +1,9 @@
-"""How much a pod asks for, and how much a node has, in the whole numbers that scheduling counts with.
+"""The requests of pods and the allocatable resources of nodes, as integers.
 
 An :data:`Amounts` maps resource names to int: ``cpu`` in millicores, everything else in units (bytes, counts), rounded
-up after all containers are added. The rules are the reference's (7.4, 7.5): init containers run one after another,
-sidecars beside everything that follows them, pod-level requests replace what the containers add up to, and a running
-pod counts what its kubelet has actually given it while a resize is under way.
+up after all containers are added. The rules are kube-scheduler's (semantics 7.4, 7.5): init containers run one after
+another, sidecars beside everything that follows them, pod-level requests replace the sum of the containers, and during
+an in-place resize a running pod counts for the larger of what it requests and what the kubelet has allocated.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ __all__ = [
     "is_counted",
     "is_scalar",
     "limits_by_spec",
-    "occupied",
+    "placed_requests",
     "requests_by_spec",
     "scored_requests",
 ]
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
-#: What a container is taken to use when it does not say (scoring only): 100m of CPU, 200Mi of memory.
+#: The requests that scoring assumes for a container without any: 100m of CPU, 200Mi of memory.
 _DEFAULT_NANOS = {CPU: NANOS // 10, MEMORY: 200 * 2**20 * NANOS}
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 _MAX = 2**63 - 1
 
 Amounts = dict[str, int]
-_Exact = dict[str, int]  # in nano units, before anything is rounded
+_Exact = dict[str, int]  # nano units, before rounding
 
 
 def is_scalar(name: str) -> bool:
-    """Whether a resource is counted by name alone: extended, huge pages, ``kubernetes.io/…``, attachable volumes."""
+    """Whether a resource is a scalar: extended, huge pages, ``kubernetes.io/…`` or attachable volumes."""
     return name.startswith(("hugepages-", "attachable-volumes-")) or ("/" in name and not name.startswith("requests."))
 
 
 def is_counted(name: str) -> bool:
-    """Whether nodes keep account of a resource at all."""
+    """Whether scheduling counts a resource: native and scalar ones."""
     return name in _NATIVE or is_scalar(name)
 
 
@@ -59,7 +59,7 @@ def _is_pod_level(name: str) -> bool:
 
 
 def _amounts(exact: Mapping[str, int]) -> Amounts:
-    """Nano units to what scheduling counts in, without the resources that nobody counts."""
+    """Round nano units up to millicores, bytes and counts, and leave out resources that are not counted."""
     return {
         name: min(_MAX, round_up(Fraction(value, NANOS // 1000 if name == CPU else NANOS)))
         for name, value in exact.items()
@@ -99,16 +99,20 @@ def _raise_to(total: _Exact, other: Mapping[str, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
-    """One way of adding up a pod: what each container counts for, and what stands in for the pod as a whole."""
+class _RequestSum:
+    """One way of summing a pod's requests.
+
+    ``statuses`` are the container statuses that report resources, by container name; ``defaults`` stand in for missing
+    requests of containers; ``pod_level`` are the pod-level requests.
+    """
 
     pod: Pod
     statuses: Mapping[str, ContainerStatus]
     defaults: Mapping[str, int]
-    levels: Mapping[str, int]
+    pod_level: Mapping[str, int]
 
     def total(self) -> _Exact:
-        """Semantics 7.5: containers, init containers in order with the sidecars before them, pod level, overhead."""
+        """The sum (semantics 7.5): containers, init containers with the sidecars before them, pod level, overhead."""
         spec = self.pod.spec
         total: _Exact = {}
         for position, container in enumerate(spec.containers):
@@ -127,14 +131,14 @@ class _Account:
                 _add(request, sidecars)
                 _raise_to(peak, request)
         _raise_to(total, peak)
-        total |= self.levels
+        total |= self.pod_level
         _add(total, _exact(spec.overhead, "spec.overhead"))
         return total
 
     def _container(self, container: Container, path: str) -> _Exact:
         request = _spec_request(container, path)
         status = self.statuses.get(container.name)
-        if status is not None and status.resources is not None:  # a resize may be under way
+        if status is not None and status.resources is not None:  # a resize may be in progress
             if _resize_is_infeasible(self.pod):
                 request = {}
             _raise_to(request, _exact(status.resources.requests, f"{path}.status.resources.requests"))
@@ -150,23 +154,23 @@ def _resize_is_infeasible(pod: Pod) -> bool:
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions)
 
 
-def _levels(pod: Pod, *, running: bool) -> _Exact:
-    """The pod-level requests that replace what the containers add up to, for the resources that the spec names."""
+def _pod_level_requests(pod: Pod, *, running: bool) -> _Exact:
+    """The pod-level requests, which replace the sum of the containers, for the resources that the spec names."""
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
-    levels = _exact(pod.spec.resources.requests, "spec.resources.requests")
-    named = [name for name in levels if _is_pod_level(name)]
+    pod_level = _exact(pod.spec.resources.requests, "spec.resources.requests")
+    named = [name for name in pod_level if _is_pod_level(name)]
     if running and pod.status.resources is not None:
         if _resize_is_infeasible(pod):
-            levels = {}
-        _raise_to(levels, _exact(pod.status.resources.requests, "status.resources.requests"))
-        _raise_to(levels, _exact(pod.status.allocated_resources, "status.allocatedResources"))
-    return {name: levels[name] for name in named if name in levels}
+            pod_level = {}
+        _raise_to(pod_level, _exact(pod.status.resources.requests, "status.resources.requests"))
+        _raise_to(pod_level, _exact(pod.status.allocated_resources, "status.allocatedResources"))
+    return {name: pod_level[name] for name in named if name in pod_level}
 
 
-def _missing(levels: Mapping[str, int], total: Mapping[str, int]) -> _Exact:
-    """Defaults for containers: all of them, or with pod-level requests those of resources that nobody asks for."""
-    return {name: value for name, value in _DEFAULT_NANOS.items() if not levels or name not in total}
+def _container_defaults(pod_level: Mapping[str, int], total: Mapping[str, int]) -> _Exact:
+    """The defaults for containers; with pod-level requests only those of resources without any request."""
+    return {name: value for name, value in _DEFAULT_NANOS.items() if not pod_level or name not in total}
 
 
 def _cpu_and_memory(total: _Exact) -> tuple[int, int]:
@@ -175,12 +179,12 @@ def _cpu_and_memory(total: _Exact) -> tuple[int, int]:
 
 
 def requests_by_spec(pod: Pod) -> Amounts:
-    """What a pod asks for. Raises InvalidQuantity with the path of the container."""
-    return _amounts(_Account(pod, {}, {}, _levels(pod, running=False)).total())
+    """A pod's requests. Raises InvalidQuantity with the path of the container."""
+    return _amounts(_RequestSum(pod, {}, {}, _pod_level_requests(pod, running=False)).total())
 
 
 def limits_by_spec(pod: Pod) -> Amounts:
-    """What a pod may use at most, added up like its requests; the overhead counts where there is a limit at all."""
+    """A pod's limits, summed like requests; the overhead counts only for resources with a limit."""
     limited = [_limited(container) for container in pod.spec.containers]
     init = [_limited(container) for container in pod.spec.init_containers]
     whole = pod.spec.resources
@@ -197,25 +201,27 @@ def limits_by_spec(pod: Pod) -> Amounts:
 
 
 def _limited(container: Container) -> Container:
-    """The container with its limits in the place of its requests."""
+    """The container with its limits as its requests."""
     return msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
 
 
 def scored_requests(pod: Pod) -> tuple[int, int]:
-    """CPU (millicores) and memory (bytes) an incoming pod is scored by: containers with defaults for what they lack.
+    """The CPU (millicores) and memory (bytes) by which a pending pod is scored, with defaults per container.
 
-    QUIRK (semantics 8.8): pod-level requests are left out here, though :func:`occupied` has them.
+    QUIRK (semantics 8.8): pod-level requests do not count here, although they do in :func:`placed_requests`.
     """
-    return _cpu_and_memory(_Account(pod, {}, _DEFAULT_NANOS, {}).total())
+    return _cpu_and_memory(_RequestSum(pod, {}, _DEFAULT_NANOS, {}).total())
 
 
-def occupied(pod: Pod) -> tuple[Amounts, tuple[int, int]]:
-    """What a pod on a node takes: its requests, and the (CPU, memory) that scoring counts it for.
+def placed_requests(pod: Pod) -> tuple[Amounts, tuple[int, int]]:
+    """What a placed pod counts for: its requests, and the CPU (millicores) and memory (bytes) for scoring.
 
-    Unlike :func:`requests_by_spec` it looks at the resources a kubelet reports during an in-place resize.
+    Unlike :func:`requests_by_spec` this includes the resources that the kubelet reports during an in-place resize.
     """
     reported = [*pod.status.container_statuses, *pod.status.init_container_statuses]
     statuses = {status.name: status for status in reported if status.resources is not None}
-    levels = _levels(pod, running=True)
-    total = _Account(pod, statuses, {}, levels).total()
-    return _amounts(total), _cpu_and_memory(_Account(pod, statuses, _missing(levels, total), levels).total())
+    pod_level = _pod_level_requests(pod, running=True)
+    total = _RequestSum(pod, statuses, {}, pod_level).total()
+    return _amounts(total), _cpu_and_memory(
+        _RequestSum(pod, statuses, _container_defaults(pod_level, total), pod_level).total()
+    )

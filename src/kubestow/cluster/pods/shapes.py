@@ -1,9 +1,9 @@
-"""Pods as scheduling holds them.
+"""Pods with what scheduling derives from them.
 
-Most pods of a cluster are copies of each other. What scheduling derives from a pod (its requests, host ports, parsed
-selectors) depends only on its :class:`Shape`: namespace, labels, controller and spec without the node's name. Shapes
-are interned, so that a hundred thousand pods cost a few hundred derivations and share their spec in memory; a pod
-itself is a :class:`PodInfo`, the object plus its shape.
+Most pods of a cluster are copies of each other. What is derived from a pod (requests, host ports, parsed selectors)
+depends only on its :class:`Shape`: namespace, labels, controller, and spec without the node name. Shapes are interned,
+so a hundred thousand pods cost a few hundred derivations and share their specs in memory. A :class:`PodInfo` is a pod
+with its shape.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
-from kubestow.cluster.pods.index_keys import Groups, groups_of
-from kubestow.cluster.pods.requests import Amounts, occupied, requests_by_spec, scored_requests
-from kubestow.cluster.topology.affinity import CarriedTerm, PodAffinityTerms
+from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
+from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
+from kubestow.cluster.pods.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
 __all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
 
@@ -29,14 +29,14 @@ _ANY_IP = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port taken on the node itself."""
+    """A host port: its IP address, protocol and number."""
 
     ip: str
     protocol: str
     port: int
 
     def conflicts_with(self, other: HostPort) -> bool:
-        """Whether both cannot be on one node (semantics 7.4)."""
+        """Whether two pods with these ports cannot share a node (semantics 7.4)."""
         return (
             self.port == other.port
             and self.protocol == other.protocol
@@ -47,7 +47,7 @@ class HostPort(NamedTuple):
 class Shape:
     """What copies of a pod have in common, and everything derived from it.
 
-    ``key`` is the identity: two pods with equal keys are the same to every plugin that decides by shape.
+    ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object.
     """
 
     __slots__ = ("__dict__", "__weakref__", "controller", "key", "labels", "namespace", "spec")
@@ -56,36 +56,36 @@ class Shape:
         self.key = key
         self.namespace = pod.metadata.namespace
         self.labels = pod.metadata.labels
-        #: The owner that manages the pods; of it only kind, name and API version are the same for all copies.
+        #: The controller's owner reference. Only its kind, name and API version are the same for all copies.
         self.controller: OwnerReference | None = pod.metadata.controller
         self.spec = pod.spec
-        #: What the pod asks for: resource name -> millicores, bytes or count.
+        #: The pod's requests by resource name: millicores, bytes or counts.
         self.requests: Amounts = requests_by_spec(pod)
-        #: CPU (millicores) and memory (bytes) it takes on a node, with defaults for what it does not ask for.
-        self.nonzero_requests: tuple[int, int] = occupied(pod)[1]
-        #: The same for scoring it while it is still looking for a node.
+        #: CPU (millicores) and memory (bytes) that the pod counts for on its node, with defaults for missing requests.
+        self.nonzero_requests: tuple[int, int] = placed_requests(pod)[1]
+        #: The same for scoring the pod before it is placed.
         self.scored_requests: tuple[int, int] = scored_requests(pod)
 
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """Ports of containers and sidecars that are taken on the node, each once."""
+        """The host ports of containers and sidecars, without duplicates."""
         sidecars = (c for c in self.spec.init_containers if c.restart_policy == "Always")
         return tuple(sorted(set(_host_ports((*self.spec.containers, *sidecars)))))
 
     @cached_property
     def affinity_terms(self) -> PodAffinityTerms:
-        """The terms of its pod affinity and anti-affinity."""
+        """The terms of the pod's affinity and anti-affinity."""
         return PodAffinityTerms.of(self.namespace, self.spec.affinity)
 
     @cached_property
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
-        """The same by role, with the number of times that each is there."""
+        """The same terms with their kinds, each with the number of times that the pod has it."""
         return self.affinity_terms.carried()
 
     @cached_property
-    def groups(self) -> Groups:
-        """What the pods can be looked up by among all others."""
-        return groups_of(self.namespace, self.labels, self.carried_terms)
+    def index_keys(self) -> IndexKeys:
+        """The keys by which the pods are indexed."""
+        return index_keys_of(self.namespace, self.labels, self.carried_terms)
 
 
 def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:
@@ -99,8 +99,9 @@ def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:
 class PodInfo:
     """A pod and what scheduling derives from it. Compared by identity.
 
-    ``requests`` and ``nonzero_requests`` are what the pod takes on its node; they differ from its shape's only while a
-    kubelet reports resources of its own (semantics 7.5).
+    ``requests`` (millicores, bytes or counts by resource) and ``nonzero_requests`` (CPU and memory) are what the pod
+    counts for on its node. They differ from its shape's only if the kubelet reports resources in the pod's status
+    (semantics 7.5).
     """
 
     pod: Pod
@@ -145,12 +146,12 @@ class PodInfo:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for people and messages."""
+        """``namespace/name``, for messages."""
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
     @property
     def priority(self) -> int:
-        """``spec.priority``, 0 where it is missing."""
+        """``spec.priority``, 0 if unset."""
         return self.pod.spec.priority or 0
 
     @property
@@ -159,18 +160,18 @@ class PodInfo:
         return self.pod.metadata.deletion_timestamp is not None
 
     def on(self, node_name: str) -> PodInfo:
-        """The same pod on a node."""
+        """The same pod with ``spec.nodeName`` set."""
         spec = msgspec.structs.replace(self.spec, node_name=node_name)
         return PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, self.requests, self.nonzero_requests)
 
 
-def _matters(volume: Volume) -> bool:
-    """Whether a volume has a source that scheduling looks at (config maps, secrets and tokens do not)."""
+def _affects_scheduling(volume: Volume) -> bool:
+    """Whether a volume has one of the decoded sources: claims and disks, but not config maps, secrets and tokens."""
     return volume != Volume(name=volume.name)
 
 
 class Shapes:
-    """The interned shapes of all pods that are held anywhere; a shape goes when its last pod does."""
+    """Interns shapes; a shape lives as long as a pod of it."""
 
     def __init__(self) -> None:
         self._by_key: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
@@ -179,13 +180,13 @@ class Shapes:
         return len(self._by_key)
 
     def info(self, pod: Pod) -> PodInfo:
-        """The pod with its shape, sharing spec and labels with its copies.
+        """The pod with its shape; it shares spec and labels with its copies.
 
         Raises InvalidQuantity when a request does not parse.
         """
         metadata, spec = pod.metadata, pod.spec
         controller = metadata.controller
-        volumes = [volume for volume in spec.volumes if _matters(volume)] if spec.volumes else spec.volumes
+        volumes = [volume for volume in spec.volumes if _affects_scheduling(volume)] if spec.volumes else spec.volumes
         if spec.node_name or len(volumes) != len(spec.volumes):
             spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
         owner = (controller.kind, controller.name, controller.api_version) if controller else None
@@ -194,7 +195,7 @@ class Shapes:
         if shape is None:
             shape = Shape(key, Pod(metadata=metadata, spec=spec))
             self._by_key[key] = shape
-        lean = Pod(
+        shared = Pod(
             metadata=_with_labels(metadata, shape.labels),
             spec=msgspec.structs.replace(shape.spec, node_name=pod.spec.node_name)
             if pod.spec.node_name
@@ -202,8 +203,8 @@ class Shapes:
             status=pod.status,
         )
         if _reports_resources(pod.status):
-            return PodInfo(lean, shape, *occupied(pod))
-        return PodInfo(lean, shape, shape.requests, shape.nonzero_requests)
+            return PodInfo(shared, shape, *placed_requests(pod))
+        return PodInfo(shared, shape, shape.requests, shape.nonzero_requests)
 
 
 def _with_labels(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
@@ -211,7 +212,7 @@ def _with_labels(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
 
 
 def _reports_resources(status: PodStatus) -> bool:
-    """Whether a kubelet speaks of resources at all; only then may a pod take something else than its spec says."""
+    """Whether the status has resources, so that the pod may count for something else than its spec's requests."""
     return status.resources is not None or any(
         reported.resources is not None for reported in (*status.container_statuses, *status.init_container_statuses)
     )

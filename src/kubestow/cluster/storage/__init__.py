@@ -1,1 +1,1 @@
-"""Volumes in scheduling: claims, attachments, capacities and CSI state."""
+"""Storage: volumes in use, attachments, available volumes, storage capacities and the state of CSI drivers."""

@@ -1,7 +1,7 @@
-"""What stands behind a pod's volumes: for each, the CSI driver that will attach it and the driver's name for it.
+"""The CSI volumes of a pod: for each of its volumes the driver that attaches it, and the driver's handle.
 
-Claims lead to volumes and those to drivers; a claim that has no volume yet leads to its storage class's provisioner;
-in-tree volumes lead to the CSI driver that has taken them over, on nodes where it has (semantics 8.11).
+A claim is resolved through its PersistentVolume, one that is not bound yet through its storage class's provisioner, and
+an in-tree volume through the CSI driver that its plugin has been migrated to (semantics 8.11).
 """
 
 from __future__ import annotations
@@ -18,37 +18,35 @@ from kubestow.cluster.storage.csi_migration import in_tree_plugin, plugin_named,
 from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of, ownership_problem
 from kubestow.errors import InvalidObject
 
-__all__ = ["Attachable", "Dependency", "Use", "VolumeUses"]
+__all__ = ["CSIVolume", "Dependency", "PodVolumeResolver", "ResolvedVolume"]
 
-#: An object that an answer depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
+#: An object that a result depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
 Dependency = tuple[str, ...]
-Note = Callable[[Dependency], None]
 
 
-class Attachable(NamedTuple):
-    """A volume as its CSI driver knows it."""
+class CSIVolume(NamedTuple):
+    """A volume by its CSI driver and the driver's handle."""
 
     driver: str
     handle: str
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """One volume that a pod brings to a node.
+class ResolvedVolume:
+    """A volume of a pod, or the ``problem`` with it; ``missing`` means that the problem is a claim that does not exist.
 
-    One that is ``in_tree`` counts only on nodes where its plugin has been migrated. QUIRK: as this can't be switched
-    off any more, that is wherever there is a CSINode, whatever it reports. Instead of a volume there may be a
-    ``problem``; ``missing`` says that it is a claim that is not there (yet).
+    One that is ``in_tree`` counts only on nodes where its plugin has been migrated. QUIRK (semantics 8.11): migration
+    can no longer be disabled, so that is every node with a CSINode, whatever the CSINode lists.
     """
 
-    volume: Attachable | None = None
+    volume: CSIVolume | None = None
     in_tree: bool = False
     problem: str = ""
     missing: bool = False
 
 
-class VolumeUses:
-    """Looks up what stands behind volumes."""
+class PodVolumeResolver:
+    """Resolves the volumes of pods."""
 
     def __init__(
         self,
@@ -58,63 +56,67 @@ class VolumeUses:
     ) -> None:
         self._claims, self._volumes, self._classes = claims, volumes, classes
 
-    def of(self, pod: PodInfo, note: Note = lambda _: None) -> Iterator[Use]:
-        """What a pod brings, in the order of its volumes; ``note`` hears of every object that the answer depends on."""
+    def resolve(
+        self, pod: PodInfo, record_dependency: Callable[[Dependency], None] = lambda _: None
+    ) -> Iterator[ResolvedVolume]:
+        """The volumes of a pod, in order, without those that are never attached."""
         for volume in pod.spec.volumes:
             claim = claim_of(pod, volume)
-            use = _inline_use(volume) if claim is None else self._claim_use(pod, claim, note)
-            if use is not None:
-                yield use
+            resolved = _resolve_inline(volume) if claim is None else self._resolve_claim(pod, claim, record_dependency)
+            if resolved is not None:
+                yield resolved
 
-    def _claim_use(self, pod: PodInfo, wanted: PodClaim, note: Note) -> Use | None:
-        if not wanted.name:
-            return Use(problem="PersistentVolumeClaim had no name")
-        note(("claim", pod.namespace, wanted.name))
-        claim = self._claims.get(pod.namespace, wanted.name)
+    def _resolve_claim(
+        self, pod: PodInfo, pod_claim: PodClaim, record_dependency: Callable[[Dependency], None]
+    ) -> ResolvedVolume | None:
+        if not pod_claim.name:
+            return ResolvedVolume(problem="PersistentVolumeClaim had no name")
+        record_dependency(("claim", pod.namespace, pod_claim.name))
+        claim = self._claims.get(pod.namespace, pod_claim.name)
         if claim is None:
-            missing = f'persistentvolumeclaim "{wanted.name}" not found'
-            return Use(problem=f"looking up PVC {pod.namespace}/{wanted.name}: {missing}", missing=True)
-        if wanted.ephemeral and (problem := ownership_problem(pod, claim)):
-            return Use(problem=problem)
+            not_found = f'persistentvolumeclaim "{pod_claim.name}" not found'
+            return ResolvedVolume(problem=f"looking up PVC {pod.namespace}/{pod_claim.name}: {not_found}", missing=True)
+        if pod_claim.ephemeral and (problem := ownership_problem(pod, claim)):
+            return ResolvedVolume(problem=problem)
         if claim.spec.volume_name:
-            note(("volume", claim.spec.volume_name))
+            record_dependency(("volume", claim.spec.volume_name))
             volume = self._volumes.get("", claim.spec.volume_name)
             if volume is not None:
-                return _volume_use(volume)
-        return self._unprovided_use(claim, note)
+                return _resolve_persistent(volume)
+        record_dependency(("class", claim.storage_class))
+        return self._resolve_unbound(claim)
 
-    def _unprovided_use(self, claim: PersistentVolumeClaim, note: Note) -> Use | None:
-        """A claim without a volume counts as one volume of whoever will provide it."""
-        note(("class", claim.storage_class))
+    def _resolve_unbound(self, claim: PersistentVolumeClaim) -> ResolvedVolume | None:
+        """A claim without a volume counts as one volume of the driver that would provision it."""
         storage_class = self._classes.get("", claim.storage_class)
         if storage_class is None or not storage_class.provisioner:
             return None
         handle = f"claim {claim.key}"
         plugin = plugin_named(storage_class.provisioner)
         if plugin is None:
-            return Use(Attachable(storage_class.provisioner, handle))
-        return Use(Attachable(plugin.driver, handle), in_tree=True) if plugin.migrates else None
+            return ResolvedVolume(CSIVolume(storage_class.provisioner, handle))
+        return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if plugin.migrates else None
 
 
-def _inline_use(volume: Volume) -> Use | None:
+def _resolve_inline(volume: Volume) -> ResolvedVolume | None:
     plugin = in_tree_plugin(volume)
     if plugin is None or not plugin.migrates:
         return None
     try:
-        return Use(Attachable(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
+        return ResolvedVolume(CSIVolume(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
     except InvalidObject as error:
-        return Use(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
+        return ResolvedVolume(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
 
 
-def _volume_use(volume: PersistentVolume) -> Use | None:
+def _resolve_persistent(volume: PersistentVolume) -> ResolvedVolume | None:
     csi = volume.spec.csi
     if csi is not None:
-        return Use(Attachable(csi.driver, csi.volume_handle)) if csi.driver and csi.volume_handle else None
+        return ResolvedVolume(CSIVolume(csi.driver, csi.volume_handle)) if csi.driver and csi.volume_handle else None
     plugin = in_tree_plugin(volume.spec)
     if plugin is None or not plugin.migrates:
         return None
     try:
         handle = volume_handle(plugin, volume.spec, volume.metadata.labels)
     except InvalidObject:
-        return None  # what cannot be translated is not counted
-    return Use(Attachable(plugin.driver, handle), in_tree=True) if handle else None
+        return None  # a volume that cannot be translated does not count
+    return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if handle else None

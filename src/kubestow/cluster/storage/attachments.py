@@ -1,8 +1,8 @@
 """Volumes attached to nodes, counted per CSI driver (semantics 8.11).
 
-A volume counts once per node, however many pods there mount it; a VolumeAttachment counts even when no pod does. What
-stands behind a pod's volumes is looked up when it comes to its node, and again only when one of its claims, their
-volumes or classes, or the node's CSINode change. A pod that comes or goes then costs as much as its own volumes.
+A volume counts once per node, however many pods mount it there; one with a VolumeAttachment counts even if no pod does.
+The volumes of a pod are resolved when the pod is placed, and again only when one of its claims, their volumes or
+storage classes, or the node's CSINode changes. Placing or removing a pod costs as much as its own volumes.
 """
 
 from __future__ import annotations
@@ -20,108 +20,112 @@ from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.attachable_volumes import Attachable, Dependency, VolumeUses
+from kubestow.cluster.storage.attachable_volumes import CSIVolume, Dependency, PodVolumeResolver
 from kubestow.cluster.storage.csi_nodes import CSINodes
 
-__all__ = ["Attachments", "VolumeAttachments"]
+__all__ = ["AttachedVolumes", "VolumeAttachments"]
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class _Holder:
-    """A pod on a node, and what it was found to have attached there."""
+class _PodAttachments:
+    """A pod on a node, its attached volumes, and the objects that they were resolved from."""
 
     node_name: str
     pod: PodInfo
-    volumes: set[Attachable] = field(default_factory=set)
+    volumes: set[CSIVolume] = field(default_factory=set)
     depends_on: list[Dependency] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _OnNode:
-    """What is attached to one node: each volume by how many pods and by how many VolumeAttachments.
+class _NodeAttachments:
+    """The volumes attached to a node: the number of pods and of VolumeAttachments of each, and the pods by uid.
 
-    ``broken`` tells, by uid, of pods whose volumes cannot be made out.
+    ``problems`` are those of pods whose volumes cannot be resolved, by uid.
     """
 
-    by_pods: Counter[Attachable] = field(default_factory=Counter)
-    by_attachments: Counter[Attachable] = field(default_factory=Counter)
-    holders: dict[str, _Holder] = field(default_factory=dict)
-    broken: dict[str, str] = field(default_factory=dict)
+    by_pods: Counter[CSIVolume] = field(default_factory=Counter)
+    by_attachments: Counter[CSIVolume] = field(default_factory=Counter)
+    pods: dict[str, _PodAttachments] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
 
-    def has(self, volume: Attachable) -> bool:
+    def has(self, volume: CSIVolume) -> bool:
         return volume in self.by_pods or volume in self.by_attachments
 
     def distinct(self, driver: str) -> int:
         return sum(volume.driver == driver for volume in self.by_pods.keys() | self.by_attachments.keys())
 
 
-class Attachments:
-    """The volumes attached to the nodes of a table."""
+class AttachedVolumes:
+    """The volumes attached to the nodes of a table.
 
-    def __init__(self, table: NodeTable, uses: VolumeUses, csi_nodes: CSINodes) -> None:
+    VolumeAttachments may name nodes that are unknown; pods are always on known ones.
+    """
+
+    def __init__(self, table: NodeTable, resolver: PodVolumeResolver, csi_nodes: CSINodes) -> None:
         self._table = table
-        self._uses = uses
+        self._resolver = resolver
         self._csi_nodes = csi_nodes
         self._counts: dict[str, Column] = {}
-        self._nodes: dict[str, _OnNode] = {}
-        self._nodes_with: dict[Attachable, set[str]] = {}
-        self._broken_nodes: set[str] = set()
-        self._dependents: dict[Dependency, dict[str, _Holder]] = {}
+        self._nodes: dict[str, _NodeAttachments] = {}
+        self._nodes_with: dict[CSIVolume, set[str]] = {}
+        self._nodes_with_problems: set[str] = set()
+        self._dependents: dict[Dependency, dict[str, _PodAttachments]] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def count(self, nodes: Nodes, driver: str) -> NDArray[np.int64]:
-        """How many volumes of a driver are attached, int64 per row of the view."""
+        """The number of attached volumes of a driver, int64 per row of the view."""
         attached: NDArray[np.int64] = self._column(driver).values[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
             attached = attached.copy()
-            for position in nodes.touched(_has_volumes).tolist():
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 attached[position] += self._delta(nodes, position, driver)
         return attached
 
-    def held(self, nodes: Nodes, volume: Attachable) -> Mask | None:
-        """Where a pod mounts a volume already, bool per row of the view; None for nowhere."""
+    def mounted(self, nodes: Nodes, volume: CSIVolume) -> Mask | None:
+        """Where a placed pod mounts a volume, bool per row of the view; None for nowhere."""
         rows = [self._table.rows[name] for name in self._nodes_with.get(volume, ())]
         if not rows and not isinstance(nodes, HypotheticalNodes):
             return None
         everywhere = np.zeros(len(self._table), np.bool_)
         everywhere[rows] = True
-        held: Mask = everywhere[nodes.rows]
+        mounted: Mask = everywhere[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
-            held = held.copy()
-            for position in nodes.touched(_has_volumes).tolist():
+            mounted = mounted.copy()
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 by_pods = self._node(nodes.name(position)).by_pods[volume]
-                held[position] = by_pods + self._changes(nodes, position)[volume] > 0
-        return held
+                mounted[position] = by_pods + self._changes(nodes, position)[volume] > 0
+        return mounted
 
     def problems(self, nodes: Nodes) -> Iterator[tuple[int, str]]:
-        """Rows of the view with a pod whose volumes cannot be made out, each with what is wrong."""
+        """The positions of nodes with a pod whose volumes cannot be resolved, each with the first such problem."""
         changed: set[str] = set()
         if isinstance(nodes, HypotheticalNodes):
-            for position in nodes.touched(_has_volumes).tolist():
+            for position in nodes.positions_changed_by(_has_volumes).tolist():
                 changed.add(nodes.name(position))
                 yield from ((position, problem) for problem in self._problems(nodes, position)[:1])
-        for name in self._broken_nodes - changed:
+        for name in self._nodes_with_problems - changed:
             found = nodes.position(name)
             if found is not None:
                 yield found, self._kept_problems(name)[0]
 
     def _problems(self, nodes: HypotheticalNodes, position: int) -> list[str]:
         change = nodes.change(position)
-        kept = self._kept_problems(nodes.name(position), gone={pod.uid for pod in change.removed})
+        kept = self._kept_problems(nodes.name(position), removed={pod.uid for pod in change.removed})
         row = int(nodes.row_numbers[position])
         added = (self._attached_by(pod, row)[1] for pod in change.added)
         return kept + [problem for problem in added if problem]
 
-    def _kept_problems(self, node_name: str, gone: Collection[str] = ()) -> list[str]:
-        """What is wrong with the pods on a node that are not ``gone`` (uids), in the order of these pods."""
-        broken, row = self._node(node_name).broken, self._table.rows[node_name]
-        return [broken[uid] for uid in self._table.pods[row] if uid in broken and uid not in gone] if broken else []
+    def _kept_problems(self, node_name: str, removed: Collection[str] = ()) -> list[str]:
+        """The problems of the pods on a node that are not ``removed`` (uids), in the order of the pods."""
+        problems = self._node(node_name).problems
+        kept = problems.keys() - removed
+        return [problems[uid] for uid in self._table.pods[self._table.rows[node_name]] if uid in kept] if kept else []
 
     def _delta(self, nodes: HypotheticalNodes, position: int, driver: str) -> int:
-        """How the count of a driver changes with what is imagined of a row."""
+        """The change of a driver's count by the hypothetical change of a row."""
         on_node = self._node(nodes.name(position))
         delta = 0
         for volume, by_pods in self._changes(nodes, position).items():
@@ -130,99 +134,99 @@ class Attachments:
                 delta += (before + by_pods > 0) - (before > 0)
         return delta
 
-    def _changes(self, nodes: HypotheticalNodes, position: int) -> Counter[Attachable]:
-        """By how many pods more or less each volume would be mounted on a row."""
-        changes: Counter[Attachable] = Counter()
+    def _changes(self, nodes: HypotheticalNodes, position: int) -> Counter[CSIVolume]:
+        """The change of the number of pods that mount each volume, by the hypothetical change of a row."""
+        changes: Counter[CSIVolume] = Counter()
         row = int(nodes.row_numbers[position])
-        for sign, pod in nodes.change(position).deltas():
+        for sign, pod in nodes.change(position).signed_pods():
             if pod.spec.volumes:
                 for volume in self._attached_by(pod, row)[0]:
                     changes[volume] += sign
         return changes
 
-    # -- pods come and go ----------------------------------------------------------------------------------------
+    # -- changes --------------------------------------------------------------------------------------------------
 
-    def pod_came(self, node_name: str, pod: PodInfo) -> None:
-        """A pod is on a node."""
-        holder = _Holder(node_name, pod)
-        self._nodes.setdefault(node_name, _OnNode()).holders[pod.uid] = holder
-        self._attach(holder)
+    def add_pod(self, node_name: str, pod: PodInfo) -> None:
+        """Count the volumes of a pod that was added to a node."""
+        attachments = _PodAttachments(node_name, pod)
+        self._nodes.setdefault(node_name, _NodeAttachments()).pods[pod.uid] = attachments
+        self._attach(attachments)
 
-    def pod_left(self, node_name: str, pod: PodInfo) -> None:
-        """A pod is no longer on its node."""
-        self._detach(self._nodes[node_name].holders.pop(pod.uid))
+    def remove_pod(self, node_name: str, pod: PodInfo) -> None:
+        """Stop counting the volumes of a pod that was removed from its node."""
+        self._detach(self._nodes[node_name].pods.pop(pod.uid))
         self._drop_if_empty(node_name)
 
-    def node_changed(self, row: int) -> None:
-        """The node of a row or its CSINode is new, changed or gone: count what is attached to it afresh."""
+    def refresh_node(self, row: int) -> None:
+        """Recount the volumes of a node after it was added, or its CSINode added, changed or deleted."""
         on_node = self._node(self._table.names[row])
         for driver, column in self._counts.items():
             column.values[row] = on_node.distinct(driver)
-        for holder in list(on_node.holders.values()):
-            self._look_again(holder)
+        for attachments in list(on_node.pods.values()):
+            self._resolve_again(attachments)
 
-    def depended_changed(self, dependency: Dependency) -> None:
-        """An object behind volumes has changed: look again at those who depend on it."""
-        for holder in list(self._dependents.get(dependency, {}).values()):
-            self._look_again(holder)
+    def refresh_dependents(self, dependency: Dependency) -> None:
+        """Resolve the volumes again that depend on an object that has changed."""
+        for attachments in list(self._dependents.get(dependency, {}).values()):
+            self._resolve_again(attachments)
 
-    def count_attachment(self, node_name: str, volume: Attachable, sign: int) -> None:
-        """A VolumeAttachment is there (+1) or gone (-1)."""
-        on_node = self._nodes.setdefault(node_name, _OnNode())
+    def count_attachment(self, node_name: str, volume: CSIVolume, sign: int) -> None:
+        """Count a VolumeAttachment that was added (+1) or removed (-1)."""
+        on_node = self._nodes.setdefault(node_name, _NodeAttachments())
         self._count(node_name, on_node.by_attachments, volume, sign)
         self._drop_if_empty(node_name)
 
-    def _attach(self, holder: _Holder) -> None:
-        row = self._table.rows[holder.node_name]
-        uid, on_node = holder.pod.uid, self._nodes[holder.node_name]
-        holder.volumes, problem = self._attached_by(holder.pod, row, holder.depends_on)
-        for dependency in holder.depends_on:
-            self._dependents.setdefault(dependency, {})[uid] = holder
+    def _attach(self, attachments: _PodAttachments) -> None:
+        row = self._table.rows[attachments.node_name]
+        uid, on_node = attachments.pod.uid, self._nodes[attachments.node_name]
+        attachments.volumes, problem = self._attached_by(attachments.pod, row, attachments.depends_on)
+        for dependency in attachments.depends_on:
+            self._dependents.setdefault(dependency, {})[uid] = attachments
         if problem:
-            on_node.broken[uid] = problem
-            self._broken_nodes.add(holder.node_name)
-        for volume in holder.volumes:
-            self._count(holder.node_name, on_node.by_pods, volume, +1)
-            self._nodes_with.setdefault(volume, set()).add(holder.node_name)
+            on_node.problems[uid] = problem
+            self._nodes_with_problems.add(attachments.node_name)
+        for volume in attachments.volumes:
+            self._count(attachments.node_name, on_node.by_pods, volume, +1)
+            self._nodes_with.setdefault(volume, set()).add(attachments.node_name)
 
-    def _detach(self, holder: _Holder) -> None:
-        uid, on_node = holder.pod.uid, self._nodes[holder.node_name]
-        on_node.broken.pop(uid, None)
-        if not on_node.broken:
-            self._broken_nodes.discard(holder.node_name)
-        for volume in holder.volumes:
-            self._count(holder.node_name, on_node.by_pods, volume, -1)
+    def _detach(self, attachments: _PodAttachments) -> None:
+        uid, on_node = attachments.pod.uid, self._nodes[attachments.node_name]
+        on_node.problems.pop(uid, None)
+        if not on_node.problems:
+            self._nodes_with_problems.discard(attachments.node_name)
+        for volume in attachments.volumes:
+            self._count(attachments.node_name, on_node.by_pods, volume, -1)
             if volume not in on_node.by_pods:
-                self._nodes_with[volume].discard(holder.node_name)
+                self._nodes_with[volume].discard(attachments.node_name)
                 if not self._nodes_with[volume]:
                     del self._nodes_with[volume]
-        for dependency in holder.depends_on:
+        for dependency in attachments.depends_on:
             dependents = self._dependents.get(dependency, {})
             if dependents.pop(uid, None) is not None and not dependents:
                 del self._dependents[dependency]
-        holder.depends_on.clear()
+        attachments.depends_on.clear()
 
-    def _look_again(self, holder: _Holder) -> None:
-        self._detach(holder)
-        self._attach(holder)
+    def _resolve_again(self, attachments: _PodAttachments) -> None:
+        self._detach(attachments)
+        self._attach(attachments)
 
     def _attached_by(
         self, pod: PodInfo, row: int, depends_on: list[Dependency] | None = None
-    ) -> tuple[set[Attachable], str]:
-        """The volumes that a pod on a row has attached, and what is wrong with the rest, if anything."""
-        volumes: set[Attachable] = set()
-        for use in self._uses.of(pod, (lambda _: None) if depends_on is None else depends_on.append):
-            if use.missing or (use.in_tree and not self._csi_nodes.present[row]):
+    ) -> tuple[set[CSIVolume], str]:
+        """The volumes that a pod attaches to a node, and the problem that ends the list, if there is one."""
+        volumes: set[CSIVolume] = set()
+        for resolved in self._resolver.resolve(pod, (lambda _: None) if depends_on is None else depends_on.append):
+            if resolved.missing or (resolved.in_tree and not self._csi_nodes.present[row]):
                 continue
-            if use.problem:
-                return volumes, use.problem
-            if use.volume is not None:
-                volumes.add(use.volume)
+            if resolved.problem:
+                return volumes, resolved.problem
+            if resolved.volume is not None:
+                volumes.add(resolved.volume)
         return volumes, ""
 
     # -- counting ------------------------------------------------------------------------------------------------
 
-    def _count(self, node_name: str, counter: Counter[Attachable], volume: Attachable, sign: int) -> None:
+    def _count(self, node_name: str, counter: Counter[CSIVolume], volume: CSIVolume, sign: int) -> None:
         on_node = self._nodes[node_name]
         before = on_node.has(volume)
         counter[volume] += sign
@@ -241,12 +245,12 @@ class Attachments:
                 column.values[row] = self._node(node_name).distinct(driver)
         return column
 
-    def _node(self, node_name: str) -> _OnNode:
-        return self._nodes.get(node_name) or _OnNode()
+    def _node(self, node_name: str) -> _NodeAttachments:
+        return self._nodes.get(node_name) or _NodeAttachments()
 
     def _drop_if_empty(self, node_name: str) -> None:
         on_node = self._nodes[node_name]
-        if not on_node.holders and not on_node.by_attachments:
+        if not on_node.pods and not on_node.by_attachments:
             del self._nodes[node_name]
 
 
@@ -255,16 +259,16 @@ def _has_volumes(pod: PodInfo) -> bool:
 
 
 class VolumeAttachments:
-    """Keeps count of VolumeAttachments, and of the volumes they name."""
+    """Counts VolumeAttachments in :class:`AttachedVolumes`, by the CSI volumes of the PersistentVolumes they name."""
 
-    def __init__(self, counted_in: Attachments, volumes: Catalog[PersistentVolume]) -> None:
+    def __init__(self, counted_in: AttachedVolumes, volumes: Catalog[PersistentVolume]) -> None:
         self._counted_in = counted_in
         self._volumes = volumes
         self._by_volume: dict[str, dict[str, VolumeAttachment]] = {}
-        self._counted: dict[str, tuple[str, Attachable]] = {}
+        self._counted: dict[str, tuple[str, CSIVolume]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """A VolumeAttachment is new, changed or gone."""
+        """A VolumeAttachment has been added, changed or deleted."""
         if before is not None:
             self._uncount(before)
             of_volume = self._by_volume[before.spec.source.persistent_volume_name or ""]
@@ -277,7 +281,7 @@ class VolumeAttachments:
             self._count(after)
 
     def volume_changed(self, name: str) -> None:
-        """A PersistentVolume is new, changed or gone."""
+        """A PersistentVolume has been added, changed or deleted."""
         for attachment in self._by_volume.get(name, {}).values():
             self._uncount(attachment)
             self._count(attachment)
@@ -285,7 +289,7 @@ class VolumeAttachments:
     def _count(self, attachment: VolumeAttachment) -> None:
         volume = self._volumes.get("", attachment.spec.source.persistent_volume_name or "")
         if volume is not None and volume.spec.csi is not None and attachment.spec.attacher:
-            counted = Attachable(attachment.spec.attacher, volume.spec.csi.volume_handle)
+            counted = CSIVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
             self._counted[attachment.metadata.name] = (attachment.spec.node_name, counted)
             self._counted_in.count_attachment(attachment.spec.node_name, counted, +1)
 

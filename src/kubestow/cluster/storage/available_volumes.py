@@ -1,9 +1,9 @@
-"""Volumes that are there for the taking, and from which nodes: static binding of claims (semantics 8.12).
+"""Available PersistentVolumes, and the nodes that can access them: static binding of claims (semantics 8.12).
 
-A claim that waits for its first consumer is bound to a free volume that suits it and can be reached from the pod's
-node, the smallest first. Volumes that are free are kept by class; for every distinct *want* (class, size, modes,
-selector) the suitable ones are put into order once, grouped by the nodes that reach them. Choosing one for every node
-at once is then a few array operations, whatever number of volumes is already bound.
+A claim that waits for its first consumer is bound to an unbound volume that satisfies it and is accessible from the
+pod's node, the smallest first. Unbound volumes are kept by storage class. For each distinct set of requirements (class,
+size, modes, selector) the volumes that satisfy it are sorted once and grouped by node affinity. Matching a volume for
+every node is then a few array operations, independent of the number of bound volumes.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from kubestow.api.quantity import nanos
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term
-from kubestow.cluster.topology.selections import Selection, Selections
+from kubestow.cluster.storage.node_selections import NodeSelection, NodeSelections
 from kubestow.errors import InvalidQuantity
 
 __all__ = [
-    "NO_CHOICE",
-    "Choice",
-    "VolumeSupply",
-    "Want",
-    "answers",
+    "NO_VOLUME",
+    "AvailableVolumes",
+    "ClaimRequirements",
+    "VolumeMatch",
     "capacity_of",
-    "is_meant_for",
+    "is_available_for",
+    "is_prebound_to",
     "node_terms",
-    "suits",
-    "want_of",
+    "requirements_of",
+    "satisfies",
 ]
 
-#: Stands for "no volume" in a choice.
-NO_CHOICE = -1
+#: Stands for "no volume" in a match.
+NO_VOLUME = -1
 
 _AVAILABLE = "Available"
 _FILESYSTEM = "Filesystem"
-#: Wants that are remembered per class.
-_WANTS = 64
+#: The most sets of requirements per storage class whose candidates are cached.
+_MOST_REQUIREMENTS = 64
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Terms = Sequence[NodeSelectorTerm]
 
 
-class Want(NamedTuple):
-    """What a claim asks of a volume. ``size`` is in nano bytes."""
+class ClaimRequirements(NamedTuple):
+    """What a claim requires of a volume. ``size`` is in nano bytes."""
 
     storage_class: str
     size: int
@@ -60,17 +60,206 @@ class Want(NamedTuple):
     selector: Selector
 
 
-class Choice(NamedTuple):
-    """A volume for every node: ``numbers`` are int64 over all rows, into ``volumes``, or NO_CHOICE."""
+class VolumeMatch(NamedTuple):
+    """A volume for every node: ``numbers`` (int64 over all rows) are indexes into ``volumes``, or NO_VOLUME."""
 
     volumes: Sequence[PersistentVolume]
     numbers: NDArray[np.int64]
 
 
-def want_of(claim: PersistentVolumeClaim) -> Want:
-    """What a claim asks for. Raises InvalidQuantity or InvalidSelector."""
+class AvailableVolumes:
+    """The volumes of a cluster that are unbound or pre-bound, that is reserved for a claim by their ``claimRef``."""
+
+    def __init__(self, selections: NodeSelections) -> None:
+        self._selections = selections
+        #: Unbound volumes by storage class and name.
+        self._unbound: dict[str, dict[str, PersistentVolume]] = {}
+        #: Volumes with a claimRef by namespace and name of the claim, and by their own name.
+        self._claimed: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
+        #: Candidates by storage class, for classes that have unbound volumes.
+        self._candidates: dict[str, dict[ClaimRequirements, _Candidates]] = {}
+
+    def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
+        """A volume has been added, changed or deleted."""
+        if before is not None:
+            self._remove(before)
+        if after is not None:
+            self._add(after)
+
+    def accessible_from(self, terms: Terms | None) -> NodeSelection:
+        """The nodes that match the terms of a volume's node affinity; None means all nodes."""
+        if terms is None:
+            return self._selections.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
+        return self._selections.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
+
+    def match(
+        self, claim: PersistentVolumeClaim, requirements: ClaimRequirements, taken: Sequence[VolumeMatch]
+    ) -> VolumeMatch:
+        """The best volume for a claim on each node; ``taken`` are the matches of the pod's other claims."""
+        prebound = self._prebound_to(claim, requirements)
+        unbound = self._candidates_for(requirements).match(taken)
+        if not prebound:
+            return unbound
+        numbers = np.where(unbound.numbers == NO_VOLUME, NO_VOLUME, unbound.numbers + len(prebound))
+        decided = np.zeros(len(numbers), np.bool_)
+        for number, volume in enumerate(prebound):
+            # The first pre-bound volume decides for a node, even if it is not accessible from there.
+            here = ~decided & ~_taken_at(taken, volume, len(numbers))
+            numbers[here] = np.where(self.accessible_from(node_terms(volume)).where[here], number, NO_VOLUME)
+            decided |= here
+        return VolumeMatch([*prebound, *unbound.volumes], numbers)
+
+    def _prebound_to(self, claim: PersistentVolumeClaim, requirements: ClaimRequirements) -> list[PersistentVolume]:
+        claimed = self._claimed.get((claim.metadata.namespace, claim.metadata.name))
+        if not claimed:
+            return []
+        return [
+            volume
+            for _, volume in sorted(claimed.items())
+            if volume.storage_class == requirements.storage_class
+            and is_prebound_to(volume, claim)
+            and satisfies(volume, requirements)
+        ]
+
+    def _candidates_for(self, requirements: ClaimRequirements) -> _Candidates:
+        unbound = self._unbound.get(requirements.storage_class)
+        if unbound is None:
+            return _Candidates([], [], self._selections)
+        cached = self._candidates.setdefault(requirements.storage_class, {})
+        candidates = cached.get(requirements)
+        if candidates is None or not candidates.is_current(self._selections.revision):
+            if len(cached) >= _MOST_REQUIREMENTS:
+                cached.clear()
+            volumes = [volume for volume in unbound.values() if is_available_for(volume, requirements)]
+            accessible_from = [self.accessible_from(node_terms(volume)) for volume in volumes]
+            candidates = cached[requirements] = _Candidates(volumes, accessible_from, self._selections)
+        return candidates
+
+    def _add(self, volume: PersistentVolume) -> None:
+        claim = volume.spec.claim_ref
+        if claim is not None:
+            self._claimed.setdefault((claim.namespace, claim.name), {})[volume.metadata.name] = volume
+            return
+        self._unbound.setdefault(volume.storage_class, {})[volume.metadata.name] = volume
+        cached = self._candidates.get(volume.storage_class, {})
+        for requirements in [requirements for requirements in cached if is_available_for(volume, requirements)]:
+            if not cached[requirements].add(volume):
+                del cached[requirements]
+
+    def _remove(self, volume: PersistentVolume) -> None:
+        claim = volume.spec.claim_ref
+        if claim is not None:
+            claimed = self._claimed[claim.namespace, claim.name]
+            del claimed[volume.metadata.name]
+            if not claimed:
+                del self._claimed[claim.namespace, claim.name]
+            return
+        unbound = self._unbound[volume.storage_class]
+        del unbound[volume.metadata.name]
+        if unbound:
+            for candidates in self._candidates.get(volume.storage_class, {}).values():
+                candidates.remove(volume)
+        else:
+            del self._unbound[volume.storage_class]
+            self._candidates.pop(volume.storage_class, None)
+
+
+class _Candidates:
+    """The volumes that satisfy one set of requirements, smallest first, then by name; some may be bound by now.
+
+    ``accessible_from`` are the nodes of each volume. Volumes with the same nodes form a group.
+    """
+
+    def __init__(
+        self, volumes: list[PersistentVolume], accessible_from: list[NodeSelection], selections: NodeSelections
+    ) -> None:
+        order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
+        self.volumes = [volumes[i] for i in order]
+        self._revision = selections.revision
+        self._total = selections.total
+        self._numbers = {volume.metadata.name: number for number, volume in enumerate(self.volumes)}
+        self._available = np.ones(len(order), np.bool_)
+        self._first_match: VolumeMatch | None = None
+        groups: dict[int, int] = {}
+        self._group_of = np.array([groups.setdefault(id(accessible_from[i]), len(groups)) for i in order], np.int64)
+        rows_of_group = {groups[id(selection)]: selection.rows for selection in accessible_from}
+        rows = [rows_of_group[group] for group in range(len(groups))]
+        #: The pairs of a group of volumes and a row from which they are accessible.
+        self._rows = np.concatenate([*rows, np.empty(0, np.intp)])
+        self._groups = np.repeat(np.arange(len(groups)), np.array(list(map(len, rows)), np.intp))
+        self._group_count = len(groups)
+
+    def is_current(self, revision: int) -> bool:
+        return self._revision == revision
+
+    def remove(self, volume: PersistentVolume) -> None:
+        """A volume is not available any more."""
+        number = self._numbers.get(volume.metadata.name)
+        if number is not None:
+            self._available[number] = False
+            self._first_match = None
+
+    def add(self, volume: PersistentVolume) -> bool:
+        """A volume is available again; False when it was not, or was different, when the volumes were sorted."""
+        number = self._numbers.get(volume.metadata.name)
+        if number is None or not _sorts_alike(self.volumes[number], volume):
+            return False
+        self.volumes[number] = volume
+        self._available[number] = True
+        self._first_match = None
+        return True
+
+    def match(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
+        """For each row the first available volume that is accessible from there and not taken there."""
+        if taken:
+            return self._matched(taken)
+        if self._first_match is None:
+            self._first_match = self._matched(taken)
+        return self._first_match
+
+    def _matched(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
+        none = len(self.volumes)
+        first = self._first_of_groups(len(taken) + 1)
+        found = first[0][self._groups]
+        if taken:
+            taken_here = [self._renumbered(match)[self._rows] for match in taken]
+            found = np.full(len(self._groups), none)
+            for by_group in first[::-1]:  # in reverse, so that the first ones prevail
+                here = by_group[self._groups]
+                is_free = np.all([here != other for other in taken_here], axis=0)
+                found = np.where(is_free, here, found)
+        best = np.full(self._total, none)
+        np.minimum.at(best, self._rows, found)
+        return VolumeMatch(self.volumes, np.where(best == none, NO_VOLUME, best))
+
+    def _first_of_groups(self, count: int) -> list[NDArray[np.int64]]:
+        """The first available volume of each group, the second, and so on; ``len(volumes)`` where there is none."""
+        available = self._available.copy()
+        first = []
+        for _ in range(count):
+            numbers = np.flatnonzero(available)[::-1]
+            by_group = np.full(self._group_count, len(self.volumes))
+            by_group[self._group_of[numbers]] = numbers  # the last write prevails: the first in order
+            first.append(by_group)
+            available[by_group[by_group < len(available)]] = False
+        return first
+
+    def _renumbered(self, match: VolumeMatch) -> NDArray[np.int64]:
+        """A match of other candidates in the numbers of these, NO_VOLUME where its volume is not among them."""
+        if match.volumes is self.volumes:
+            return match.numbers
+        matched, where = np.unique(match.numbers, return_inverse=True)
+        names = (match.volumes[number].metadata.name if number >= 0 else "" for number in matched.tolist())
+        return np.array([self._numbers.get(name, NO_VOLUME) for name in names], np.int64)[where]
+
+
+# -- requirements --------------------------------------------------------------------------------------------------
+
+
+def requirements_of(claim: PersistentVolumeClaim) -> ClaimRequirements:
+    """The requirements of a claim. Raises InvalidQuantity or InvalidSelector."""
     spec = claim.spec
-    return Want(
+    return ClaimRequirements(
         claim.storage_class,
         nanos(spec.resources.requests.get(STORAGE, 0)),
         spec.volume_mode or _FILESYSTEM,
@@ -80,206 +269,34 @@ def want_of(claim: PersistentVolumeClaim) -> Want:
     )
 
 
-class VolumeSupply:
-    """The volumes of a cluster by what they are good for."""
-
-    def __init__(self, selections: Selections) -> None:
-        self._selections = selections
-        self._free: dict[str, dict[str, PersistentVolume]] = {}
-        self._meant_for: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
-        self._pools: dict[str, dict[Want, _Pool]] = {}
-
-    def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
-        """A volume is new, changed or gone."""
-        if before is not None:
-            self._remove(before)
-        if after is not None:
-            self._add(after)
-
-    def reach(self, terms: Terms | None) -> Selection:
-        """The nodes that meet a volume's node affinity; None means all of them."""
-        if terms is None:
-            return self._selections.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
-        return self._selections.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
-
-    def choose(self, claim: PersistentVolumeClaim, want: Want, taken: Sequence[Choice]) -> Choice:
-        """The best volume for a claim, node by node; ``taken`` are those that the pod's other claims have there."""
-        meant = self._meant_for_claim(claim, want)
-        if not meant:
-            return self._pool(want).choose(taken)
-        rest = self._pool(want).choose(taken)
-        numbers = np.where(rest.numbers == NO_CHOICE, NO_CHOICE, rest.numbers + len(meant))
-        decided = np.zeros(len(numbers), np.bool_)
-        for number, volume in enumerate(meant):
-            # The first volume that is reserved for the claim decides, even if that means: none from here.
-            open_here = ~decided & ~_taken_at(taken, volume, len(numbers))
-            numbers[open_here] = np.where(self.reach(node_terms(volume)).where[open_here], number, NO_CHOICE)
-            decided |= open_here
-        return Choice([*meant, *rest.volumes], numbers)
-
-    def _meant_for_claim(self, claim: PersistentVolumeClaim, want: Want) -> list[PersistentVolume]:
-        reserved = self._meant_for.get((claim.metadata.namespace, claim.metadata.name))
-        if not reserved:
-            return []
-        return [
-            volume
-            for _, volume in sorted(reserved.items())
-            if volume.storage_class == want.storage_class and is_meant_for(volume, claim) and suits(volume, want)
-        ]
-
-    def _pool(self, want: Want) -> _Pool:
-        pools = self._pools.setdefault(want.storage_class, {})
-        pool = pools.get(want)
-        if pool is None or not pool.is_current(self._selections.revision):
-            if len(pools) >= _WANTS:
-                pools.clear()
-            suitable = [volume for volume in self._free.get(want.storage_class, {}).values() if answers(volume, want)]
-            reaches = [self.reach(node_terms(volume)) for volume in suitable]
-            pool = pools[want] = _Pool(suitable, reaches, self._selections)
-        return pool
-
-    def _add(self, volume: PersistentVolume) -> None:
-        claim = volume.spec.claim_ref
-        if claim is not None:
-            self._meant_for.setdefault((claim.namespace, claim.name), {})[volume.metadata.name] = volume
-            return
-        self._free.setdefault(volume.storage_class, {})[volume.metadata.name] = volume
-        pools = self._pools.get(volume.storage_class, {})
-        for want in [want for want in pools if answers(volume, want)]:
-            if not pools[want].put_back(volume):
-                del pools[want]
-
-    def _remove(self, volume: PersistentVolume) -> None:
-        claim = volume.spec.claim_ref
-        if claim is not None:
-            reserved = self._meant_for[claim.namespace, claim.name]
-            del reserved[volume.metadata.name]
-            if not reserved:
-                del self._meant_for[claim.namespace, claim.name]
-            return
-        free = self._free[volume.storage_class]
-        del free[volume.metadata.name]
-        if not free:
-            del self._free[volume.storage_class]
-        for pool in self._pools.get(volume.storage_class, {}).values():
-            pool.take(volume)
-
-
-class _Pool:
-    """The free volumes that answer one want, in the order in which they are preferred: smallest first, then by name."""
-
-    def __init__(self, volumes: list[PersistentVolume], reaches: list[Selection], selections: Selections) -> None:
-        order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
-        self.volumes = [volumes[i] for i in order]
-        self._revision = selections.revision
-        self._total = selections.total
-        self._position = {volume.metadata.name: place for place, volume in enumerate(self.volumes)}
-        self._free = np.ones(len(order), np.bool_)
-        self._first_choice: Choice | None = None
-        groups: dict[int, int] = {}
-        numbers = [groups.setdefault(id(reaches[i]), len(groups)) for i in order]
-        self._group_of = np.array(numbers, np.int64)
-        by_group = {groups[id(reach)]: reach.rows for reach in reaches}
-        #: One entry for each pair of a group of volumes and a row that reaches them.
-        self._rows = np.concatenate([by_group[g] for g in range(len(groups))] or [np.empty(0, np.intp)])
-        sizes = np.array([len(by_group[g]) for g in range(len(groups))], np.intp)
-        self._groups = np.repeat(np.arange(len(groups)), sizes)
-        self._group_count = len(groups)
-
-    def is_current(self, revision: int) -> bool:
-        return self._revision == revision
-
-    def take(self, volume: PersistentVolume) -> None:
-        """A volume is no longer free."""
-        place = self._position.get(volume.metadata.name)
-        if place is not None:
-            self._free[place] = False
-            self._first_choice = None
-
-    def put_back(self, volume: PersistentVolume) -> bool:
-        """A volume is free; False when the pool has no place for it."""
-        place = self._position.get(volume.metadata.name)
-        if place is None or not _same_offer(self.volumes[place], volume):
-            return False
-        self.volumes[place] = volume
-        self._free[place] = True
-        self._first_choice = None
-        return True
-
-    def choose(self, taken: Sequence[Choice]) -> Choice:
-        """The first volume in order, for each row, that reaches it and is not taken there."""
-        if taken:
-            return self._chosen(taken)
-        if self._first_choice is None:
-            self._first_choice = self._chosen(taken)
-        return self._first_choice
-
-    def _chosen(self, taken: Sequence[Choice]) -> Choice:
-        nothing = len(self.volumes)
-        first = self._first_of_groups(len(taken) + 1)
-        found = first[0][self._groups]
-        if taken:
-            elsewhere = [self._translated(choice)[self._rows] for choice in taken]
-            found = np.full(len(self._groups), nothing)
-            for candidates in first[::-1]:  # the preferred ones last, so that they win
-                here = candidates[self._groups]
-                free = np.all([here != other for other in elsewhere], axis=0)
-                found = np.where(free, here, found)
-        best = np.full(self._total, nothing)
-        np.minimum.at(best, self._rows, found)
-        return Choice(self.volumes, np.where(best == nothing, NO_CHOICE, best))
-
-    def _first_of_groups(self, count: int) -> list[NDArray[np.int64]]:
-        """The first free volume of each group, the second, and so on; a number past the last where there is none."""
-        free = self._free.copy()
-        first = []
-        for _ in range(count):
-            places = np.flatnonzero(free)[::-1]
-            places_of = np.full(self._group_count, len(self.volumes))
-            places_of[self._group_of[places]] = places  # of several the last one written stays: the first in order
-            first.append(places_of)
-            free[places_of[places_of < len(free)]] = False
-        return first
-
-    def _translated(self, choice: Choice) -> NDArray[np.int64]:
-        """A choice from elsewhere in terms of this pool's volumes, NO_CHOICE where it has none of them."""
-        if choice.volumes is self.volumes:
-            return choice.numbers
-        chosen, where = np.unique(choice.numbers, return_inverse=True)
-        names = (choice.volumes[number].metadata.name if number >= 0 else "" for number in chosen.tolist())
-        return np.array([self._position.get(name, NO_CHOICE) for name in names], np.int64)[where]
-
-
-# -- what suits what -----------------------------------------------------------------------------------------------
-
-
-def suits(volume: PersistentVolume, want: Want) -> bool:
-    """Whether a volume could serve at all, be it reserved for the claim or free for anyone."""
+def satisfies(volume: PersistentVolume, requirements: ClaimRequirements) -> bool:
+    """Whether a volume satisfies the requirements that hold for pre-bound and unbound volumes alike."""
     return (
-        capacity_of(volume) >= want.size
-        and (volume.spec.volume_mode or _FILESYSTEM) == want.volume_mode
-        and (volume.spec.volume_attributes_class_name or "") == want.attributes_class
+        capacity_of(volume) >= requirements.size
+        and (volume.spec.volume_mode or _FILESYSTEM) == requirements.volume_mode
+        and (volume.spec.volume_attributes_class_name or "") == requirements.attributes_class
         and volume.metadata.deletion_timestamp is None
     )
 
 
-def answers(volume: PersistentVolume, want: Want) -> bool:
-    """Whether a free volume serves a claim that has none reserved."""
+def is_available_for(volume: PersistentVolume, requirements: ClaimRequirements) -> bool:
+    """Whether an unbound volume satisfies all requirements."""
     return (
-        suits(volume, want)
+        satisfies(volume, requirements)
         and volume.status.phase == _AVAILABLE
-        and want.selector.matches(volume.metadata.labels)
-        and want.access_modes.issubset(volume.spec.access_modes)
+        and requirements.selector.matches(volume.metadata.labels)
+        and requirements.access_modes.issubset(volume.spec.access_modes)
     )
 
 
-def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    reserved = volume.spec.claim_ref
-    return reserved is not None and reserved.uid in ("", claim.metadata.uid)
+def is_prebound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the ``claimRef`` of a volume with the name of a claim has its uid, or none."""
+    claimed_by = volume.spec.claim_ref
+    return claimed_by is not None and claimed_by.uid in ("", claim.metadata.uid)
 
 
 def capacity_of(volume: PersistentVolume) -> int:
-    """In nano bytes; a volume whose capacity cannot be read serves nobody."""
+    """The capacity of a volume in nano bytes; negative if it is invalid, so that it satisfies no claim."""
     try:
         return nanos(volume.spec.capacity.get(STORAGE, 0))
     except InvalidQuantity:
@@ -287,18 +304,18 @@ def capacity_of(volume: PersistentVolume) -> int:
 
 
 def node_terms(volume: PersistentVolume) -> Terms | None:
-    """The terms of a volume's node affinity; None when it can be reached from everywhere."""
+    """The terms of a volume's required node affinity, None for a volume without."""
     affinity = volume.spec.node_affinity
     return None if affinity is None or affinity.required is None else affinity.required.node_selector_terms
 
 
-def _same_offer(one: PersistentVolume, other: PersistentVolume) -> bool:
+def _sorts_alike(one: PersistentVolume, other: PersistentVolume) -> bool:
     return capacity_of(one) == capacity_of(other) and node_terms(one) == node_terms(other)
 
 
-def _taken_at(taken: Sequence[Choice], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:
+def _taken_at(taken: Sequence[VolumeMatch], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:
     where = np.zeros(total, np.bool_)
-    for choice in taken:
-        numbers = [n for n, other in enumerate(choice.volumes) if other.metadata.name == volume.metadata.name]
-        where |= np.isin(choice.numbers, numbers)
+    for match in taken:
+        numbers = [n for n, other in enumerate(match.volumes) if other.metadata.name == volume.metadata.name]
+        where |= np.isin(match.numbers, numbers)
     return where

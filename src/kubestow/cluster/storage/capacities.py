@@ -1,8 +1,8 @@
-"""How much storage classes can still provide, and to which nodes (CSIStorageCapacity, semantics 8.12).
+"""Storage capacity by storage class and node (CSIStorageCapacity, semantics 8.12).
 
-Drivers report capacity per class and topology segment, often one object per node, and report anew after every volume.
-So the objects of a class are laid out once as pairs of a node and an object that covers it; a report that changes
-nothing but an amount changes one number.
+Drivers publish capacity per class and topology segment, often one object per node, and update it after every volume.
+The objects of a class are therefore arranged once as pairs of a row and an object whose topology includes the node; an
+update of an amount then changes one number.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from kubestow.api.meta import LabelSelector
 from kubestow.api.quantity import Quantity, units
 from kubestow.api.storage import CSIStorageCapacity
+from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.topology.selections import Selections
+from kubestow.cluster.storage.node_selections import NodeSelections
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NOWHERE", "StorageCapacities"]
+__all__ = ["NO_CAPACITY", "CSIStorageCapacities"]
 
-#: Stands for "no capacity object" in an array of their numbers.
-NOWHERE = -1
+#: Stands for "no capacity object" in an array of numbers of capacity objects.
+NO_CAPACITY = -1
 
-#: Sizes whose answers are remembered per class.
-_SIZES = 64
+#: The most storage classes, and the most sizes per class, for which results are cached.
+_MOST_CLASSES = 256
+_MOST_SIZES = 64
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -36,101 +38,104 @@ Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Layout:
-    """The objects of one class: amounts in bytes by number, and (row, number) for every node that one covers."""
+class _ClassCapacities:
+    """The objects of a class: the largest volumes and the capacities in bytes by number, and (row, number) pairs."""
 
     numbers: dict[Key, int]
     limits: NDArray[np.int64]
     capacities: NDArray[np.int64]
     rows: NDArray[np.intp]
-    covered_by: NDArray[np.int64]
-    revision: int
-    #: Answers by size, good until an amount changes.
-    with_room: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    numbers_of_rows: NDArray[np.int64]
+    #: Results of first_sufficient by size.
+    first_sufficient: BoundedCache[int, NDArray[np.int64]] = field(default_factory=lambda: BoundedCache(_MOST_SIZES))
 
 
-class StorageCapacities:
-    """The CSIStorageCapacity objects of a cluster by class."""
+class CSIStorageCapacities:
+    """The CSIStorageCapacity objects of a cluster, by storage class."""
 
-    def __init__(self, selections: Selections) -> None:
+    def __init__(self, selections: NodeSelections) -> None:
         self._selections = selections
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
-        self._layouts: dict[str, _Layout] = {}
+        self._arranged: BoundedCache[str, _ClassCapacities] = BoundedCache(_MOST_CLASSES)
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """An object is new, changed or gone."""
-        if before is not None and after is not None and _covers_the_same(before, after):
-            self._by_class[after.storage_class_name][_key(after)] = after
-            layout = self._layouts.get(after.storage_class_name)
-            if layout is not None:
-                number = layout.numbers[_key(after)]
-                layout.with_room.clear()
-                layout.limits[number], layout.capacities[number] = _bytes(after.limit), _bytes(after.capacity)
+        """An object has been added, changed or deleted."""
+        if before is not None and after is not None and _has_same_topology(before, after):
+            self._update_amounts(after)
             return
-        for obj in (before, after):
-            if obj is not None:
-                self._layouts.pop(obj.storage_class_name, None)
         if before is not None:
-            del self._by_class[before.storage_class_name][_key(before)]
+            self._arranged.discard(before.storage_class_name)
+            objects = self._by_class[before.storage_class_name]
+            del objects[_key(before)]
+            if not objects:
+                del self._by_class[before.storage_class_name]
         if after is not None:
+            self._arranged.discard(after.storage_class_name)
             self._by_class.setdefault(after.storage_class_name, {})[_key(after)] = after
 
-    def with_room(self, storage_class: str, size: int) -> NDArray[np.int64]:
-        """For every row the number of the first object that has room for so many bytes, NOWHERE where none has."""
-        layout = self._layout(storage_class)
-        known = layout.with_room.get(size)
-        if known is None:
-            if len(layout.with_room) >= _SIZES:
-                layout.with_room.clear()
-            known = layout.with_room[size] = self._first_with_room(layout, size)
-        return known
+    def first_sufficient(self, storage_class: str, size: int) -> NDArray[np.int64]:
+        """The number of the first object with capacity for a volume of ``size`` bytes, int64 over all rows.
 
-    def _first_with_room(self, layout: _Layout, size: int) -> NDArray[np.int64]:
-        nothing = len(layout.numbers)
-        number = np.where(layout.limits[layout.covered_by] >= size, layout.covered_by, nothing)
-        first = np.full(self._selections.total, nothing)
-        np.minimum.at(first, layout.rows, number)
-        return np.where(first == nothing, NOWHERE, first)
+        NO_CAPACITY where there is none.
+        """
+        arranged = self._arrange(storage_class)
+        numbers = arranged.first_sufficient.get(size)
+        return arranged.first_sufficient.put(size, self._first(arranged, size)) if numbers is None else numbers
+
+    def _first(self, arranged: _ClassCapacities, size: int) -> NDArray[np.int64]:
+        none = len(arranged.numbers)
+        is_sufficient = arranged.limits[arranged.numbers_of_rows] >= size
+        first = np.full(self._selections.total, none)
+        np.minimum.at(first, arranged.rows, np.where(is_sufficient, arranged.numbers_of_rows, none))
+        return np.where(first == none, NO_CAPACITY, first)
 
     def capacity(self, storage_class: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The capacities in bytes of objects by their numbers, 0 for NOWHERE and for objects that do not say."""
-        known = np.append(self._layout(storage_class).capacities, 0)
-        amounts: NDArray[np.int64] = np.maximum(known[numbers], 0)
+        """The capacities in bytes (int64) of objects by their numbers; 0 for NO_CAPACITY and objects without one."""
+        capacities = np.append(self._arrange(storage_class).capacities, 0)
+        amounts: NDArray[np.int64] = np.maximum(capacities[numbers], 0)
         return amounts
 
-    def _layout(self, storage_class: str) -> _Layout:
-        layout = self._layouts.get(storage_class)
-        if layout is None or layout.revision != self._selections.revision:
-            layout = self._layouts[storage_class] = self._laid_out(storage_class)
-        return layout
+    def _update_amounts(self, obj: CSIStorageCapacity) -> None:
+        self._by_class[obj.storage_class_name][_key(obj)] = obj
+        arranged = self._arranged.get(obj.storage_class_name)
+        if arranged is not None:
+            number = arranged.numbers[_key(obj)]
+            arranged.limits[number] = _bytes(obj.limit)
+            arranged.capacities[number] = _bytes(obj.capacity)
+            arranged.first_sufficient.clear()
 
-    def _laid_out(self, storage_class: str) -> _Layout:
+    def _arrange(self, storage_class: str) -> _ClassCapacities:
+        self._arranged.start_generation(self._selections.revision)
+        arranged = self._arranged.get(storage_class)
+        if arranged is not None:
+            return arranged
         objects = sorted(self._by_class.get(storage_class, {}).items())
-        rows = [self._covered(obj.node_topology) for _, obj in objects]
-        sizes = np.array([len(covered) for covered in rows], np.intp)
-        return _Layout(
+        rows = [self._rows_of(obj.node_topology) for _, obj in objects]
+        arranged = _ClassCapacities(
             numbers={key: number for number, (key, _) in enumerate(objects)},
             limits=np.array([_bytes(obj.limit) for _, obj in objects], np.int64),
             capacities=np.array([_bytes(obj.capacity) for _, obj in objects], np.int64),
             rows=np.concatenate([*rows, np.empty(0, np.intp)]),
-            covered_by=np.repeat(np.arange(len(objects)), sizes),
-            revision=self._selections.revision,
+            numbers_of_rows=np.repeat(np.arange(len(objects)), np.array(list(map(len, rows)), np.intp)),
         )
+        return self._arranged.put(storage_class, arranged)
 
-    def _covered(self, topology: LabelSelector | None) -> NDArray[np.intp]:
+    def _rows_of(self, topology: LabelSelector | None) -> NDArray[np.intp]:
         if topology is None:  # not available anywhere
             return np.empty(0, np.intp)
         return self._selections.get(("topology", _encode(topology)), lambda nodes: _selected(nodes, topology)).rows
 
 
 def _selected(nodes: Nodes, topology: LabelSelector) -> NDArray[np.bool_]:
-    """Nodes by a label selector; one that cannot be read selects nothing."""
+    """The nodes that a label selector selects, bool; none if it is invalid."""
     expressions = [
         NodeSelectorRequirement(key=key, operator="In", values=[value]) for key, value in topology.match_labels.items()
     ]
     expressions += [
-        NodeSelectorRequirement(key=wanted.key, operator=_as_label_operator(wanted.operator), values=wanted.values)
-        for wanted in topology.match_expressions
+        NodeSelectorRequirement(
+            key=requirement.key, operator=_as_label_operator(requirement.operator), values=requirement.values
+        )
+        for requirement in topology.match_expressions
     ]
     if not expressions:
         return np.ones(len(nodes), np.bool_)
@@ -142,14 +147,14 @@ def _as_label_operator(operator: str) -> str:
 
 
 def _bytes(quantity: Quantity | None) -> int:
-    """An amount in bytes; -1 where there is none, or none that can be read."""
+    """A quantity in bytes, -1 when it is missing or invalid."""
     try:
         return -1 if quantity is None else units(quantity)
     except InvalidQuantity:
         return -1
 
 
-def _covers_the_same(before: CSIStorageCapacity, after: CSIStorageCapacity) -> bool:
+def _has_same_topology(before: CSIStorageCapacity, after: CSIStorageCapacity) -> bool:
     return before.storage_class_name == after.storage_class_name and before.node_topology == after.node_topology
 
 

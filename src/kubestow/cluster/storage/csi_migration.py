@@ -1,8 +1,8 @@
-"""In-tree volumes that CSI drivers have taken over: the same volume in the driver's words.
+"""CSI migration: the translation of in-tree volumes to CSI volumes (semantics 8.11, 8.12).
 
-A node on which an in-tree plugin has been migrated attaches its volumes through the CSI driver: they count against the
-driver's limit under the driver's volume handle, and their topology is that of the driver's own node labels. The rules
-are those of Kubernetes' CSI translation.
+A node on which an in-tree plugin has been migrated attaches the plugin's volumes through a CSI driver. They count
+against the driver's limit under the driver's handle, and their topology uses the driver's node labels. The rules are
+those of ``k8s.io/csi-translation-lib``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Terms = Sequence[NodeSelectorTerm]
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """A volume plugin that used to be part of Kubernetes.
+    """A volume plugin that was part of Kubernetes, and the CSI driver that replaces it.
 
-    ``source`` is the field of a volume that names it. ``migrates`` is False for plugins whose migration the scheduler
-    knows of but never takes into account. ``topology_key`` is the driver's zone label on nodes.
+    ``source`` is the field of a volume's source. ``topology_key`` is the driver's zone label on nodes. ``migrates`` is
+    False for plugins whose migration kube-scheduler does not consider.
     """
 
     name: str
@@ -72,12 +72,12 @@ _BY_NAME = {plugin.name: plugin for plugin in IN_TREE}
 
 
 def in_tree_plugin(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
-    """The in-tree plugin of a pod's inline volume or of a PersistentVolume, None when it is none of them."""
+    """The in-tree plugin of an inline volume or of a PersistentVolume, None for other volumes."""
     return next((plugin for plugin in IN_TREE if getattr(source, plugin.source) is not None), None)
 
 
 def plugin_named(name: str) -> InTreePlugin | None:
-    """The in-tree plugin of a name, such as a storage class's provisioner."""
+    """The in-tree plugin with a name, such as a storage class's provisioner; None for other names."""
     return _BY_NAME.get(name)
 
 
@@ -87,7 +87,7 @@ def plugin_named(name: str) -> InTreePlugin | None:
 def volume_handle(
     plugin: InTreePlugin, source: Volume | PersistentVolumeSpec, labels: Mapping[str, str] | None = None
 ) -> str:
-    """The CSI driver's handle of an in-tree volume; ``labels`` are those of its PersistentVolume.
+    """The CSI handle of an in-tree volume; ``labels`` are those of its PersistentVolume.
 
     Raises InvalidObject for a volume that cannot be translated.
     """
@@ -122,7 +122,7 @@ def _gce_handle(disk: str, labels: Mapping[str, str]) -> str:
 
 
 def _gce_region(zones: Sequence[str]) -> str:
-    """The one region of zones such as ``europe-west1-b``."""
+    """The common region of zones such as ``europe-west1-b``. Raises InvalidObject when there is none."""
     parts = [zone.split("-") for zone in zones]
     regions = {"-".join(part[:2]) for part in parts if len(part) == 3}
     if len(regions) != 1 or any(len(part) != 3 for part in parts):
@@ -134,7 +134,7 @@ def _gce_region(zones: Sequence[str]) -> str:
 
 
 def translated_terms(plugin: InTreePlugin, volume: PersistentVolume) -> Terms | None:
-    """The terms of a volume's node affinity where its plugin has been migrated; None when it has no requirement.
+    """The terms of an in-tree volume's node affinity on nodes where its plugin has been migrated, None without any.
 
     Raises InvalidObject for a volume that cannot be translated.
     """
@@ -146,7 +146,7 @@ def translated_terms(plugin: InTreePlugin, volume: PersistentVolume) -> Terms | 
 
 
 def _with_topology(terms: Terms | None, labels: Mapping[str, str], key: str) -> Terms | None:
-    """Zones by the driver's label: those of the affinity, or else those of the volume's own labels."""
+    """Require the driver's zone label: the zones in the node affinity, else those in the volume's labels."""
     zone, region = _topology_labels(terms or (), labels)
     if _values(terms or (), zone):
         terms = _renamed(terms or (), zone, key)
@@ -156,12 +156,12 @@ def _with_topology(terms: Terms | None, labels: Mapping[str, str], key: str) -> 
 
 
 def _topology_labels(terms: Terms, labels: Mapping[str, str]) -> tuple[str, str]:
-    """The generation of topology labels that a volume speaks."""
+    """The zone and region labels that a volume uses: the stable ones or the beta ones."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions}
-    for described in (keys, labels):
-        if ZONE in described:
+    for used in (keys, labels):
+        if ZONE in used:
             return ZONE, REGION
-        if BETA_ZONE in described:
+        if BETA_ZONE in used:
             return BETA_ZONE, BETA_REGION
     return ZONE, REGION
 

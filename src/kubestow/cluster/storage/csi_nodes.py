@@ -1,7 +1,7 @@
-"""What CSINodes say of the nodes, as columns: attach limits, installed drivers, migrated in-tree plugins.
+"""CSINodes as columns: attach limits, installed drivers and migrated in-tree plugins.
 
-A CSINode has the name of its node; it may come before the node and outlive it. A column is made when somebody first
-asks for it and follows every CSINode from then on.
+A CSINode has the name of its node; it can be created before the node and deleted after it. A column is made when it is
+first read, and updated with every change of a CSINode from then on.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kubestow.cluster.nodes.table import NodeTable
 
 __all__ = ["UNLIMITED", "CSINodes"]
 
-#: The limit of a driver that has none on a node.
+#: The limit of a driver without a limit on a node.
 UNLIMITED = 2**63 - 1
 
 _MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 class CSINodes:
-    """The CSINodes of a node table."""
+    """The CSINodes of the nodes in a table; arrays have one entry per row of the table."""
 
     def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode]) -> None:
         self._table = table
@@ -36,37 +36,37 @@ class CSINodes:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Where there is a CSINode at all, bool over all rows."""
+        """Which nodes have a CSINode, bool."""
         return self._present.values
 
     @property
     def limited(self) -> NDArray[np.bool_]:
-        """Where any driver has a limit, bool over all rows."""
+        """Which nodes have a limit for any driver, bool."""
         return self._limited.values
 
     def limit(self, driver: str) -> NDArray[np.int64]:
-        """How many volumes a driver can attach, UNLIMITED where it does not say, int64 over all rows."""
+        """The number of volumes that a driver can attach, int64; UNLIMITED without a limit."""
         if driver not in self._limits:
             self._limits[driver] = self._table.columns.new(np.int64, UNLIMITED)
-            self._describe_all()
+            self._refresh_all()
         return self._limits[driver].values
 
     def installed(self, driver: str) -> NDArray[np.bool_]:
-        """Where a driver is installed, bool over all rows."""
+        """Where a driver is installed, bool."""
         if driver not in self._installed:
             self._installed[driver] = self._table.columns.new(np.bool_)
-            self._describe_all()
+            self._refresh_all()
         return self._installed[driver].values
 
     def migrated(self, plugin: str) -> NDArray[np.bool_]:
-        """Where an in-tree plugin is reported as migrated to CSI, bool over all rows."""
+        """Where an in-tree plugin is reported as migrated to CSI, bool."""
         if plugin not in self._migrated:
             self._migrated[plugin] = self._table.columns.new(np.bool_)
-            self._describe_all()
+            self._refresh_all()
         return self._migrated[plugin].values
 
-    def describe(self, row: int) -> None:
-        """Bring a row in line with its CSINode: the node or the CSINode is new, changed or gone."""
+    def refresh(self, row: int) -> None:
+        """Update a row after its node was added, or its CSINode added, changed or deleted."""
         csi_node = self._csi_nodes.get("", self._table.names[row])
         drivers = {driver.name: driver for driver in csi_node.spec.drivers} if csi_node else {}
         self._present.values[row] = csi_node is not None
@@ -81,12 +81,12 @@ class CSINodes:
         for name, column in self._migrated.items():
             column.values[row] = name in migrated
 
-    def _describe_all(self) -> None:
+    def _refresh_all(self) -> None:
         for row in range(len(self._table)):
-            self.describe(row)
+            self.refresh(row)
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
-    """The in-tree plugins that a CSINode reports as migrated."""
+    """The names of the in-tree plugins that a CSINode reports as migrated."""
     listed = csi_node.metadata.annotations.get(_MIGRATED_PLUGINS) if csi_node else None
     return frozenset(listed.split(",")) if listed else frozenset()

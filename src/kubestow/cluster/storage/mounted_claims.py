@@ -1,7 +1,7 @@
-"""Which claims and legacy disks are mounted by pods on nodes.
+"""The claims and in-tree disks that placed pods use.
 
-Kept per pod event, so that asking costs as much as the few nodes that share a disk with the pod in question, however
-many pods there are.
+Every pod that is added or removed updates the counts, so finding conflicts costs as much as the number of nodes that
+use the same disk, not as the number of pods.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Change, HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.pod_volumes import Disk, claim_names, disks_of
 
-__all__ = ["Mounts"]
+__all__ = ["VolumesInUse"]
 
 Mask = NDArray[np.bool_]
 
 
-class Mounts:
-    """Claims and disks in use."""
+class VolumesInUse:
+    """The claims and disks in use on the nodes of a table."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._claims: Counter[tuple[str, str]] = Counter()
-        #: identity of a disk -> node -> the disk as it is mounted there -> by how many pods
+        #: The number of pods by the disk's identity, the node, and the disk as it is mounted there.
         self._disks: dict[tuple[str, ...], dict[str, Counter[Disk]]] = {}
 
     def count(self, node_name: str, pod: PodInfo, sign: int) -> None:
-        """Note that a pod came to (+1) or left (-1) a node."""
+        """Count the volumes of a pod that was added to (+1) or removed from (-1) a node."""
         for name in claim_names(pod.shape):
             key = (pod.namespace, name)
             self._claims[key] += sign
@@ -53,11 +53,11 @@ class Mounts:
             del self._disks[disk.key]
 
     def is_claim_used(self, namespace: str, name: str) -> bool:
-        """Whether any pod on any node mounts a claim by its name."""
+        """Whether a placed pod uses a claim by name, that is not as an ephemeral volume."""
         return (namespace, name) in self._claims
 
     def conflicts(self, nodes: Nodes, disks: Iterable[Disk]) -> Mask:
-        """Where a pod with these disks would meet another that mounts one of them, bool per row of the view."""
+        """Where a placed pod mounts a disk that conflicts with one of these, bool per row of the view."""
         wanted = list(disks)
         everywhere = np.zeros(len(self._table), np.bool_)
         for disk in wanted:
@@ -65,18 +65,18 @@ class Mounts:
                 everywhere[self._table.rows[node_name]] |= any(disk.conflicts_with(other) for other in mounted)
         found = everywhere[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
-            for position in nodes.touched(lambda info: bool(disks_of(info.shape))).tolist():
+            for position in nodes.positions_changed_by(lambda info: bool(disks_of(info.shape))).tolist():
                 found[position] = self._would_conflict(nodes.name(position), nodes.change(position), wanted)
         return found
 
-    def _would_conflict(self, node_name: str, change: Change, wanted: Iterable[Disk]) -> bool:
-        deltas: Counter[Disk] = Counter()
-        for sign, pod in change.deltas():
+    def _would_conflict(self, node_name: str, change: NodeChange, wanted: Iterable[Disk]) -> bool:
+        changes: Counter[Disk] = Counter()
+        for sign, pod in change.signed_pods():
             for disk in disks_of(pod.shape):
-                deltas[disk] += sign
+                changes[disk] += sign
         for disk in wanted:
             mounted = Counter(self._disks.get(disk.key, {}).get(node_name, {}))
-            mounted.update(deltas)
+            mounted.update(changes)
             if any(count > 0 and disk.conflicts_with(other) for other, count in mounted.items()):
                 return True
         return False

@@ -1,1 +1,1 @@
-"""Pods counted per node and topology domain, and the affinity terms that placed pods carry."""
+"""Pods counted per node and per topology domain, and the affinity terms that placed pods carry."""

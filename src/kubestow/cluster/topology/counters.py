@@ -1,9 +1,9 @@
-"""Counters: per node, how many of its pods are of some kind.
+"""Counters: a weighted number of pods per node.
 
-What depends on other pods (topology spread, inter-pod affinity, volumes in use) asks for a counter once and then reads
-a column; every pod that comes or goes updates the counters that count it. Which those are depends only on the pod's
-shape, so it is worked out once per shape and the cost of an event does not grow with the number of pods. A new counter
-is filled from the cluster's census, shape by shape.
+A plugin whose results depend on other pods (topology spread, inter-pod affinity) obtains a counter once and then reads
+a column. Every pod that is added or removed updates the counters that count it. Which ones depends only on the pod's
+shape and is computed once per shape, so the cost of a pod event does not grow with the number of pods. A new counter is
+filled from the index of placed pods, shape by shape.
 """
 
 from __future__ import annotations
@@ -16,59 +16,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import Columns
-from kubestow.cluster.pods.index_keys import Groups
+from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["Counters", "PodCounter", "Population"]
+__all__ = ["Counters", "PlacedShapes", "PodCounter"]
 
-#: Shapes of placed pods, with those of their pods that are on nodes and the rows of those.
-Population = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
+#: Shapes of placed pods, each with its pods on known nodes and their rows.
+PlacedShapes = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
 
 
-class Follower(Protocol):
-    """Who wants to hear of every change of a counter."""
+class CounterListener(Protocol):
+    """Is called with every change of a counter."""
 
     def add(self, row: int, amount: int) -> None:
-        """The sum of a row has changed by an amount."""
+        """The counter's sum of a row has changed by an amount."""
 
 
 class PodCounter:
-    """Sums a weight over the pods of each node. Held by whoever reads it; it stops counting when nobody does.
+    """The sum of a weight over the pods of each node. It is updated as long as a reference to it is held.
 
-    ``weigh`` gives a shape's weight (0: not counted); where ``groups`` are given it is asked only about shapes in one
-    of them. Pods that are being deleted are left out unless ``terminating`` says otherwise. ``followers`` are told of
-    changes for as long as somebody holds them.
+    ``weight_of`` returns the weight of a shape, 0 for one that does not count; with ``index_keys`` it is called only
+    for shapes that have one of them. Terminating pods do not count unless ``terminating`` is set. ``listeners`` are
+    called with every change as long as references to them are held.
     """
 
-    __slots__ = ("__weakref__", "_column", "_groups", "_weigh", "followers", "terminating")
+    __slots__ = ("__weakref__", "_column", "_index_keys", "_weight_of", "listeners", "terminating")
 
     def __init__(
         self,
         columns: Columns,
-        weigh: Callable[[Shape], int],
+        weight_of: Callable[[Shape], int],
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> None:
         self._column = columns.new(np.int64)
-        self._weigh = weigh
-        self._groups = groups
+        self._weight_of = weight_of
+        self._index_keys = index_keys
         self.terminating = terminating
-        self.followers: WeakValueDictionary[Hashable, Follower] = WeakValueDictionary()
+        self.listeners: WeakValueDictionary[Hashable, CounterListener] = WeakValueDictionary()
 
     @property
     def by_row(self) -> NDArray[np.int64]:
         """The sum per row of the node table, int64."""
-        return self._column.shown
+        return self._column.readonly
 
     def weight(self, shape: Shape) -> int:
-        """What a pod of a shape counts for."""
-        return self._weigh(shape) if self._groups is None or not self._groups.isdisjoint(shape.groups) else 0
+        """The weight of a pod of a shape."""
+        if self._index_keys is not None and self._index_keys.isdisjoint(shape.index_keys):
+            return 0
+        return self._weight_of(shape)
 
     def add(self, row: int, amount: int) -> None:
-        """Change the sum of a row."""
+        """Add an amount to the sum of a row."""
         self._column.values[row] += amount
-        for reference in self.followers.valuerefs():
+        for reference in self.listeners.valuerefs():
             follower = reference()
             if follower is not None:
                 follower.add(row, amount)
@@ -83,30 +85,30 @@ class Counters:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_key: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
-        #: For shapes of placed pods, the counters that count them.
+        #: The counters that count the pods of a shape, with their weights, for shapes of placed pods.
         self._weights: dict[Shape, _Weights] = {}
 
     def get(
         self,
         key: Hashable,
-        weigh: Callable[[Shape], int],
-        population: Population,
+        weight_of: Callable[[Shape], int],
+        placed: PlacedShapes,
         *,
-        groups: Groups | None = None,
+        index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> PodCounter:
-        """The counter of a key, made and filled when nobody holds one yet from the population of its groups."""
+        """The counter with a key; a new one is filled from ``placed``, the shapes with one of its index keys."""
         counter = self._by_key.get(key)
         if counter is None:
-            counter = PodCounter(self._columns, weigh, groups=groups, terminating=terminating)
-            for shape, pods in population:
-                weight = weigh(shape)
+            counter = PodCounter(self._columns, weight_of, index_keys=index_keys, terminating=terminating)
+            for shape, pods in placed:
+                weight = weight_of(shape)
                 if weight:
-                    self._begin(counter, shape, pods, weight)
+                    self._fill(counter, shape, pods, weight)
             self._by_key[key] = counter
         return counter
 
-    def _begin(self, counter: PodCounter, shape: Shape, pods: Iterable[tuple[int, PodInfo]], weight: int) -> None:
+    def _fill(self, counter: PodCounter, shape: Shape, pods: Iterable[tuple[int, PodInfo]], weight: int) -> None:
         sums = counter._column.values
         for row, info in pods:
             if counter.terminating or not info.terminating:
@@ -116,19 +118,19 @@ class Counters:
             self._weights[shape] = (*known, (ref(counter), weight))
 
     def count(self, row: int, info: PodInfo, sign: int) -> None:
-        """Note that a pod came to (+1) or left (-1) a row."""
-        abandoned = False
+        """Add (+1) or remove (-1) a pod on a row."""
+        dropped = False
         for reference, weight in self._weights_of(info.shape):
             counter = reference()
             if counter is None:
-                abandoned = True
+                dropped = True
             elif counter.terminating or not info.terminating:
                 counter.add(row, sign * weight)
-        if abandoned:
+        if dropped:
             self._weights[info.shape] = tuple(known for known in self._weights[info.shape] if known[0]() is not None)
 
-    def forget(self, shape: Shape) -> None:
-        """No pod of a shape is placed any more."""
+    def drop_shape(self, shape: Shape) -> None:
+        """Drop what is cached for a shape without placed pods."""
         self._weights.pop(shape, None)
 
     def _weights_of(self, shape: Shape) -> _Weights:

@@ -1,7 +1,7 @@
-"""Pods counted per topology domain: the nodes that share a value of some label.
+"""Pods counted per topology domain, that is per value of a node label.
 
-A :class:`DomainSums` adds up a pod counter over the eligible nodes of every domain. It follows the counter pod by pod
-in O(1) and is worked out afresh only when nodes come, go or change their labels or taints.
+A :class:`DomainSums` sums a pod counter over the eligible nodes of each domain. Every change of the counter updates it
+in O(1); it is recomputed only when nodes are added or removed or change their labels or taints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["DomainSums", "domain_sums"]
 Mask = NDArray[np.bool_]
 Eligible = Callable[[Nodes], Mask]
 
-_FAR = np.iinfo(np.int64).max
+_MAX = np.iinfo(np.int64).max
 
 
 def domain_sums(
@@ -32,19 +32,19 @@ def domain_sums(
     eligible: Eligible | None = None,
     eligibility: Hashable = None,
 ) -> DomainSums:
-    """The sums of a counter by the values of a label, over eligible nodes (all of them by default).
+    """The sums of a counter by the values of a label, over eligible nodes (by default all).
 
-    Whoever asks for equal ``eligibility`` shares the sums; it has to say everything that ``eligible`` depends on.
+    Calls with equal ``eligibility`` share their sums, so it must identify what ``eligible`` (bool per row) selects.
     """
     key = (topology_key, eligibility)
-    found = counter.followers.get(key)
+    found = counter.listeners.get(key)
     if not isinstance(found, DomainSums):
-        counter.followers[key] = found = DomainSums(table, counter, topology_key, eligible)
+        counter.listeners[key] = found = DomainSums(table, counter, topology_key, eligible)
     return found
 
 
 class DomainSums:
-    """Sums per domain. Domains are the numbers of the label's values (:mod:`kubestow.cluster.nodes.labels`)."""
+    """Sums per domain, which is the number of a label value (:mod:`kubestow.cluster.nodes.labels`)."""
 
     __slots__ = (
         "__weakref__",
@@ -58,11 +58,14 @@ class DomainSums:
         "_revision",
         "_table",
         "_total",
+        "topology_key",
     )
 
     def __init__(self, table: NodeTable, counter: PodCounter, topology_key: str, eligible: Eligible | None) -> None:
         self._table = table
         self._counter = counter
+        #: The label whose values are the domains.
+        self.topology_key = topology_key
         self._label = table.label(topology_key)
         self._eligible = eligible
         self._revision = self._present_revision = -1
@@ -72,11 +75,6 @@ class DomainSums:
         self._total = 0
 
     @property
-    def topology_key(self) -> str:
-        """The label whose values are the domains."""
-        return self._label.key
-
-    @property
     def by_domain(self) -> NDArray[np.int64]:
         """The sum of each domain, int64; at MISSING that of the nodes without the label."""
         self._refresh()
@@ -84,7 +82,7 @@ class DomainSums:
 
     @property
     def present(self) -> NDArray[np.intp]:
-        """The domains that have an eligible node, intp."""
+        """The domains with an eligible node, intp."""
         self._refresh()
         if self._present_revision != self._revision:
             there = np.zeros(len(self._by_domain), np.bool_)
@@ -96,30 +94,30 @@ class DomainSums:
 
     @property
     def total(self) -> int:
-        """The sum over all domains; nodes without the label are in none."""
+        """The sum over all domains, which excludes nodes without the label."""
         self._refresh()
         return self._total
 
     def minimum(self) -> int:
-        """The smallest sum of the present domains, of which there must be one."""
+        """The smallest sum of the present domains. There must be at least one."""
         sums, present = self.by_domain, self.present
         return int((sums[1:] if len(present) == len(sums) - 1 else sums[present]).min())
 
-    def two_smallest(self) -> tuple[int, int, int]:
-        """The present domain with the smallest sum, that sum, and the smallest sum of the others.
+    def critical_paths(self) -> tuple[int, int, int]:
+        """The present domain with the smallest sum, its sum, and the next smallest sum (semantics 8.14).
 
-        Where there is none, MISSING stands for the domain and the largest int64 for a sum.
+        A domain that does not exist is MISSING, and its sum the largest int64.
         """
         present = self.present
         sums = self._by_domain[present]
         if not len(sums):
-            return MISSING, _FAR, _FAR
+            return MISSING, _MAX, _MAX
         first = int(sums.argmin())
         others = np.delete(sums, first)
-        return int(present[first]), int(sums[first]), int(others.min(initial=_FAR))
+        return int(present[first]), int(sums[first]), int(others.min(initial=_MAX))
 
     def add(self, row: int, amount: int) -> None:
-        """The counter's sum of a row has changed."""
+        """Add an amount to the sum of a row's domain."""
         if self._revision != self._table.revision or (self._mask is not None and not self._mask[row]):
             return
         domain = self._label.ids[row]
@@ -130,6 +128,7 @@ class DomainSums:
     def _refresh(self) -> None:
         if self._revision == self._table.revision:
             return
+        self._label = self._table.label(self.topology_key)
         values = self._counter.by_row
         counted = values != 0
         if self._eligible is not None:

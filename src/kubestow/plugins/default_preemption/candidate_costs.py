@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods.table import NOT_STARTED, Deltas
+from kubestow.cluster.pods.table import NOT_STARTED, PodChanges
 
 __all__ = ["CandidateCosts"]
 
@@ -27,7 +27,7 @@ class CandidateCosts:
         self._columns = np.zeros((_CRITERIA, size), np.int64)
 
     @classmethod
-    def of(cls, victims: Deltas, violations: NDArray[np.int64]) -> CandidateCosts:
+    def of(cls, victims: PodChanges, violations: NDArray[np.int64]) -> CandidateCosts:
         """``victims`` has a run of pods per node; ``violations`` (int64) is how many of each violate a budget."""
         costs = cls(len(violations))
         columns, lengths = costs._columns, victims.lengths
@@ -37,11 +37,11 @@ class CandidateCosts:
         nonempty = lengths > 0
         runs = victims.offsets[:-1][nonempty]
         if len(runs):
-            priority, started = victims.table.priority[victims.slots], victims.table.started[victims.slots]
+            priority, start_time = victims.table.priority[victims.slots], victims.table.start_time[victims.slots]
             highest = np.repeat(np.maximum.reduceat(priority, runs), lengths[nonempty])
-            started = np.where(priority == highest, started, NOT_STARTED)
+            start_time = np.where(priority == highest, start_time, NOT_STARTED)
             columns[_HIGHEST_PRIORITY, nonempty] = priority[runs]
-            columns[_LATEST_START, nonempty] = -np.minimum.reduceat(started, runs)
+            columns[_LATEST_START, nonempty] = -np.minimum.reduceat(start_time, runs)
         return costs
 
     def update(self, rows: NDArray[np.intp], costs: CandidateCosts) -> None:

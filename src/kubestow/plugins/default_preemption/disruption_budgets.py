@@ -16,7 +16,7 @@ from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.errors import InvalidSelector
 
 __all__ = ["DisruptionBudgets"]
@@ -37,7 +37,7 @@ class DisruptionBudgets:
         """Grows with every change of a budget."""
         return self._catalog.version
 
-    def violated(self, pods: Deltas) -> NDArray[np.bool_]:
+    def violated(self, pods: PodChanges) -> NDArray[np.bool_]:
         """Which evictions violate a budget, bool per pod. The pods of each row are the most important first."""
         self._compile()
         violated = np.zeros(len(pods.slots), np.bool_)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
-from kubestow.cluster.pods.table import Deltas, PodTable, offsets_of
+from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.diagnosis import Refusal
 from kubestow.framework.filters import Filters
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
@@ -40,7 +40,7 @@ class DryRun:
     """
 
     rows: Rows
-    victims: Deltas
+    victims: PodChanges
     violations: NDArray[np.int64]
     no_potential_victims: Mask
     refusals: Sequence[Refusal]
@@ -51,7 +51,7 @@ def dry_run(filters: Filters, table: NodeTable, rows: Rows, *, priority: int, bu
     potential_victims = _potential_victims(table.pod_table, rows, priority)
     none: Mask = np.equal(potential_victims.lengths, 0)
     some = np.flatnonzero(~none)
-    refusals = filters.refusals(HypotheticalNodes(table, rows[some], deltas=(potential_victims.select(some),)))
+    refusals = filters.refusals(HypotheticalNodes(table, rows[some], pod_changes=(potential_victims.select(some),)))
     fits = ~none
     for refusal in refusals:
         fits &= ~refusal.where[rows]
@@ -60,22 +60,22 @@ def dry_run(filters: Filters, table: NodeTable, rows: Rows, *, priority: int, bu
     return DryRun(rows, reprieve.victims(), reprieve.violations(), none, refusals)
 
 
-def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> Deltas:
+def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> PodChanges:
     """The pods of each row below a priority, as removed.
 
     A row's pods are sorted by importance: higher priority, then earlier start, then their order on the node.
     """
-    slots, offsets = pods.on(rows.tolist())
-    lower = Deltas(pods, slots, offsets, -1).among(pods.priority[slots] < priority)
+    slots, offsets = pods.slots_on(rows.tolist())
+    lower = PodChanges(pods, slots, offsets, -1).among(pods.priority[slots] < priority)
     slots = lower.slots
-    order = np.lexsort((pods.started[slots], -pods.priority[slots], lower.row_of))
-    return Deltas(pods, slots[order], lower.offsets, lower.sign)
+    order = np.lexsort((pods.start_time[slots], -pods.priority[slots], lower.row_of))
+    return PodChanges(pods, slots[order], lower.offsets, lower.sign)
 
 
 class _Reprieve:
     """Adds potential victims back to their rows, one per row and step, where the preemptor still fits beside them."""
 
-    def __init__(self, table: NodeTable, rows: Rows, potential_victims: Deltas, budgets: DisruptionBudgets) -> None:
+    def __init__(self, table: NodeTable, rows: Rows, potential_victims: PodChanges, budgets: DisruptionBudgets) -> None:
         self._table = table
         self._rows = rows
         self._potential_victims = potential_victims
@@ -103,10 +103,10 @@ class _Reprieve:
 
     def _fits(self, filters: Filters, positions: Rows) -> Mask:
         """Whether the preemptor fits the rows at some positions without the pods that are removed now."""
-        nodes = HypotheticalNodes(self._table, self._rows, deltas=(self.victims(),))
+        nodes = HypotheticalNodes(self._table, self._rows, pod_changes=(self.victims(),))
         return filters.still_pass(nodes if len(positions) == len(self._rows) else nodes.select(positions))
 
-    def victims(self) -> Deltas:
+    def victims(self) -> PodChanges:
         """The pods that are not reprieved."""
         return self._potential_victims.among(self._removed)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kubestow.cluster.pods.table import Deltas
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.interface import PostFilterResult, Victims
 from kubestow.framework.status import Status
 from kubestow.plugins.default_preemption.candidate_costs import CandidateCosts
@@ -49,5 +49,5 @@ def pick_one_node(victims_by_node: Mapping[str, Victims]) -> str:
     names = sorted(victims_by_node)
     victims = [victims_by_node[name] for name in names]
     violations = np.array([each.violations for each in victims], np.int64)
-    costs = CandidateCosts.of(Deltas.of([each.pods for each in victims], -1), violations)
+    costs = CandidateCosts.of(PodChanges.of([each.pods for each in victims], -1), violations)
     return names[int(costs.lowest(np.arange(len(names)))[0])]

@@ -163,7 +163,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
     def _nominate(
         self, pod: PodInfo, node_name: str, victims: Victims, for_extenders: PreemptionCandidates | None = None
     ) -> PostFilterResult:
-        nominated = self.handle.cluster.nominated_to(node_name)
+        nominated = self.handle.cluster.nominated_pods(node_name)
         return PostFilterResult(
             SUCCESS,
             nominated_node_name=node_name,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
-from kubestow.cluster.pods.table import Deltas, PodTable, offsets_of
+from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.gang import Evictable
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 
@@ -38,13 +38,13 @@ def evictable_units(
     pods.exclude(excluded)
     pods.keep_below(priority)
     order = pods.by_importance()
-    violating = budgets.violated(Deltas(pods.table, pods.slots[order], np.array([0, len(order)], np.intp), -1))
+    violating = budgets.violated(PodChanges(pods.table, pods.slots[order], np.array([0, len(order)], np.intp), -1))
     violating_units = np.zeros(len(pods.slots), np.bool_)
     violating_units[pods.unit[order[violating]]] = True
     order = order[np.argsort(~violating_units[pods.unit[order]], kind="stable")]
     starts = np.flatnonzero(np.diff(pods.unit[order], prepend=-1))
     offsets = offsets_of(np.diff(starts, append=len(order)))
-    return Evictable(Deltas(pods.table, pods.slots[order], offsets, -1), pods.rows[order])
+    return Evictable(PodChanges(pods.table, pods.slots[order], offsets, -1), pods.rows[order])
 
 
 class _PlacedPods:
@@ -56,7 +56,7 @@ class _PlacedPods:
 
     def __init__(self, cluster: Cluster) -> None:
         self.table: PodTable = cluster.nodes.pod_table
-        self.slots, offsets = self.table.on(range(len(cluster.nodes)))
+        self.slots, offsets = self.table.slots_on(range(len(cluster.nodes)))
         self.rows: NDArray[np.intp] = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
         self.unit = np.arange(len(self.slots))
         self._priority = self.table.priority[self.slots]
@@ -101,6 +101,6 @@ class _PlacedPods:
         """The positions of the pods, unit by unit, the most important first, intp."""
         unit = self.unit
         size = np.bincount(unit, minlength=len(self.slots))
-        started = np.full(len(self.slots), np.iinfo(np.int64).max)
-        np.minimum.at(started, unit, self.table.started[self.slots])
-        return np.lexsort((unit, started[unit], -size[unit], ~self._in_group, -self._priority))
+        start_time = np.full(len(self.slots), np.iinfo(np.int64).max)
+        np.minimum.at(start_time, unit, self.table.start_time[self.slots])
+        return np.lexsort((unit, start_time[unit], -size[unit], ~self._in_group, -self._priority))

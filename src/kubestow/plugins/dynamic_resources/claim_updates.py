@@ -16,7 +16,7 @@ import msgspec
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
 from kubestow.api.timestamps import timestamp
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Handle
@@ -47,8 +47,8 @@ class ClaimUpdates:
         self._unconfirmed: set[str] = set()
 
     @property
-    def _ledger(self) -> ClaimLedger:
-        return self._handle.cluster.claims
+    def _tracker(self) -> ResourceClaimTracker:
+        return self._handle.cluster.resource_claims
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class ClaimUpdates:
                 return read
 
         written = await self._retry_on_conflict(claim, patch_once)
-        self._ledger.wrote(written)
+        self._tracker.assume_after_api_call(written)
         return written
 
     def _bound_status(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> dict[str, Any]:
@@ -115,9 +115,9 @@ class ClaimUpdates:
         if uid in self._releasing:
             raise ClaimUpdateFailed(f"claim {claim.key} is in the process of being released")
         if uid in self._unconfirmed:
-            self._ledger.wrote(await self._read(claim))
+            self._tracker.assume_after_api_call(await self._read(claim))
             self._unconfirmed.discard(uid)
-        return self._ledger.get(claim.metadata.namespace, claim.metadata.name) or claim
+        return self._tracker.get(claim.metadata.namespace, claim.metadata.name) or claim
 
     def begin_release(self, uid: str) -> None:
         """Exclude a claim from binding until :meth:`end_release`."""
@@ -154,7 +154,9 @@ class ClaimUpdates:
 
         async def release() -> None:
             try:
-                self._ledger.wrote(await self._handle.resource_claims.patch(claim, patch, subresource="status"))
+                self._tracker.assume_after_api_call(
+                    await self._handle.resource_claims.patch(claim, patch, subresource="status")
+                )
             except (APIError, Unreachable) as error:
                 if error.in_doubt:
                     self._unconfirmed.add(uid)
@@ -199,7 +201,7 @@ class ClaimUpdates:
             patch = {"metadata": {"uid": claim.metadata.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
             claim = await self._handle.resource_claims.patch(claim, patch)
         await self._handle.resource_claims.delete(claim)
-        self._ledger.removed(claim)
+        self._tracker.assume_deleted(claim)
 
 
 def _check_unchanged(claim: ResourceClaim, allocation: AllocationResult | None) -> None:

@@ -53,7 +53,7 @@ class ClaimFilter:
         self._extended_resources = ExtendedResources(classes)
         self._slices = handle.cluster.catalog(ResourceSlice)
         self._pools = DevicePools(PublishedSlices(self._slices, partitionable_devices=features.partitionable_devices))
-        self._allocator = Allocator(handle.cluster.claims, classes, features, max_steps=max_steps)
+        self._allocator = Allocator(handle.cluster.resource_claims, classes, features, max_steps=max_steps)
 
     def verdict(self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """The verdict on nodes. Records node allocations and unavailable claims in ``state``."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -124,8 +124,8 @@ class DynamicResources(
         )
 
     @property
-    def _ledger(self) -> ClaimLedger:
-        return self.handle.cluster.claims
+    def _tracker(self) -> ResourceClaimTracker:
+        return self.handle.cluster.resource_claims
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The same for all pods without claims; None for the others."""
@@ -139,7 +139,7 @@ class DynamicResources(
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates a pod until all its claims are usable."""
         try:
-            pod_resource_claims(pod, self._ledger)
+            pod_resource_claims(pod, self._tracker)
         except ClaimNotUsable as error:
             return Status.unresolvable(str(error))
         return SUCCESS
@@ -163,10 +163,10 @@ class DynamicResources(
         return None
 
     def _collect_claims(self, pod: PodInfo) -> DynamicResourcesState:
-        found = DynamicResourcesState(pod_resource_claims(pod, self._ledger))
+        found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
         if self._features.extended_resources and self._extended_resources.is_requested(pod.shape.requests):
             found.extended_index = len(found.claims)
-            existing = self._ledger.made_for_extended_resources_of(pod.uid)
+            existing = self._tracker.extended_resource_claim(pod.uid)
             found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
         return found
 
@@ -179,7 +179,7 @@ class DynamicResources(
             except InvalidSelector as error:
                 return Status.error(str(error))
             return None
-        if self._ledger.is_promised(claim.metadata.uid):
+        if self._tracker.has_pending_allocation(claim.metadata.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         return None if is_extended else self._check_requests(claim)
 
@@ -270,7 +270,9 @@ class DynamicResources(
         for index, allocation in found.allocations.items():
             claim = found.claims[index]
             found.pending_allocations.append(claim.metadata.uid)
-            self._ledger.promise(msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation)))
+            self._tracker.signal_pending_allocation(
+                msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
+            )
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -281,7 +283,7 @@ class DynamicResources(
         written_index, written_uid = found.writing or (None, None)
         for uid in found.pending_allocations:
             if uid != written_uid:
-                self._ledger.withdraw(uid)
+                self._tracker.remove_pending_allocation(uid)
         found.pending_allocations = [uid for uid in found.pending_allocations if uid == written_uid]
         if written_index is not None:
             found.release_after_write = found.claims[written_index].metadata.uid
@@ -313,7 +315,7 @@ class DynamicResources(
 
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         try:
-            claims = pod_resource_claims(pod, self._ledger)
+            claims = pod_resource_claims(pod, self._tracker)
         except ClaimNotUsable:
             return False
         if old is not None and old.status.allocation is not None and new.status.allocation is None:

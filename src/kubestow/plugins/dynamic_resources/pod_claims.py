@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kubestow.api.core import PodResourceClaim
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 
 __all__ = ["ClaimNotUsable", "pod_resource_claims"]
@@ -20,17 +20,17 @@ class ClaimNotUsable(Exception):
     """A claim of a pod does not exist, is being deleted, or belongs to another pod; the text says which claim."""
 
 
-def pod_resource_claims(pod: PodInfo, ledger: ClaimLedger) -> list[ResourceClaim]:
+def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
     """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
-    return list(_claims(pod, ledger))
+    return list(_claims(pod, tracker))
 
 
-def _claims(pod: PodInfo, ledger: ClaimLedger) -> Iterator[ResourceClaim]:
+def _claims(pod: PodInfo, tracker: ResourceClaimTracker) -> Iterator[ResourceClaim]:
     for reference in pod.spec.resource_claims:
         name = _claim_name(pod, reference)
         if name is None:
             continue
-        claim = ledger.get(pod.namespace, name)
+        claim = tracker.get(pod.namespace, name)
         if claim is None:
             raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:

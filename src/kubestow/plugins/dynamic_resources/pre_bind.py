@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
@@ -52,8 +52,8 @@ class ClaimBinder:
         self._on_devices_freed = on_devices_freed
 
     @property
-    def _ledger(self) -> ClaimLedger:
-        return self._handle.cluster.claims
+    def _tracker(self) -> ResourceClaimTracker:
+        return self._handle.cluster.resource_claims
 
     async def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Status | None:
         """Write the claims, then wait until their devices are ready for binding. None is success."""
@@ -86,7 +86,7 @@ class ClaimBinder:
             state.writing = None
             if uid in state.pending_allocations:
                 state.pending_allocations.remove(uid)
-                self._ledger.withdraw(uid)
+                self._tracker.remove_pending_allocation(uid)
             if state.release_after_write is not None:
                 is_extended = index == state.extended_index
                 self._updates.undo_in_background(state.claims[index], pod, is_extended=is_extended)
@@ -122,7 +122,7 @@ class ClaimBinder:
 
     def _check_devices(self, state: DynamicResourcesState) -> Status | None:
         """SUCCESS if all claims are ready for binding, an error if one has failed, else None."""
-        state.claims = [self._ledger.get(c.metadata.namespace, c.metadata.name) or c for c in state.claims]
+        state.claims = [self._tracker.get(c.metadata.namespace, c.metadata.name) or c for c in state.claims]
         try:
             waiting = [c for c in state.claims if c.status.allocation is not None and not is_ready_for_binding(c)]
         except DeviceBindingFailed as error:

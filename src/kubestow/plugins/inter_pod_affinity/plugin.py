@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.affinity_terms import AffinityTerm
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.topology.affinity import AffinityTerm
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
@@ -91,7 +91,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Pods with terms of their own, and pods that a term of an existing pod can match."""
         shape = pod.shape
         return bool(
-            shape.carried_terms or shape.affinity_terms.problems or self._cluster.carried_terms.speak_of(shape.groups)
+            shape.carried_terms
+            or shape.affinity_terms.problems
+            or self._cluster.carried_terms.has_terms_for(shape.index_keys)
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -145,7 +147,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         cached = self._states.get(shape)
         if cached is not None and cached.checked_at == checked_at:
             return cached.state
-        built_at = (cluster.namespaces_version, carried.version_about(shape.groups))
+        built_at = (cluster.namespaces_version, carried.version_for(shape.index_keys))
         if cached is None or cached.built_at != built_at:
             state = InterPodAffinityState(cluster, shape, hard_pod_affinity_weight=self._hard_pod_affinity_weight)
         else:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, TermKind
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.topology.affinity import AffinityTerm, CarriedTerm, PodAffinityTerms, Role
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 
 __all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffinityState"]
@@ -64,7 +64,7 @@ class InterPodAffinityState:
         #: What Score reads, by topology key: weights (negative for anti-affinity) and the pods they apply to.
         self._topology_score: dict[str, list[tuple[int, DomainSums]]] = {}
         self._add_incoming_terms(shape.affinity_terms)
-        for carried in cluster.carried_terms.about(shape.groups):
+        for carried in cluster.carried_terms.terms_for(shape.index_keys):
             self._add_existing_term(carried, hard_pod_affinity_weight)
 
     def _add_incoming_terms(self, terms: PodAffinityTerms) -> None:
@@ -81,12 +81,12 @@ class InterPodAffinityState:
         term = carried.term
         if not self.is_matched_by(term):
             return
-        match carried.role:
-            case Role.REQUIRED_ANTI:
+        match carried.kind:
+            case TermKind.REQUIRED_ANTI:
                 self._counts_of(term).existing_anti_affinity.append(self._pods_with(carried))
-            case Role.PREFERRED:
+            case TermKind.PREFERRED:
                 self._add_weight(term, carried.weight, self._pods_with(carried))
-            case Role.REQUIRED if hard_pod_affinity_weight > 0:
+            case TermKind.REQUIRED if hard_pod_affinity_weight > 0:
                 self._add_weight(term, hard_pod_affinity_weight, self._pods_with(carried))
 
     def is_matched_by(self, term: AffinityTerm) -> bool:
@@ -102,9 +102,9 @@ class InterPodAffinityState:
     def _matching_pods(self, terms: Terms, topology_key: str) -> DomainSums:
         """The existing pods that match all of the incoming pod's terms, per domain."""
         key = ("pods matching terms", tuple((t.namespaces, t.namespace_selector, t.selector) for t in terms))
-        groups = next((groups for term in terms if (groups := term.groups) is not None), None)
+        index_keys = next((index_keys for term in terms if (index_keys := term.index_keys) is not None), None)
         counter = self._cluster.counter(
-            key, lambda other: int(_matches_all(terms, other)), groups=groups, terminating=True
+            key, lambda other: int(_matches_all(terms, other)), index_keys=index_keys, terminating=True
         )
         return domain_sums(self._cluster.nodes, counter, topology_key)
 
@@ -112,7 +112,7 @@ class InterPodAffinityState:
         """The existing pods that have a term, per domain; a pod counts as often as it has the term."""
         key = ("pods with term", carried)
         counter = self._cluster.counter(
-            key, lambda other: other.carried_terms[carried], groups=frozenset((carried,)), terminating=True
+            key, lambda other: other.carried_terms[carried], index_keys=frozenset((carried,)), terminating=True
         )
         return domain_sums(self._cluster.nodes, counter, carried.term.topology_key)
 
@@ -219,10 +219,10 @@ class _SimulatedCounts:
             topology_keys.update(by_topology_key)
             return by_topology_key
 
-        nodes.changed_by(lambda info: matching_terms(info.shape).total())  # completes topology_keys
+        nodes.sum_of_changes(lambda info: matching_terms(info.shape).total())  # completes topology_keys
         failed = np.zeros(len(nodes), np.bool_)
         for topology_key in topology_keys:
-            counts = nodes.changed_by(lambda info, key=topology_key: matching_terms(info.shape)[key])  # type: ignore[misc]
+            counts = nodes.sum_of_changes(lambda info, key=topology_key: matching_terms(info.shape)[key])  # type: ignore[misc]
             for pods in state.counts.get(topology_key, _TopologyCounts()).existing_anti_affinity:
                 counts = counts + self._count(pods)
             failed |= (counts > 0) & self._has(topology_key)
@@ -268,4 +268,4 @@ class _SimulatedCounts:
         def amount(info: PodInfo) -> int:
             return weight(info.shape)
 
-        return self._nodes.changed_by(amount)
+        return self._nodes.sum_of_changes(amount)

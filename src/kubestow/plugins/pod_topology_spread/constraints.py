@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kubestow.api.core import TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.index_keys import groups_meant
+from kubestow.cluster.pods.index_keys import selected_index_keys
 from kubestow.cluster.topology.counters import PodCounter
 
 __all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "SpreadConstraint", "compile_constraints"]
@@ -51,7 +51,7 @@ class SpreadConstraint:
         return cluster.counter(
             ("spread", namespace, self.selector),
             lambda other: int(self.counts(other.labels)),
-            groups=groups_meant(frozenset((namespace,)), self.selector),
+            index_keys=selected_index_keys(frozenset((namespace,)), self.selector),
         )
 
 

@@ -89,7 +89,7 @@ class _HardConstraint:
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
-            critical_domain, smallest, second_smallest = self._counts.two_smallest()
+            critical_domain, smallest, second_smallest = self._counts.critical_paths()
             of_other_domains = np.where(domains == critical_domain, second_smallest, smallest)
             minimum = np.where(included, np.minimum(of_other_domains, counts), smallest)
         keys = (counts + self._self_match - minimum > self._constraint.max_skew).astype(np.int32)
@@ -113,4 +113,4 @@ class _HardConstraint:
         def amount(info: PodInfo) -> int:
             return weight(info.shape)
 
-        return nodes.changed_by(amount)
+        return nodes.sum_of_changes(amount)

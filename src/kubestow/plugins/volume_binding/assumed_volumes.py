@@ -21,7 +21,7 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
 )
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.storage.available_volumes import NO_CHOICE
+from kubestow.cluster.storage.available_volumes import NO_VOLUME
 from kubestow.errors import KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.plugins.volume_binding.finder import PodVolumes
@@ -46,7 +46,7 @@ class AssumedVolumes:
         bindings = [
             (_bound_to(binding.volumes[int(binding.numbers[0])], binding.claim), binding.claim)
             for binding in found.static_bindings
-            if binding.numbers[0] != NO_CHOICE
+            if binding.numbers[0] != NO_VOLUME
         ]
         provisions = [_with_selected_node(p.claim, node_name) for p in found.dynamic_provisions if p.where[0]]
         return cls(bindings, provisions)

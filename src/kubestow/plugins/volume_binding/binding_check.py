@@ -97,7 +97,7 @@ def _matches_node(cluster: Cluster, volume: PersistentVolume, node_name: str) ->
             terms = translated_terms(plugin, volume)
         except InvalidObject:
             return False
-    return bool(cluster.volumes.supply.reach(terms).where[row])
+    return bool(cluster.volumes.available.accessible_from(terms).where[row])
 
 
 def _affinity_error(volume: PersistentVolume, node_name: str) -> Status:

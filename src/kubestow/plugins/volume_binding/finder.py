@@ -28,8 +28,14 @@ from kubestow.api.storage import (
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.storage.available_volumes import NO_CHOICE, Choice, Want, node_terms, want_of
-from kubestow.cluster.storage.capacities import NOWHERE
+from kubestow.cluster.storage.available_volumes import (
+    NO_VOLUME,
+    ClaimRequirements,
+    VolumeMatch,
+    node_terms,
+    requirements_of,
+)
+from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
@@ -163,7 +169,7 @@ class _Finder:
         if volume is None:
             self._reject(self._passing, _PV_NOT_EXIST)
             return False
-        matching = self._cluster.volumes.supply.reach(node_terms(volume))
+        matching = self._cluster.volumes.available.accessible_from(node_terms(volume))
         migrated = self._migrated_nodes(volume)
         if migrated is not None:
             self._check_migrated(volume, migrated)
@@ -184,7 +190,7 @@ class _Finder:
         plugin = in_tree_plugin(volume.spec)
         assert plugin is not None
         try:
-            matching = self._cluster.volumes.supply.reach(translated_terms(plugin, volume))
+            matching = self._cluster.volumes.available.accessible_from(translated_terms(plugin, volume))
         except InvalidObject as error:
             self._fail(migrated, f"could not translate pv: {error}")
             return
@@ -200,16 +206,16 @@ class _Finder:
         self._find_static_bindings(
             [(want, claim) for want, claim in requirements if SELECTED_NODE not in claim.metadata.annotations]
         )
-        to_provision += [(binding.claim, binding.numbers == NO_CHOICE) for binding in self._found.static_bindings]
+        to_provision += [(binding.claim, binding.numbers == NO_VOLUME) for binding in self._found.static_bindings]
         for claim, where in to_provision:
             self._check_provisioning(claim, where & self._passing)
 
-    def _requirements(self) -> list[tuple[Want, PersistentVolumeClaim]] | None:
+    def _requirements(self) -> list[tuple[ClaimRequirements, PersistentVolumeClaim]] | None:
         """What the unbound claims require of a volume, smallest claim first; None if a claim is invalid."""
         requirements = []
         for claim in self._claims.unbound:
             try:
-                requirements.append((want_of(claim), claim))
+                requirements.append((requirements_of(claim), claim))
             except InvalidObject as error:
                 self._fail(self._passing, f'claim "{claim.key}": {error}')
                 return None
@@ -229,10 +235,10 @@ class _Finder:
                 claims.append((claim, selected))
         return claims
 
-    def _find_static_bindings(self, requirements: Sequence[tuple[Want, PersistentVolumeClaim]]) -> None:
-        chosen: list[Choice] = []
+    def _find_static_bindings(self, requirements: Sequence[tuple[ClaimRequirements, PersistentVolumeClaim]]) -> None:
+        chosen: list[VolumeMatch] = []
         for want, claim in requirements:
-            choice = self._cluster.volumes.supply.choose(claim, want, chosen)
+            choice = self._cluster.volumes.available.match(claim, want, chosen)
             chosen.append(choice)
             binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
             self._found.static_bindings.append(binding)
@@ -252,12 +258,12 @@ class _Finder:
             self._reject(where & ~self._allowed(storage_class.allowed_topologies), _BIND_CONFLICT)
         capacities = self._sufficient_capacities(claim, storage_class)
         if capacities is not None:
-            self._reject(where & (capacities == NOWHERE), _NOT_ENOUGH_SPACE)
+            self._reject(where & (capacities == NO_CAPACITY), _NOT_ENOUGH_SPACE)
         self._found.dynamic_provisions.append(DynamicProvision(claim, where & self._passing, capacities))
 
     def _allowed(self, topologies: Sequence[TopologySelectorTerm]) -> Mask:
         key = ("topologies", _encode(topologies))
-        allowed = self._cluster.volumes.selections.get(key, lambda nodes: _in_topologies(nodes, topologies))
+        allowed = self._cluster.volumes.node_selections.get(key, lambda nodes: _in_topologies(nodes, topologies))
         return allowed.where[self._nodes.rows]
 
     def _sufficient_capacities(
@@ -268,7 +274,7 @@ class _Finder:
         driver = self._cluster.catalog(CSIDriver).get("", storage_class.provisioner)
         if size is None or driver is None or not driver.spec.storage_capacity:
             return None
-        numbers = self._cluster.volumes.capacities.with_room(storage_class.metadata.name, units(size))
+        numbers = self._cluster.volumes.capacities.first_sufficient(storage_class.metadata.name, units(size))
         return numbers[self._nodes.rows]
 
 

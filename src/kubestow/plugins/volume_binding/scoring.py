@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kubestow.api.quantity import Quantity, units
 from kubestow.api.storage import STORAGE
-from kubestow.cluster.storage.available_volumes import NO_CHOICE
-from kubestow.cluster.storage.capacities import NOWHERE, StorageCapacities
+from kubestow.cluster.storage.available_volumes import NO_VOLUME
+from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.node_resources.scoring import UtilizationShape
 from kubestow.plugins.volume_binding.finder import PodVolumes, StaticBinding
@@ -39,7 +39,7 @@ class _StorageResource:
         return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
 
 
-def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: StorageCapacities) -> Int64s:
+def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSIStorageCapacities) -> Int64s:
     """The score of each row of ``volumes``, 0 to 100, int64; 0 for rows without a volume to bind or provision."""
     rows = len(volumes.keys)
     total = np.zeros(rows, np.int64)
@@ -73,16 +73,16 @@ def _masks_by_class(binding: StaticBinding) -> dict[str, Mask]:
     }
 
 
-def _dynamic_resources(volumes: PodVolumes, capacities: StorageCapacities) -> list[_StorageResource]:
+def _dynamic_resources(volumes: PodVolumes, capacities: CSIStorageCapacities) -> list[_StorageResource]:
     without_static = np.ones(len(volumes.keys), np.bool_)
     for binding in volumes.static_bindings:
-        without_static &= binding.numbers == NO_CHOICE
+        without_static &= binding.numbers == NO_VOLUME
     by_class: dict[str, _StorageResource] = {}
     for provision in volumes.dynamic_provisions:
         if provision.capacities is None:
             continue
         name = provision.claim.storage_class
-        where = provision.where & without_static & (provision.capacities != NOWHERE)
+        where = provision.where & without_static & (provision.capacities != NO_CAPACITY)
         resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
         resource.where |= where
         resource.requested += where * _bytes(provision.claim.spec.resources.requests.get(STORAGE))

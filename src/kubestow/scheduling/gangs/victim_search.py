@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import Deltas, offsets_of
+from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.framework.gang import Evictable
 from kubestow.framework.pod_capacity import PodCapacity
@@ -128,8 +128,8 @@ class _CountedCapacity:
         leaving = np.flatnonzero(removed[self._unit_of])
         leaving = leaving[np.argsort(self._rows[leaving], kind="stable")]
         rows, lengths = np.unique(self._rows[leaving], return_counts=True)
-        without = Deltas(self._units.table, self._units.slots[leaving], offsets_of(lengths), -1)
-        freed = self._capacity.on(HypotheticalNodes(self._table, rows, deltas=(without,)))
+        without = PodChanges(self._units.table, self._units.slots[leaving], offsets_of(lengths), -1)
+        freed = self._capacity.on(HypotheticalNodes(self._table, rows, pod_changes=(without,)))
         return self._total - int(self._as_is[rows].sum()) + int(freed.sum()) >= self._needed
 
 
@@ -184,7 +184,7 @@ def _displaced(nominations: Sequence[tuple[QueuedPod, str]], cluster: Cluster) -
     displaced = {
         pod.uid: pod
         for queued, node_name in nominations
-        for pod in cluster.nominated_to(node_name)
+        for pod in cluster.nominated_pods(node_name)
         if pod.priority < queued.info.priority
     }
     return list(displaced.values())

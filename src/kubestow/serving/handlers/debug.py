@@ -223,7 +223,7 @@ class SchedulingDebugger:
             "requested": _amounts(nodes.requested.at(row)),
             "pods": len(pods),
         }
-        nominated = [info.key for info in self._scheduler.cluster.nominated_to(nodes.names[row])]
+        nominated = [info.key for info in self._scheduler.cluster.nominated_pods(nodes.names[row])]
         if nominated:
             content["nominated"] = nominated
         if with_pods:

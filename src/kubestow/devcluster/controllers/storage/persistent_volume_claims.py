@@ -17,7 +17,7 @@ from kubestow.api.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolumeClaim,
 )
-from kubestow.cluster.storage.available_volumes import suits, want_of
+from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
 from kubestow.devcluster.apiserver.registry.admission import DEFAULT_CLASS
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import Event
@@ -142,7 +142,7 @@ class PersistentVolumeClaimController(Controller):
             message = f'volume "{name}" already bound to a different claim.'
             self._record_once(claim, "FailedBinding", message, is_warning=True)
         elif not volume["spec"].get("claimRef") and not (
-            suits(typed_volume, want_of(typed)) and typed_volume.storage_class == typed.storage_class
+            satisfies(typed_volume, requirements_of(typed)) and typed_volume.storage_class == typed.storage_class
         ):
             problem = "storage class, size, access modes or volume mode do not match"
             message = f'Cannot bind to requested volume "{name}": {problem}'
@@ -156,7 +156,7 @@ class PersistentVolumeClaimController(Controller):
             return
         storage_class = self.get(typed.storage_class, self._class_kind)
         is_waiting = _is_delayed(storage_class) and SELECTED_NODE not in typed.metadata.annotations
-        match = self._volumes.find_match(typed, want_of(typed), reserved_only=is_waiting)
+        match = self._volumes.find_match(typed, requirements_of(typed), reserved_only=is_waiting)
         volume = None if match is None else self.get(match.metadata.name, self._volume_kind)
         if volume is not None:
             self._bind(claim, volume)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kubestow.api.meta import decode
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
-from kubestow.cluster.storage.available_volumes import Want, answers, capacity_of, is_meant_for, suits
+from kubestow.cluster.storage.available_volumes import (
+    ClaimRequirements,
+    capacity_of,
+    is_available_for,
+    is_prebound_to,
+    satisfies,
+)
 from kubestow.devcluster.apiserver.storage.store import Event, Stored
 from kubestow.errors import InvalidObject
 
@@ -33,15 +39,19 @@ class VolumeIndex:
     def get(self, name: str) -> PersistentVolume | None:
         return self._volumes.get(name)
 
-    def find_match(self, claim: PersistentVolumeClaim, want: Want, *, reserved_only: bool) -> PersistentVolume | None:
+    def find_match(
+        self, claim: PersistentVolumeClaim, want: ClaimRequirements, *, reserved_only: bool
+    ) -> PersistentVolume | None:
         """The first volume reserved for the claim, else the smallest unbound volume that satisfies it."""
         reserved = self._reserved.get((claim.metadata.namespace, claim.metadata.name), {})
         for _, volume in sorted(reserved.items()):
-            if volume.storage_class == want.storage_class and is_meant_for(volume, claim) and suits(volume, want):
+            if volume.storage_class == want.storage_class and is_prebound_to(volume, claim) and satisfies(volume, want):
                 return volume
         if reserved_only:
             return None
-        candidates = [volume for volume in self._unbound.get(want.storage_class, {}).values() if answers(volume, want)]
+        candidates = [
+            volume for volume in self._unbound.get(want.storage_class, {}).values() if is_available_for(volume, want)
+        ]
         return min(candidates, key=lambda volume: (capacity_of(volume), volume.metadata.name), default=None)
 
     def _group(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:

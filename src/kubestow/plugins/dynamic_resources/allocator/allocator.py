@@ -14,7 +14,7 @@ import msgspec
 
 from kubestow.api.resource import AllocationResult, DeviceClass, ResourceClaim
 from kubestow.cluster.catalog import Catalog
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.allocator.allocation_result import allocation_result
 from kubestow.plugins.dynamic_resources.allocator.requests import ResolvedClaim, resolve_claim
 from kubestow.plugins.dynamic_resources.allocator.search import AllocationSearch, DeviceResult
@@ -70,14 +70,14 @@ class Allocator:
 
     def __init__(
         self,
-        ledger: ClaimLedger,
+        tracker: ResourceClaimTracker,
         classes: Catalog[DeviceClass],
         features: Features,
         *,
         max_steps: int | None,
     ) -> None:
-        self._ledger = ledger
-        self._available_counters = AvailableCounters(ledger)
+        self._tracker = tracker
+        self._available_counters = AvailableCounters(tracker)
         self._classes = classes
         self._selectors = SelectorCache()
         self._features = features
@@ -100,7 +100,7 @@ class Allocator:
 
     def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
-        changes = sum(self._ledger.changes(*pool.id) for pool in devices.pools)
+        changes = sum(self._tracker.pool_version(*pool.id) for pool in devices.pools)
         cached = to_allocate.solutions.get(devices)
         if cached is None or cached[0] != changes:
             cached = to_allocate.solutions[devices] = (changes, self._search(to_allocate.claims, devices))
@@ -109,7 +109,7 @@ class Allocator:
     def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
         search = AllocationSearch(
             devices.candidates,
-            self._ledger,
+            self._tracker,
             self._available_counters,
             selectors=self._selectors,
             features=self._features,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kubestow.api.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
-from kubestow.cluster.devices.claims import ClaimLedger, DeviceID
+from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
 from kubestow.cluster.nodes.taints import tolerates
 from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
 from kubestow.plugins.dynamic_resources.allocator.requests import (
@@ -56,7 +56,7 @@ class AllocationSearch:
     def __init__(
         self,
         candidates: Sequence[CandidateDevice],
-        ledger: ClaimLedger,
+        tracker: ResourceClaimTracker,
         available_counters: AvailableCounters,
         *,
         selectors: SelectorCache,
@@ -64,7 +64,7 @@ class AllocationSearch:
         max_steps: int | None,
     ) -> None:
         self._candidates = candidates
-        self._ledger = ledger
+        self._tracker = tracker
         self._available_counters = available_counters
         self._selectors = selectors
         self._features = features
@@ -178,7 +178,7 @@ class AllocationSearch:
         claims = self._allocated.get(device, set())
         if request.has_admin_access:
             return claim_index in claims
-        return bool(claims) or self._ledger.is_taken(device)
+        return bool(claims) or self._tracker.is_allocated(device)
 
     def _allocate(
         self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice
@@ -241,7 +241,7 @@ class AllocationSearch:
         if not self._features.consumable_capacity:
             return True
         device = candidate.device
-        consumed = self._ledger.consumed(device.id), self._consumed_capacity.get(device.id)
+        consumed = self._tracker.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
         return has_capacity(device, request.selection.capacity, *consumed)
 
     def _consume_capacity(self, device: DeviceID, consumed: Mapping[str, Quantity], sign: int) -> None:
@@ -257,7 +257,7 @@ class AllocationSearch:
             return True
         if not self._features.partitionable_devices:
             return False
-        if is_shared and (self._ledger.consumed(device.id) or device.id in self._consumed_capacity):
+        if is_shared and (self._tracker.consumed_capacity(device.id) or device.id in self._consumed_capacity):
             return True
         consumed = self._consumed_counters.setdefault(pool.id, {})
         add_consumption(consumed, device, +1)

@@ -6,7 +6,7 @@ in progress has consumed is part of the search.
 
 from __future__ import annotations
 
-from kubestow.cluster.devices.claims import ClaimLedger
+from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import DevicePool
 
@@ -16,8 +16,8 @@ __all__ = ["AvailableCounters", "add_consumption"]
 class AvailableCounters:
     """Counter amounts that allocated devices do not consume, cached per pool until its allocations change."""
 
-    def __init__(self, ledger: ClaimLedger) -> None:
-        self._ledger = ledger
+    def __init__(self, tracker: ResourceClaimTracker) -> None:
+        self._tracker = tracker
         self._cache: dict[DevicePool, tuple[int, dict[str, dict[str, int]]]] = {}
 
     def clear(self) -> None:
@@ -26,7 +26,7 @@ class AvailableCounters:
 
     def of_pool(self, pool: DevicePool) -> CounterAmounts:
         """The available amounts of a pool in nano units; negative where devices consume more than there is."""
-        changes = self._ledger.changes(*pool.id)
+        changes = self._tracker.pool_version(*pool.id)
         cached = self._cache.get(pool)
         if cached is None or cached[0] != changes:
             cached = self._cache[pool] = (changes, self._available(pool))
@@ -35,7 +35,7 @@ class AvailableCounters:
     def _available(self, pool: DevicePool) -> dict[str, dict[str, int]]:
         available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
         for device in pool.devices():
-            if self._ledger.is_taken(device.id) or self._ledger.is_shared(device.id):
+            if self._tracker.is_allocated(device.id) or self._tracker.is_shared(device.id):
                 add_consumption(available, device, -1)
         return available
 
