@@ -44,7 +44,7 @@ PENDING = st.builds(
 
 
 @given(cluster=clusters(), pending=PENDING)
-def test_a_decision_about_some_nodes_is_that_of_a_cluster_of_them(
+def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
     cluster: tuple[list[Node], list[Pod], set[str]], pending: Pod
 ) -> None:
     nodes, pods, names = cluster
@@ -63,24 +63,24 @@ def test_a_decision_about_some_nodes_is_that_of_a_cluster_of_them(
         assert restricted.candidate_count == alone.candidate_count
 
 
-def test_a_pod_does_not_go_to_a_node_that_it_was_promised_elsewhere() -> None:
+def test_a_nominated_node_outside_the_scope_is_not_chosen() -> None:
     world = World([node("a"), node("b")])
     assert world.pipeline.decide(world.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
 
 
-def test_nodes_that_are_barred_are_not_in_question() -> None:
+def test_excluded_nodes_are_not_chosen() -> None:
     world = World([node("a"), node("b")])
     assert world.pipeline.decide(world.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
 
 
-def test_who_may_not_make_room_evicts_nobody() -> None:
+def test_a_scope_without_preemption_nominates_no_node() -> None:
     world = World([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
     high = world.info(pod("high", cpu="1", priority=100))
     assert preemption_of(world.pipeline.decide(high)) is not None
     assert preemption_of(world.pipeline.decide(high, Scope(preempts=False))) is None
 
 
-def test_a_scope_outlives_the_rows_of_its_nodes() -> None:
+def test_a_scope_survives_the_renumbering_of_rows() -> None:
     world = World([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
@@ -88,7 +88,7 @@ def test_a_scope_outlives_the_rows_of_its_nodes() -> None:
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
 
 
-def test_affinities_hold_beyond_the_nodes_in_question() -> None:
+def test_pods_outside_the_scope_count_for_affinity() -> None:
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [

@@ -10,18 +10,18 @@ from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.testing.virtual_time import run
 
 
-def test_an_answer_that_is_there_is_not_waited_for() -> None:
+def test_a_condition_that_holds_already_is_returned_without_waiting() -> None:
     assert run(ChangeNotifier().wait_for(lambda: "yes", 0)) == "yes"
 
 
-def test_many_events_are_one_piece_of_news() -> None:
+def test_changes_in_one_iteration_of_the_loop_are_one_notification() -> None:
     asked = []
 
     def answer() -> int | None:
         asked.append(1)
         return len(asked) if len(asked) > 2 else None
 
-    async def story() -> int | None:
+    async def scenario() -> int | None:
         news = ChangeNotifier()
         waiting = asyncio.create_task(news.wait_for(answer, 10))
         await asyncio.sleep(0)
@@ -32,14 +32,14 @@ def test_many_events_are_one_piece_of_news() -> None:
             await asyncio.sleep(0)
         return await waiting
 
-    assert run(story()) == 3
+    assert run(scenario()) == 3
 
 
-def test_without_an_answer_the_time_runs_out() -> None:
+def test_waiting_ends_at_the_timeout() -> None:
     assert run(ChangeNotifier().wait_for(lambda: None, 60)) is None
 
 
-def test_what_the_question_raises_reaches_whoever_asked() -> None:
+def test_an_exception_in_the_condition_propagates_to_the_waiter() -> None:
     state = {"broken": False}
 
     def answer() -> str | None:
@@ -47,7 +47,7 @@ def test_what_the_question_raises_reaches_whoever_asked() -> None:
             raise ValueError("broken")
         return None
 
-    async def story() -> None:
+    async def scenario() -> None:
         news = ChangeNotifier()
         waiting = asyncio.create_task(news.wait_for(answer, 10))
         await asyncio.sleep(0)
@@ -56,4 +56,4 @@ def test_what_the_question_raises_reaches_whoever_asked() -> None:
         await waiting
 
     with pytest.raises(ValueError, match="broken"):
-        run(story())
+        run(scenario())

@@ -31,48 +31,48 @@ class Notes(Observer):
         self.preemptions.append((node_name, victims))
 
 
-def test_a_gang_that_does_not_fit_is_one_attempt_of_each_of_its_pods() -> None:
-    async def story(world: Living) -> None:
+def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(3, "train", cpu="2"):
-            world.cluster.put(each)
-        await world.settles()
+            harness.cluster.put(each)
+        await harness.settles()
         assert sorted(notes.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
 
     notes = Notes()
-    in_virtual_time(story, node("n", cpu="4"), group("train", 3), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), observer=notes, **BOTH)
 
 
-def test_a_gang_that_fits_is_one_attempt_of_each_of_its_pods() -> None:
-    async def story(world: Living) -> None:
+def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(2, "train", cpu="2"):
-            world.cluster.put(each)
-        await world.settles()
+            harness.cluster.put(each)
+        await harness.settles()
         assert sorted(notes.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
         assert sorted(notes.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
 
     notes = Notes()
-    in_virtual_time(story, node("n", cpu="4"), group("train", 2), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), observer=notes, **BOTH)
 
 
-def test_what_is_decided_with_others_imagined_gone_is_no_attempt() -> None:
-    async def story(world: Living) -> None:
+def test_simulated_removals_are_not_observed_as_attempts() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(2, "train", cpu="2", priority=100):
-            world.cluster.put(each)
-        await world.passes(5)
+            harness.cluster.put(each)
+        await harness.passes(5)
         assert [node_name for _, node_name in notes.attempted_pods] == [None, "n", "n"]
 
     notes = Notes()
     low = pods(3, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 2), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), observer=notes, **BOTH)
 
 
-def test_a_preemption_for_a_gang_is_told_of_once_with_all_its_victims() -> None:
-    async def story(world: Living) -> None:
+def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(4, "train", cpu="1", priority=100):
-            world.cluster.put(each)
-        await world.passes(5)
+            harness.cluster.put(each)
+        await harness.passes(5)
         assert notes.preemptions == [("cluster", 4)]
 
     notes = Notes()
     low = pods(4, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 4), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), observer=notes, **BOTH)

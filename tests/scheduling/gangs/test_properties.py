@@ -68,8 +68,8 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     return made
 
 
-def running(world: Living, job: Job) -> list[Pod]:
-    return [pod for pod in world.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
+def running(harness: Living, job: Job) -> list[Pod]:
+    return [pod for pod in harness.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
 
 
 def _job(pod: Pod) -> str:
@@ -77,40 +77,40 @@ def _job(pod: Pod) -> str:
     return pod.spec.scheduling_group.pod_group_name or ""
 
 
-async def restart_broken(world: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
+async def restart_broken(harness: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
     """Whoever runs the jobs starts those anew of which a pod was lost; whether there were any."""
-    there = Counter(_job(pod) for pod in world.cluster.pods())
+    there = Counter(_job(pod) for pod in harness.cluster.pods())
     before = generations.total()
     for job in all_jobs:
         if there[job.name] < job.size:
-            for pod in [pod for pod in world.cluster.pods() if _job(pod) == job.name]:
-                world.cluster.remove(pod)
+            for pod in [pod for pod in harness.cluster.pods() if _job(pod) == job.name]:
+                harness.cluster.remove(pod)
             await asyncio.sleep(0)
             generations[job.name] += 1
             for pod in job.pods(generations[job.name]):
-                world.cluster.put(pod)
+                harness.cluster.put(pod)
     return generations.total() > before
 
 
-def kill_node(world: Living, name: str) -> None:
-    for there in [there for there in world.cluster.nodes() if there.metadata.name == name]:
-        world.cluster.remove(there)
-    for pod in [pod for pod in world.cluster.pods() if pod.spec.node_name == name]:
-        world.cluster.remove(pod)
+def kill_node(harness: Living, name: str) -> None:
+    for there in [there for there in harness.cluster.nodes() if there.metadata.name == name]:
+        harness.cluster.remove(there)
+    for pod in [pod for pod in harness.cluster.pods() if pod.spec.node_name == name]:
+        harness.cluster.remove(pod)
 
 
-def fits(world: Living, job: Job) -> bool:
+def fits(harness: Living, job: Job) -> bool:
     """Whether as many pods as a job needs would fit beside those that run, by plain counting."""
     used = Counter[str]()
-    for pod in world.cluster.pods():
+    for pod in harness.cluster.pods():
         used[pod.spec.node_name] += int(pod.spec.containers[0].resources.requests["cpu"])
-    free = [CPUS - used[there.metadata.name] for there in world.cluster.nodes()]
+    free = [CPUS - used[there.metadata.name] for there in harness.cluster.nodes()]
     return sum(room // job.cpu for room in free) >= job.minimum
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
-def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], nodes: int, seed: int) -> None:
+def test_a_gang_runs_with_min_count_pods_or_holds_no_capacity(all_jobs: list[Job], nodes: int, seed: int) -> None:
     random = Random(seed)
     Unsteady.random, Unsteady.peace = Random(seed), False
     names = [f"node-{number}" for number in range(nodes)]
@@ -118,32 +118,32 @@ def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], node
     if not nodes_die:
         all_jobs = [replace(job, priority=0) for job in all_jobs]
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         arrivals = [pod for job in all_jobs for pod in job.pods(0)]
         random.shuffle(arrivals)
         generations: Counter[str] = Counter()
         for pod in arrivals:
-            world.cluster.put(pod)
+            harness.cluster.put(pod)
             if random.random() < 0.5:
-                await world.passes(random.choice((0.0, 0.3, 2.0)))
+                await harness.passes(random.choice((0.0, 0.3, 2.0)))
             if not nodes_die and random.random() < 0.2:
-                world.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
+                harness.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
         for _ in range(random.randrange(4) if nodes_die else 0):
             doomed = random.choice(names)
-            kill_node(world, doomed)
-            await world.passes(random.choice((0.0, 0.3)))
-            world.cluster.put(node(doomed, cpu=str(CPUS)))
-            await restart_broken(world, all_jobs, generations)
-            await world.passes(random.choice((0.0, 1.0, 10.0)))
+            kill_node(harness, doomed)
+            await harness.passes(random.choice((0.0, 0.3)))
+            harness.cluster.put(node(doomed, cpu=str(CPUS)))
+            await restart_broken(harness, all_jobs, generations)
+            await harness.passes(random.choice((0.0, 1.0, 10.0)))
         Unsteady.peace = True
-        world.cluster.bind_failures.clear()
-        await world.passes(120)
-        while await restart_broken(world, all_jobs, generations):
-            await world.passes(120)
+        harness.cluster.bind_failures.clear()
+        await harness.passes(120)
+        while await restart_broken(harness, all_jobs, generations):
+            await harness.passes(120)
         for job in all_jobs:
-            count = len(running(world, job))
+            count = len(running(harness, job))
             assert count == 0 or count >= job.minimum, (job, count)
-            assert count or not fits(world, job), job
+            assert count or not fits(harness, job), job
 
     objects = [node(name, cpu=str(CPUS)) for name in names] + [group(job.name, job.minimum) for job in all_jobs]
-    in_virtual_time(story, *objects, plugins=[Unsteady], **gang_scheduling("Unsteady"))
+    in_virtual_time(scenario, *objects, plugins=[Unsteady], **gang_scheduling("Unsteady"))

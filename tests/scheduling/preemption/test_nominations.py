@@ -34,24 +34,24 @@ def high(cluster: MemoryCluster | None = None, **changes: Any) -> Pod:
 
 
 @pytest.mark.parametrize("notes", [True, False])
-def test_a_pod_that_goes_elsewhere_leaves_the_node_it_was_promised_to_others(notes: bool) -> None:
+def test_a_pod_that_is_bound_elsewhere_releases_its_nominated_node(notes: bool) -> None:
     cluster = Stubborn()
     cluster.notes = notes
 
-    async def story(world: Living) -> None:
-        world.cluster.put(high())
-        await world.passes(5)
-        assert world.scheduler.cluster.nomination("uid-default-high") == "n"
-        world.cluster.put(pod("low", cpu="1", priority=1))
-        await world.passes(5)
-        assert world.node_of("low") == ""  # the room on the node is promised
-        nominated = world.cluster.pod("high").status.nominated_node_name
-        world.cluster.put(high(tolerations=[DEDICATED], nominated=nominated))
-        await world.passes(20)
-        assert (world.node_of("high"), world.node_of("low")) == ("special", "n")
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(high())
+        await harness.passes(5)
+        assert harness.scheduler.cluster.nomination("uid-default-high") == "n"
+        harness.cluster.put(pod("low", cpu="1", priority=1))
+        await harness.passes(5)
+        assert harness.node_of("low") == ""  # the room on the node is promised
+        nominated = harness.cluster.pod("high").status.nominated_node_name
+        harness.cluster.put(high(tolerations=[DEDICATED], nominated=nominated))
+        await harness.passes(20)
+        assert (harness.node_of("high"), harness.node_of("low")) == ("special", "n")
 
     in_virtual_time(
-        story,
+        scenario,
         node("n", cpu="4"),
         node("special", cpu="4", taints=["dedicated=yes:NoSchedule"]),
         pod("victim", node="n", cpu="3"),

@@ -62,62 +62,62 @@ def leading(at: str, **answers: Permission | Status) -> type[Leader]:
 ENABLED = [{"plugins": {"multiPoint": {"enabled": [{"name": "Leader"}]}}}]
 
 
-async def follower_refused(world: Living) -> None:
-    world.cluster.put(pod("follower"))
-    await world.passes(30)
-    assert world.node_of("follower") == ""
+async def follower_refused(harness: Living) -> None:
+    harness.cluster.put(pod("follower"))
+    await harness.passes(30)
+    assert harness.node_of("follower") == ""
 
 
-def place(world: Living, name: str) -> Place | None:
-    queued = next((q for q in world.scheduler.queue.pending() if q.info.name == name), None)
+def place(harness: Living, name: str) -> Place | None:
+    queued = next((q for q in harness.scheduler.queue.pending() if q.info.name == name), None)
     return None if queued is None else queued.place
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "pre_bind", "post_bind"])
-def test_pods_that_are_named_are_tried_again_once_the_cycle_has_succeeded(point: str) -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert world.node_of("leader") == world.node_of("follower") == "n"
+def test_pods_to_activate_are_requeued_once_the_cycle_has_succeeded(point: str) -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_refused(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert harness.node_of("leader") == harness.node_of("follower") == "n"
 
-    in_virtual_time(story, node("n"), plugins=[leading(point)], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[leading(point)], profiles=ENABLED)
 
 
-def test_pods_named_in_the_scheduling_cycle_do_not_wait_for_the_binding() -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert (world.node_of("leader"), world.node_of("follower")) == ("", "n")
+def test_pods_to_activate_are_requeued_before_the_binding_cycle_ends() -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_refused(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert (harness.node_of("leader"), harness.node_of("follower")) == ("", "n")
 
-    in_virtual_time(story, node("n"), plugins=[leading("permit", permit=Permission.wait(600))], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[leading("permit", permit=Permission.wait(600))], profiles=ENABLED)
 
 
 @pytest.mark.parametrize(("named", "fails"), [("reserve", "permit"), ("pre_bind", "pre_bind")])
-def test_pods_stay_where_they_are_when_the_one_that_named_them_fails(named: str, fails: str) -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert place(world, "follower") is Place.UNSCHEDULABLE
-        assert world.node_of("leader") == ""
+def test_pods_to_activate_are_not_requeued_when_the_cycle_fails(named: str, fails: str) -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_refused(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert place(harness, "follower") is Place.UNSCHEDULABLE
+        assert harness.node_of("leader") == ""
 
     plugin = leading(named, **{fails: Status.unschedulable("no")})
-    in_virtual_time(story, node("n"), plugins=[plugin], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=ENABLED)
 
 
-def test_the_handle_brings_pods_back_at_once() -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        plugin = next(p for p in world.scheduler.profiles["default-scheduler"].plugins if p.name == "Leader")
+def test_the_handle_activates_pods_at_once() -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_refused(harness)
+        plugin = next(p for p in harness.scheduler.profiles["default-scheduler"].plugins if p.name == "Leader")
         assert isinstance(plugin, Leader)
         plugin.has_led.append("from outside")
         plugin.handle.activate(plugin.handle.pending_pods())
-        await world.settles()
-        assert world.node_of("follower") == "n"
+        await harness.settles()
+        assert harness.node_of("follower") == "n"
 
-    in_virtual_time(story, node("n"), plugins=[leading("never")], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[leading("never")], profiles=ENABLED)
 
 
 class Impatient(Leader):
@@ -127,18 +127,18 @@ class Impatient(Leader):
         return Permission.wait(600)
 
 
-def test_a_pod_on_its_way_comes_back_by_itself_and_brings_no_other() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("asked-for"))
-        world.cluster.put(pod("other"))
-        await world.settles()
-        waiting = {each.info.name: each for each in world.scheduler.waiting_pods.all()}
-        world.scheduler._handle.activate([waiting["asked-for"].info])
+def test_activating_an_in_flight_pod_requeues_that_pod_alone() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("asked-for"))
+        harness.cluster.put(pod("other"))
+        await harness.settles()
+        waiting = {each.info.name: each for each in harness.scheduler.waiting_pods.all()}
+        harness.scheduler._handle.activate([waiting["asked-for"].info])
         for each in waiting.values():
             each.reject("Leader", "no")
-        await world.settles()
-        assert place(world, "other") is Place.UNSCHEDULABLE
-        assert {each.info.name for each in world.scheduler.waiting_pods.all()} == {"asked-for"}
+        await harness.settles()
+        assert place(harness, "other") is Place.UNSCHEDULABLE
+        assert {each.info.name for each in harness.scheduler.waiting_pods.all()} == {"asked-for"}
 
     plugin = type("Leader", (Impatient,), {"at": "never", "answers": {}, "has_led": ["at once"]})
-    in_virtual_time(story, node("n"), plugins=[plugin], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=ENABLED)

@@ -15,7 +15,7 @@ def told(flight: PodsInFlight, uid: str) -> list[object]:
     return [happened.new for happened in flight.since(uid)]
 
 
-def test_a_pod_hears_of_what_happened_since_it_was_popped() -> None:
+def test_a_pod_gets_the_events_since_it_was_popped() -> None:
     flight = PodsInFlight()
     flight.add("first")
     flight.keep(NODE_ADDED, None, 1)
@@ -26,7 +26,7 @@ def test_a_pod_hears_of_what_happened_since_it_was_popped() -> None:
     assert told(flight, "third") == []
 
 
-def test_what_concerns_one_pod_only_is_told_to_nobody_else() -> None:
+def test_an_event_of_one_pod_is_not_delivered_to_others() -> None:
     flight = PodsInFlight()
     flight.add("one")
     flight.add("other")
@@ -35,7 +35,7 @@ def test_what_concerns_one_pod_only_is_told_to_nobody_else() -> None:
     assert told(flight, "other") == [1]
 
 
-def test_nothing_is_kept_for_nobody() -> None:
+def test_no_event_is_kept_without_a_pod_in_flight() -> None:
     flight = PodsInFlight()
     flight.keep(NODE_ADDED)
     flight.add("one")
@@ -48,7 +48,7 @@ def test_nothing_is_kept_for_nobody() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["pop", "end", "happen"]), st.integers(0, 3)), max_size=60), st.integers(1, 9)
 )
-def test_cutting_off_what_nobody_needs_changes_nothing_for_anybody(steps: list[tuple[str, int]], repeats: int) -> None:
+def test_truncating_the_event_log_loses_no_event_of_a_pod_in_flight(steps: list[tuple[str, int]], repeats: int) -> None:
     """Against a list for each pod, with so many events that the shared one is cut."""
     flight, lists, number = PodsInFlight(), dict[str, list[int]](), 0
     for step, pod in steps:

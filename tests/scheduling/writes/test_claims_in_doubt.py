@@ -54,31 +54,31 @@ class Lagging(MemoryCluster):
         asyncio.get_running_loop().call_later(late, super()._notify, resource, event_type, obj)
 
 
-def test_a_claim_that_is_being_given_back_is_reserved_again_before_its_pod_is_bound() -> None:
+def test_a_claim_being_unreserved_is_reserved_again_before_its_pod_is_bound() -> None:
     cluster = Lagging(bind_failures=[APIError(409, "Conflict", "try again")])
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod_with("c"))
-        await world.passes(30)
-        assert world.node_of("p") == "n"
-        assert world.cluster.claim("c").is_reserved_for("uid-default-p")
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod_with("c"))
+        await harness.passes(30)
+        assert harness.node_of("p") == "n"
+        assert harness.cluster.claim("c").is_reserved_for("uid-default-p")
 
-    in_virtual_time(story, *CLUSTER, claim(), cluster=cluster)
+    in_virtual_time(scenario, *CLUSTER, claim(), cluster=cluster)
 
 
-def test_a_device_that_may_have_been_given_away_is_not_given_to_another() -> None:
+def test_a_device_whose_allocation_is_in_doubt_is_not_allocated_to_another_claim() -> None:
     cluster = Lagging()
     cluster.resource_claims.lost = 1
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod_with("c"))
-        await world.passes(0.05)
-        world.cluster.put(pod_with("other", name="q"))
-        await world.passes(30)
-        assert world.node_of("p") == "n"
-        assert world.cluster.claim("other").status.allocation is None
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod_with("c"))
+        await harness.passes(0.05)
+        harness.cluster.put(pod_with("other", name="q"))
+        await harness.passes(30)
+        assert harness.node_of("p") == "n"
+        assert harness.cluster.claim("other").status.allocation is None
 
-    in_virtual_time(story, *CLUSTER, claim(), claim("other"), cluster=cluster)
+    in_virtual_time(scenario, *CLUSTER, claim(), claim("other"), cluster=cluster)
 
 
 class Pausing(InMemoryResourceClaims):
@@ -101,28 +101,28 @@ class Hesitant(MemoryCluster):
 
 
 @pytest.mark.parametrize("refused", [None, APIError(403, "Forbidden", "no")])
-def test_devices_are_kept_for_a_pod_that_has_to_make_room_while_they_are_being_allocated(
+def test_devices_stay_reserved_while_the_allocation_of_a_preempted_pod_is_in_flight(
     refused: APIError | None,
 ) -> None:
     cluster = Hesitant()
     cluster.resource_claims.refused = refused
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod_with("c", cpu="3"))
-        await world.passes(1)
-        world.cluster.put(pod("high", cpu="3", priority=100))
-        await world.passes(2)
-        world.cluster.put(pod_with("other", name="q"))
-        await world.passes(20)
-        assert world.node_of("high") == "n"
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod_with("c", cpu="3"))
+        await harness.passes(1)
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.passes(2)
+        harness.cluster.put(pod_with("other", name="q"))
+        await harness.passes(20)
+        assert harness.node_of("high") == "n"
         cluster.resource_claims.refused = None
-        await world.passes(20)
-        given = [name for name in ("c", "other") if world.cluster.claim(name).status.allocation is not None]
+        await harness.passes(20)
+        given = [name for name in ("c", "other") if harness.cluster.claim(name).status.allocation is not None]
         assert given == (["c"] if refused is None else ["other"])
-        assert not world.cluster.claim("c").is_reserved_for("uid-default-p")
+        assert not harness.cluster.claim("c").is_reserved_for("uid-default-p")
 
     nodes = (node("n", cpu="4"), device_class(), slice_of("d0", node="n"))
-    in_virtual_time(story, *nodes, claim(), claim("other"), cluster=cluster)
+    in_virtual_time(scenario, *nodes, claim(), claim("other"), cluster=cluster)
 
 
 class LateAnswers(InMemoryResourceClaims):
@@ -140,20 +140,20 @@ class Talkative(MemoryCluster):
         return LateAnswers(ClusterClaimStore(self))
 
 
-def test_a_pod_does_not_rely_on_a_reservation_that_is_about_to_be_given_back() -> None:
+def test_a_pod_does_not_rely_on_a_reservation_whose_removal_is_pending() -> None:
     """Its gang falls apart and comes together again while its claim is being written."""
     with_claim = pod_with("c", name="train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
     _, first, second = members(3, "train", api=PodGroupAPI.COSCHEDULING)
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         for each in (with_claim, first):
-            world.cluster.put(each)
-        await world.passes(1)
-        world.cluster.remove(first)
-        world.cluster.put(second)
-        await world.passes(30)
-        assert world.node_of("train-0") == "n"
-        assert world.cluster.claim("c").is_reserved_for("uid-default-train-0")
+            harness.cluster.put(each)
+        await harness.passes(1)
+        harness.cluster.remove(first)
+        harness.cluster.put(second)
+        await harness.passes(30)
+        assert harness.node_of("train-0") == "n"
+        assert harness.cluster.claim("c").is_reserved_for("uid-default-train-0")
 
     objects = (*CLUSTER, claim(), group("train", 2, api=PodGroupAPI.COSCHEDULING))
-    in_virtual_time(story, *objects, cluster=Talkative(), **gang_scheduling())
+    in_virtual_time(scenario, *objects, cluster=Talkative(), **gang_scheduling())

@@ -1,4 +1,4 @@
-"""Whatever is asked for and however it is answered: the server ends as if everything had been written one by one."""
+"""Whatever is received for and however it is answered: the server ends as if everything had been written one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from kubestow.framework.status import Status
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
 from kubestow.testing import pod
 from kubestow.testing.virtual_time import run
-from tests.scheduling.harness import Answer, Desk, Server, busy, said, silence
+from tests.scheduling.writes.harness import (
+    DispatcherHarness,
+    Response,
+    ScriptedCluster,
+    api_error,
+    status_patch,
+    unreachable,
+)
 
 _NAMES = ("p", "q")
 #: A request fails no more often in succession than a write is tried again.
@@ -57,7 +64,7 @@ Step = Says | Binds | Evicts | Passes
 names = st.sampled_from(("p", "p", "p", "q"))
 messages = st.lists(st.sampled_from(("x", "y")), max_size=2)
 patches = st.builds(
-    lambda messages, nominated: said(*messages, nominated=nominated),
+    lambda messages, nominated: status_patch(*messages, nominated=nominated),
     messages,
     st.sampled_from((None, "", "a")),
 )
@@ -72,23 +79,23 @@ steps = st.one_of(
     st.builds(Evicts, names),
 )
 failures = st.one_of(
-    st.builds(silence),
-    st.builds(busy, st.sampled_from((409, 500, 503))),
-    st.builds(busy, st.just(429), retry_after=times),
+    st.builds(unreachable),
+    st.builds(api_error, st.sampled_from((409, 500, 503))),
+    st.builds(api_error, st.just(429), retry_after=times),
 )
-answers = st.one_of(
-    st.builds(Answer, times),
-    st.builds(Answer, times, failures),
-    st.builds(Answer, times, st.one_of(st.builds(silence), st.builds(busy, st.just(500))), st.just(True)),
+responses = st.one_of(
+    st.builds(Response, times),
+    st.builds(Response, times, failures),
+    st.builds(Response, times, st.one_of(st.builds(unreachable), st.builds(api_error, st.just(500))), st.just(True)),
 )
 
 
-class Capricious(Server):
-    """Fails a pod's requests three times in succession at most, and minds what is said of a pod that is bound."""
+class Capricious(ScriptedCluster):
+    """Fails a pod's requests three times in succession at most, and minds what is status_patch of a pod that is bound."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, responses: Sequence[Response]) -> None:
         super().__init__()
-        self._moods = list(answers)
+        self._moods = list(responses)
         self._failed: Counter[str] = Counter()
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
@@ -99,7 +106,7 @@ class Capricious(Server):
         self._be_moody(pod)
         is_eviction = [condition.type for condition in patch.conditions] == ["DisruptionTarget"]
         if self.pod(pod.name).spec.node_name and not is_eviction:
-            self.complaints.append("a binding has overtaken a status")
+            self.violations.append("a binding has overtaken a status")
         await super().patch_pod_status(pod, patch)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
@@ -107,51 +114,51 @@ class Capricious(Server):
         await super().delete_pod(pod)
 
     def _be_moody(self, pod: ObjectReference) -> None:
-        mood = self._moods.pop(0) if self._moods else Answer()
+        mood = self._moods.pop(0) if self._moods else Response()
         self._failed[pod.uid] = 0 if mood.failure is None else self._failed[pod.uid] + 1
         if self._failed[pod.uid] > _FAILURES:
-            mood, self._failed[pod.uid] = Answer(mood.seconds), 0
-        self.answers = [mood]
+            mood, self._failed[pod.uid] = Response(mood.seconds), 0
+        self.responses = [mood]
 
 
 @dataclass
 class Course:
-    """What was asked for, in order, with the tasks that bind and evict."""
+    """What was received for, in order, with the tasks that bind and evict."""
 
-    desk: Desk
+    harness: DispatcherHarness
     says: list[Says] = field(default_factory=list)
     bindings: dict[str, asyncio.Task[Status]] = field(default_factory=dict)
     evictions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def take(self, step: Step, references: dict[str, ObjectReference]) -> None:
-        """Ask for one thing, if whoever schedules would: nothing is asked of pods that are bound or being evicted."""
+        """Ask for one thing, if whoever schedules would: nothing is received of pods that are bound or being evicted."""
         if isinstance(step, Passes):
             await asyncio.sleep(step.seconds)
             if step.watch:
-                self.desk.watch_catches_up()
+                self.harness.sync_watch()
         elif step.name not in self.evictions:
             binding, pod = self.bindings.get(step.name), references[step.name]
             is_bound = binding is not None and binding.done() and binding.result().ok
             if isinstance(step, Evicts):
-                self.evictions[step.name] = self.desk.evicts(pod)
+                self.evictions[step.name] = self.harness.start_eviction(pod)
             elif isinstance(step, Says) and not is_bound:
                 self.says.append(step)
-                self.desk.dispatcher.patch_status(pod, step.patch)
+                self.harness.dispatcher.patch_status(pod, step.patch)
             elif isinstance(step, Binds) and (binding is None or (binding.done() and not is_bound)):
-                self.bindings[step.name] = self.desk.binds(pod)
+                self.bindings[step.name] = self.harness.start_binding(pod)
 
     async def over(self) -> None:
         """Wait for the end of everything."""
         for ending in (*self.bindings.values(), *self.evictions.values()):
             await ending
-        await self.desk.done()
+        await self.harness.drain()
 
     def check(self, name: str) -> None:
         """Hold a pod to what comes of writing one by one."""
-        there = {pod.metadata.name: pod for pod in self.desk.server.pods()}
+        there = {pod.metadata.name: pod for pod in self.harness.server.pods()}
         assert (name in there) == (name not in self.evictions)
         bound = name in self.bindings and self.bindings[name].result().ok
-        assert self.desk.server.bindings.count((f"default/{name}", "n")) == bound
+        assert self.harness.server.bindings.count((f"default/{name}", "n")) == bound
         if name not in there or bound:
             return
         conditions: dict[str, PodCondition] = {}
@@ -166,18 +173,20 @@ class Course:
 
 
 @settings(max_examples=300)
-@given(st.lists(steps, min_size=5, max_size=20), st.lists(answers, max_size=15))
-def test_the_server_ends_as_if_everything_had_been_written_one_by_one(steps: list[Step], answers: list[Answer]) -> None:
-    async def told() -> None:
-        desk = Desk(Capricious(answers))
-        references = {name: desk.puts(pod(name)) for name in _NAMES}
-        course = Course(desk)
+@given(st.lists(steps, min_size=5, max_size=20), st.lists(responses, max_size=15))
+def test_the_server_ends_in_the_state_that_sequential_writes_produce(
+    steps: list[Step], responses: list[Response]
+) -> None:
+    async def scenario() -> None:
+        harness = DispatcherHarness(Capricious(responses))
+        references = {name: harness.create_pod(pod(name)) for name in _NAMES}
+        course = Course(harness)
         for step in steps:
             await course.take(step, references)
         await course.over()
-        assert desk.server.complaints == []
+        assert harness.server.violations == []
         for name in _NAMES:
             course.check(name)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(told())
+    run(scenario())

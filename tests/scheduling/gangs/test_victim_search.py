@@ -25,7 +25,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @given(weights=st.lists(st.integers(0, 4), min_size=1, max_size=40), wanted=st.integers(0, 60))
-def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wanted: int) -> None:
+def test_the_bisecting_search_equals_the_linear_search(weights: list[int], wanted: int) -> None:
     async def fits(gone: NDArray[np.bool_]) -> bool:
         return int(np.array(weights)[gone].sum()) >= wanted
 
@@ -38,7 +38,7 @@ def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wa
     assert (None if found is None else found.tolist()) == (gone if sum(weights) >= wanted else None)
 
 
-def test_the_search_asks_seldom_where_few_have_to_go() -> None:
+def test_the_bisecting_search_needs_few_trials_for_few_victims() -> None:
     asked = []
 
     async def fits(gone: NDArray[np.bool_]) -> bool:
@@ -130,7 +130,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scene=scenes(), alike=st.booleans())
-def test_a_group_evicts_whom_the_rules_say(scene: Scene, alike: bool) -> None:
+def test_a_group_evicts_the_victims_of_the_reference_algorithm(scene: Scene, alike: bool) -> None:
     """Counted where the pods of the gang are alike, tried where they are not."""
     budget = convert(
         PodDisruptionBudget,
@@ -145,19 +145,19 @@ def test_a_group_evicts_whom_the_rules_say(scene: Scene, alike: bool) -> None:
         for n in range(scene.size)
     ]
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         for each in gang:
-            world.cluster.put(each)
-        await world.passes(30)
-        left = {each.metadata.name.partition("-")[0] for each in world.cluster.pods() if not _is_ours(each)}
+            harness.cluster.put(each)
+        await harness.passes(30)
+        left = {each.metadata.name.partition("-")[0] for each in harness.cluster.pods() if not _is_ours(each)}
         assert left == scene.survivors()
-        assert all(world.node_of(each.metadata.name) for each in gang) == scene.fits(
+        assert all(harness.node_of(each.metadata.name) for each in gang) == scene.fits(
             {unit for unit in scene.units if unit.priority < 100}
         )
 
     nodes = [node(name, cpu=str(cpu)) for name, cpu in scene.nodes.items()]
     others = [each for unit in scene.units for each in unit.objects()]
-    in_virtual_time(story, *nodes, *others, budget, group("train", scene.size, priority=100), **ON)
+    in_virtual_time(scenario, *nodes, *others, budget, group("train", scene.size, priority=100), **ON)
 
 
 def _is_ours(there: Pod) -> bool:
