@@ -1,4 +1,4 @@
-"""Between a decision and a binding: work at PreBind, one after the other or at once, taken back, or never done."""
+"""The binding cycle: PreBind plugins in sequence and in parallel, preempted, failing or hanging; bindings in doubt."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from tests.scheduling.fixture import enabled
 from tests.scheduling.running import Living, in_virtual_time
 
 
-class Slow(PreBindPlugin):
-    """Takes ten seconds."""
+class SlowPreBind(PreBindPlugin):
+    """Takes ten seconds per pod."""
 
-    name = "Slow"
+    name = "SlowPreBind"
     events_to_register = ()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         await asyncio.sleep(10)
 
 
-class Slower(Slow):
-    name = "Slower"
+class SecondSlowPreBind(SlowPreBind):
+    name = "SecondSlowPreBind"
 
 
-class Willing(Slow):
-    name = "Willing"
+class ParallelPreBind(SlowPreBind):
+    name = "ParallelPreBind"
     parallel = True
 
 
-class WillingToo(Slow):
-    name = "WillingToo"
+class SecondParallelPreBind(SlowPreBind):
+    name = "SecondParallelPreBind"
     parallel = True
 
 
-class Stuck(PreBindPlugin):
-    """Never answers for pods that say so."""
+class HangingPreBind(PreBindPlugin):
+    """Hangs for pods with the label ``stuck``."""
 
-    name = "Stuck"
+    name = "HangingPreBind"
     events_to_register = ()
     time_limit = 100.0
 
@@ -62,7 +62,12 @@ class Stuck(PreBindPlugin):
 
 
 @pytest.mark.parametrize(
-    ("plugins", "seconds"), [((Slow, Slower), 20), ((Willing, WillingToo), 10), ((Willing, Slow, WillingToo), 30)]
+    ("plugins", "seconds"),
+    [
+        ((SlowPreBind, SecondSlowPreBind), 20),
+        ((ParallelPreBind, SecondParallelPreBind), 10),
+        ((ParallelPreBind, SlowPreBind, SecondParallelPreBind), 30),
+    ],
 )
 def test_only_adjacent_parallel_pre_bind_plugins_run_concurrently(
     plugins: tuple[type[Plugin], ...], seconds: int
@@ -89,7 +94,7 @@ def test_a_hanging_pre_bind_plugin_blocks_no_other_pod_and_times_out() -> None:
         assert condition is not None
         assert "PreBind" in condition.message and "cancelled after 100 s without an answer" in condition.message
 
-    in_virtual_time(scenario, node("n"), **enabled(Stuck))
+    in_virtual_time(scenario, node("n"), **enabled(HangingPreBind))
 
 
 def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted() -> None:
@@ -99,12 +104,12 @@ def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted() -> None:
         harness.cluster.put(pod("high", cpu="4", priority=100))
         await harness.passes(20)
         assert harness.node_of("high") == "n"
-        assert {there.metadata.name for there in harness.cluster.pods()} == {"low", "high"}
+        assert {existing.metadata.name for existing in harness.cluster.pods()} == {"low", "high"}
         notes = [event.note for event in harness.cluster.events if event.regarding.name == "low"]
         assert any(note.endswith("(in kube-scheduler memory).") for note in notes)
-        assert 'running PreBind plugin "Stuck": preempted by DefaultPreemption' in notes
+        assert 'running PreBind plugin "HangingPreBind": preempted by DefaultPreemption' in notes
 
-    in_virtual_time(scenario, node("n", cpu="4"), **enabled(Stuck))
+    in_virtual_time(scenario, node("n", cpu="4"), **enabled(HangingPreBind))
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -116,11 +121,11 @@ def test_a_pod_with_pre_bind_work_is_nominated(on: bool, monkeypatch: pytest.Mon
         await harness.passes(5)
         assert harness.cluster.pod("a").status.nominated_node_name == ("n" if on else "")
 
-    in_virtual_time(scenario, node("n"), **enabled(Slow))
+    in_virtual_time(scenario, node("n"), **enabled(SlowPreBind))
 
 
-class Sluggish(MemoryCluster):
-    """Statuses are written slowly."""
+class SlowStatusCluster(MemoryCluster):
+    """Takes thirty seconds to patch a status."""
 
     async def patch_pod_status(self, pod: ObjectReference, patch: Any) -> None:
         await asyncio.sleep(30)
@@ -137,30 +142,30 @@ def test_slow_status_patches_do_not_delay_a_binding() -> None:
         await harness.passes(5)
         assert harness.node_of("late") == "larger"
 
-    in_virtual_time(scenario, node("n"), cluster=Sluggish())
+    in_virtual_time(scenario, node("n"), cluster=SlowStatusCluster())
 
 
-class Leaning(PreBindPlugin, BindPlugin, PostBindPlugin):
-    """Leans on work that somebody else gives up: at the step that the pod is named after."""
+class AwaitsCancelledTask(PreBindPlugin, BindPlugin, PostBindPlugin):
+    """Awaits a task that is cancelled meanwhile, at the extension point that the pod is named after."""
 
-    name = "Leaning"
+    name = "AwaitsCancelledTask"
     events_to_register = ()
 
-    async def _lean(self, pod: PodInfo, step: str) -> None:
+    async def _await_cancelled(self, pod: PodInfo, step: str) -> None:
         if pod.name == step:
-            work = asyncio.create_task(asyncio.sleep(10))
-            asyncio.get_running_loop().call_later(1, work.cancel)
-            await work
+            task = asyncio.create_task(asyncio.sleep(10))
+            asyncio.get_running_loop().call_later(1, task.cancel)
+            await task
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        await self._lean(pod, "pre-bind")
+        await self._await_cancelled(pod, "pre-bind")
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        await self._lean(pod, "bind")
+        await self._await_cancelled(pod, "bind")
         return Status.skip()
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        await self._lean(pod, "post-bind")
+        await self._await_cancelled(pod, "post-bind")
 
 
 @pytest.mark.parametrize(("step", "is_bound"), [("pre-bind", False), ("bind", False), ("post-bind", True)])
@@ -173,47 +178,47 @@ def test_a_plugin_whose_own_task_is_cancelled_fails(step: str, is_bound: bool) -
         assert (condition is None) == is_bound
         assert condition is None or condition.message.endswith("what it waited for was cancelled")
 
-    in_virtual_time(scenario, node("n"), **first_at_bind(Leaning))
+    in_virtual_time(scenario, node("n"), **first_at_bind(AwaitsCancelledTask))
 
 
 def first_at_bind(plugin: type[Plugin]) -> dict[str, Any]:
-    here, others = {"name": plugin.name}, [{"name": "DefaultBinder"}]
-    at_bind = {"enabled": [here, *others], "disabled": others}
+    ours, others = {"name": plugin.name}, [{"name": "DefaultBinder"}]
+    at_bind = {"enabled": [ours, *others], "disabled": others}
     return {
         "plugins": [plugin],
-        "profiles": [{"plugins": {"preBind": {"enabled": [here]}, "bind": at_bind, "postBind": {"enabled": [here]}}}],
+        "profiles": [{"plugins": {"preBind": {"enabled": [ours]}, "bind": at_bind, "postBind": {"enabled": [ours]}}}],
     }
 
 
-class Fickle(PreBindPlugin):
-    """Refuses a pod once, in the words of ``code``."""
+class RejectsOnce(PreBindPlugin):
+    """Rejects the first pod once with the status ``code``."""
 
-    name = "Fickle"
+    name = "RejectsOnce"
     events_to_register = ()
     code = Code.UNSCHEDULABLE
-    asked = 0
+    calls = 0
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        self.asked += 1
-        return Status(self.code, ("not now",)) if self.asked == 1 else SUCCESS
+        self.calls += 1
+        return Status(self.code, ("not now",)) if self.calls == 1 else SUCCESS
 
 
 @pytest.mark.parametrize("code", [Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING])
 def test_a_pod_rejected_at_pre_bind_is_retried_after_a_backoff(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fickle, "code", code)
+    monkeypatch.setattr(RejectsOnce, "code", code)
 
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("a"))
         await harness.passes(5)
         assert harness.node_of("a") == "n"
 
-    in_virtual_time(scenario, node("n"), **enabled(Fickle))
+    in_virtual_time(scenario, node("n"), **enabled(RejectsOnce))
 
 
-class WaitsInVain(PermitPlugin, PreBindPlugin):
-    """Asks every pod to wait, and fails before the wait begins."""
+class FailsBeforeWaiting(PermitPlugin, PreBindPlugin):
+    """Returns Wait at Permit, and fails at PreBindPreFlight, before the wait begins."""
 
-    name = "WaitsInVain"
+    name = "FailsBeforeWaiting"
     events_to_register = ()
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
@@ -223,7 +228,7 @@ class WaitsInVain(PermitPlugin, PreBindPlugin):
         return Status.error("not today")
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        raise AssertionError("there was an error before")
+        raise AssertionError("PreBindPreFlight failed before")
 
 
 def test_a_binding_cycle_that_fails_before_permit_leaves_no_waiting_pod() -> None:
@@ -232,23 +237,23 @@ def test_a_binding_cycle_that_fails_before_permit_leaves_no_waiting_pod() -> Non
         await harness.settles()
         assert harness.scheduler.waiting_pods.all() == []
 
-    in_virtual_time(scenario, node("n"), **enabled(WaitsInVain))
+    in_virtual_time(scenario, node("n"), **enabled(FailsBeforeWaiting))
 
 
-class LateCluster(MemoryCluster):
-    """Says what a watch brings only when it is told to."""
+class DisconnectedWatchCluster(MemoryCluster):
+    """Delivers no watch events while ``disconnected``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.late = False
+        self.disconnected = False
 
     def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
-        if not self.late:
+        if not self.disconnected:
             super()._notify(resource, event_type, obj)
 
 
-class Repeating(LateCluster):
-    """Gets every binding a second time, as from a client that was asked to come back after it had been made."""
+class RepeatingCluster(DisconnectedWatchCluster):
+    """Receives every binding twice, as from a client that retries a binding that took effect."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await super().bind(pod, node_name)
@@ -256,12 +261,12 @@ class Repeating(LateCluster):
 
 
 def test_a_binding_that_conflicts_with_itself_has_succeeded() -> None:
-    cluster = Repeating()
+    cluster = RepeatingCluster()
 
     async def scenario(harness: Living) -> None:
         for name in ("a", "b"):
             cluster.put(pod(name, cpu="3"))
-        cluster.late = True
+        cluster.disconnected = True
         await harness.settles()
         assert [key for key, _ in cluster.bindings] == ["default/a"]
 
@@ -269,12 +274,12 @@ def test_a_binding_that_conflicts_with_itself_has_succeeded() -> None:
 
 
 def test_the_capacity_of_a_pod_stays_reserved_while_its_binding_is_in_doubt() -> None:
-    cluster = LateCluster()
+    cluster = DisconnectedWatchCluster()
 
     async def scenario(harness: Living) -> None:
         for name in ("a", "b"):
             cluster.put(pod(name, cpu="3"))
-        cluster.late = True
+        cluster.disconnected = True
         cluster.lost_responses.append(Unreachable("server", "connection reset"))
         await harness.settles()
         assert [key for key, _ in cluster.bindings] == ["default/a"]

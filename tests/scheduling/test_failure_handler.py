@@ -1,4 +1,4 @@
-"""What happens to a pod whose attempt fails: it is undone, reported and retried."""
+"""What happens to a pod whose attempt fails: it is unreserved, reported and retried."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_failed_binding_requeues_the_pods_that_its_capacity_can_help() -> None
     in_virtual_time(scenario, node("n", cpu="4"))
 
 
-class FickleCluster(MemoryCluster):
-    """Lets a pod be deleted and changed while it is asked to bind it, and does not bind it then."""
+class DeletingCluster(MemoryCluster):
+    """Deletes and updates a pod during its binding, and rejects the binding."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         deleted = replace(self.pod(pod.name).metadata, deletion_timestamp="2026-01-01T00:00:00Z")
@@ -51,18 +51,18 @@ def test_a_pod_that_is_deleted_while_its_binding_fails_leaves_the_queue() -> Non
         await harness.passes(10)
         assert len(harness.scheduler.queue) == 0
 
-    in_virtual_time(scenario, node("n"), cluster=FickleCluster())
+    in_virtual_time(scenario, node("n"), cluster=DeletingCluster())
 
 
-class MeansWell(PostFilterPlugin):
-    """Has something to do for pods that fit nowhere, and fails at it before it has begun."""
+class RaisingAction(PostFilterPlugin):
+    """Returns an action for unschedulable pods that raises before its coroutine exists."""
 
-    name = "MeansWell"
+    name = "RaisingAction"
     events_to_register = ()
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         def action() -> Coroutine[Any, Any, None]:
-            raise ValueError("not like this")
+            raise ValueError("cannot start")
 
         return PostFilterResult(Status.unschedulable("wait"), action=action)
 
@@ -75,10 +75,10 @@ def test_a_post_filter_action_that_raises_does_not_stop_the_scheduler() -> None:
         await harness.settles()
         assert harness.node_of("a") == "n"
 
-    in_virtual_time(scenario, node("n"), **enabled(MeansWell))
+    in_virtual_time(scenario, node("n"), **enabled(RaisingAction))
 
 
-def test_a_failed_binding_is_undone_and_retried() -> None:
+def test_a_failed_binding_is_unreserved_and_retried() -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.bind_failures.append(APIError(500, "InternalError", "etcd is on fire"))
         harness.cluster.put(pod("a", cpu="4"))
@@ -96,28 +96,28 @@ def test_a_failed_binding_is_undone_and_retried() -> None:
     in_virtual_time(scenario, node("n", cpu="4"))
 
 
-class RefuseOnce(ReservePlugin):
-    """Refuses each pod's first reservation."""
+class RejectsFirstReserve(ReservePlugin):
+    """Fails each pod's first Reserve."""
 
-    name = "RefuseOnce"
-    undone: list[str] = []
+    name = "RejectsFirstReserve"
+    unreserved: list[str] = []
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        if pod.name in self.undone:
+        if pod.name in self.unreserved:
             return None
         return Status.error("not yet")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        self.undone.append(pod.name)
+        self.unreserved.append(pod.name)
 
 
 def test_a_failed_reserve_is_unreserved_and_retried() -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("a"))
         await harness.settles()
-        assert RefuseOnce.undone == ["a"]
+        assert RejectsFirstReserve.unreserved == ["a"]
         await harness.passes(5)
         assert harness.node_of("a") == "n"
 
-    RefuseOnce.undone.clear()
-    in_virtual_time(scenario, node("n"), **enabled(RefuseOnce))
+    RejectsFirstReserve.unreserved.clear()
+    in_virtual_time(scenario, node("n"), **enabled(RejectsFirstReserve))

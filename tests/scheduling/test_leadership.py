@@ -1,4 +1,4 @@
-"""What a scheduler does before it leads, while it leads, when it leads no more, and when it is asked to end."""
+"""Leader election: a standby, a new leader, a lost lease, and shutdown."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
 
 
-class Lost(KubestowError):
-    """The lead has gone to another."""
+class LeadershipLost(KubestowError):
+    """Another candidate holds the lease."""
 
 
-class Lead:
-    """A candidacy that is decided by the test."""
+class ScriptedElection:
+    """A leader election that the test decides."""
 
     overdue = 0.0
 
@@ -43,14 +43,14 @@ class Lead:
 
     async def hold(self) -> None:
         await self.lost.wait()
-        raise Lost
+        raise LeadershipLost
 
     async def release(self) -> None:
         self.released = True
 
 
-class DeadEnd(MemoryCluster):
-    """Nothing that is asked of this cluster is ever answered."""
+class UnresponsiveCluster(MemoryCluster):
+    """Answers no write and no read."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await asyncio.sleep(30)
@@ -65,9 +65,9 @@ class DeadEnd(MemoryCluster):
 
 @asynccontextmanager
 async def candidate(
-    cluster: MemoryCluster, lead: Lead, **configured: Any
+    cluster: MemoryCluster, lead: ScriptedElection, **configured: Any
 ) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
-    """A scheduler that stands by."""
+    """A scheduler that waits for leadership."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
     scheduler = Scheduler(
         config.load(document, subject="test"),
@@ -83,18 +83,18 @@ async def candidate(
 
 
 def run_scenario(
-    scenario: Callable[[MemoryCluster, Lead], Awaitable[None]], cluster: MemoryCluster | None = None
+    scenario: Callable[[MemoryCluster, ScriptedElection], Awaitable[None]], cluster: MemoryCluster | None = None
 ) -> None:
     async def main() -> None:
-        cluster_or_default = cluster or MemoryCluster()
-        cluster_or_default.put(node("n"))
-        await scenario(cluster_or_default, Lead())
+        started = cluster or MemoryCluster()
+        started.put(node("n"))
+        await scenario(started, ScriptedElection())
 
     run(main())
 
 
 def test_a_standby_syncs_its_caches_and_writes_nothing() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (scheduler, _):
@@ -106,19 +106,19 @@ def test_a_standby_syncs_its_caches_and_writes_nothing() -> None:
 
 
 def test_a_standby_drops_the_shapes_of_deleted_pods() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         async with candidate(cluster, lead) as (scheduler, _):
             cluster.put(pod("stays", priority=10))
             for number in range(1000):
-                cluster.put(passing := pod("passes", labels={"number": str(number)}))
-                cluster.remove(passing)
+                cluster.put(short_lived := pod("short-lived", labels={"number": str(number)}))
+                cluster.remove(short_lived)
             assert len(scheduler.cluster.shapes) < 100
 
     run_scenario(scenario)
 
 
 def test_a_new_leader_reports_pods_of_incomplete_gangs() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         api = PodGroupAPI.COSCHEDULING
         cluster.put(group("train", 2, api=api))
         cluster.put(member("train-0", "train", api=api, nominated="n"))
@@ -134,7 +134,7 @@ def test_a_new_leader_reports_pods_of_incomplete_gangs() -> None:
 
 
 def test_scheduling_starts_when_leadership_is_acquired() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         async with candidate(cluster, lead):
             lead.won.set()
@@ -145,7 +145,7 @@ def test_scheduling_starts_when_leadership_is_acquired() -> None:
 
 
 def test_a_candidate_can_delay_its_caches_until_it_leads() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         async with candidate(cluster, lead, delayCacheUntilActive=True) as (scheduler, _):
             assert not scheduler.synced.is_set()
             lead.won.set()
@@ -156,7 +156,7 @@ def test_a_candidate_can_delay_its_caches_until_it_leads() -> None:
 
 
 def test_losing_the_lease_stops_the_scheduler_immediately() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (_, running):
@@ -164,25 +164,25 @@ def test_losing_the_lease_stops_the_scheduler_immediately() -> None:
             await asyncio.sleep(5)
             lead.lost.set()
             began = asyncio.get_running_loop().time()
-            with pytest.raises(Lost):
+            with pytest.raises(LeadershipLost):
                 await running
             assert asyncio.get_running_loop().time() - began < 0.1
             assert lead.released
 
-    run_scenario(scenario, DeadEnd())
+    run_scenario(scenario, UnresponsiveCluster())
 
 
 def test_shutdown_finishes_bindings_in_flight_before_it_releases_the_lease() -> None:
-    class Slow(MemoryCluster):
+    class SlowBindingCluster(MemoryCluster):
         async def bind(self, pod: ObjectReference, node_name: str) -> None:
             await asyncio.sleep(5)
-            assert not lead_of_all[0].released
+            assert not elections[0].released
             await super().bind(pod, node_name)
 
-    lead_of_all: list[Lead] = []
+    elections: list[ScriptedElection] = []
 
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
-        lead_of_all.append(lead)
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        elections.append(lead)
         cluster.put(pod("a"))
         async with candidate(cluster, lead) as (_, running):
             lead.won.set()
@@ -192,11 +192,11 @@ def test_shutdown_finishes_bindings_in_flight_before_it_releases_the_lease() -> 
             assert cluster.bindings == [("default/a", "n")]
             assert lead.released
 
-    run_scenario(scenario, Slow())
+    run_scenario(scenario, SlowBindingCluster())
 
 
 def test_shutdown_does_not_wait_for_an_unresponsive_server(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (_, running):
@@ -208,12 +208,12 @@ def test_shutdown_does_not_wait_for_an_unresponsive_server(caplog: pytest.LogCap
             assert asyncio.get_running_loop().time() - began < 12
 
     with caplog.at_level(logging.WARNING):
-        run_scenario(scenario, DeadEnd())
+        run_scenario(scenario, UnresponsiveCluster())
     assert "shutting down with 2 tasks in progress" in caplog.text
 
 
 def test_no_incomplete_gang_is_reported_during_shutdown() -> None:
-    async def scenario(cluster: MemoryCluster, lead: Lead) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         api = PodGroupAPI.COSCHEDULING
         cluster.put(group("train", 2, api=api))
         async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]) as (_, running):
@@ -226,4 +226,4 @@ def test_no_incomplete_gang_is_reported_during_shutdown() -> None:
             await asyncio.wait([running])
             assert [event for event in cluster.events if event.regarding.name == "train-0"] == []
 
-    run_scenario(scenario, DeadEnd())
+    run_scenario(scenario, UnresponsiveCluster())

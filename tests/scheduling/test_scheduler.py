@@ -1,4 +1,4 @@
-"""The living scheduler: pods are bound, refusals are told, and everything is tried again when it can help."""
+"""A running scheduler: pods are bound, rejections are reported, and events requeue the pods that they may help."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ def test_a_deleted_pod_requeues_the_pods_that_may_fit() -> None:
         harness.cluster.put(pod("waits", cpu="3"))
         await harness.settles()
         assert harness.node_of("waits") == ""
-        harness.cluster.remove(harness.cluster.pod("there"))
+        harness.cluster.remove(harness.cluster.pod("bound"))
         await harness.settles()
         assert harness.node_of("waits") == "n"
 
-    in_virtual_time(scenario, node("n", cpu="4"), pod("there", cpu="3", node="n"))
+    in_virtual_time(scenario, node("n", cpu="4"), pod("bound", cpu="3", node="n"))
 
 
 def test_an_event_that_cannot_help_requeues_no_pod() -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("picky", node_selector={"disk": "ssd"}))
         await harness.settles()
-        told = len(harness.cluster.events)
-        harness.cluster.remove(harness.cluster.pod("there"))
+        before = len(harness.cluster.events)
+        harness.cluster.remove(harness.cluster.pod("bound"))
         await harness.passes(60)
-        assert len(harness.cluster.events) == told
+        assert len(harness.cluster.events) == before
 
-    in_virtual_time(scenario, node("n"), pod("there", node="n"))
+    in_virtual_time(scenario, node("n"), pod("bound", node="n"))
 
 
 def test_a_pod_is_retried_after_five_minutes_without_an_event() -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("picky", node_selector={"disk": "ssd"}))
         await harness.settles()
-        told = len(harness.cluster.events)
+        before = len(harness.cluster.events)
         await harness.passes(340)
-        assert len(harness.cluster.events) == told + 1
+        assert len(harness.cluster.events) == before + 1
 
     in_virtual_time(scenario, node("n"))
 
@@ -126,7 +126,7 @@ def test_pods_of_other_schedulers_are_not_scheduled_but_counted() -> None:
         await harness.settles()
         assert (harness.node_of("theirs"), harness.node_of("ours")) == ("", "")
 
-    in_virtual_time(scenario, node("n", cpu="4"), pod("there", cpu="3", node="n", scheduler="other"))
+    in_virtual_time(scenario, node("n", cpu="4"), pod("bound", cpu="3", node="n", scheduler="other"))
 
 
 def test_an_object_that_cannot_be_decoded_does_not_block_others() -> None:
@@ -162,17 +162,17 @@ def test_an_object_that_cannot_be_decoded_is_logged_once_in_its_lifetime(
 
 def test_a_relist_recovers_missed_events() -> None:
     async def scenario(harness: Living) -> None:
-        harness.cluster._subscribers.clear()  # the watch is down
-        harness.cluster.remove(harness.cluster.pod("there"))
+        harness.cluster._subscribers.clear()  # disconnects the watch
+        harness.cluster.remove(harness.cluster.pod("bound"))
         harness.cluster.put(node("new", cpu="8"))
         harness.cluster.put(pod("big", cpu="8"))
         harness.cluster._subscribers.append(harness.scheduler.handlers)
         harness.cluster.relist()
         await harness.settles()
         assert harness.node_of("big") == "new"
-        assert harness.scheduler.cluster.placed_pod("uid-default-there") is None
+        assert harness.scheduler.cluster.placed_pod("uid-default-bound") is None
 
-    in_virtual_time(scenario, node("n", cpu="4"), pod("there", cpu="1", node="n"))
+    in_virtual_time(scenario, node("n", cpu="4"), pod("bound", cpu="1", node="n"))
 
 
 def test_a_pod_recreated_under_its_name_is_a_different_pod() -> None:
@@ -187,8 +187,8 @@ def test_a_pod_recreated_under_its_name_is_a_different_pod() -> None:
     in_virtual_time(scenario, node("n"))
 
 
-class SilentCluster(MemoryCluster):
-    """Never answers a list."""
+class UnresponsiveListCluster(MemoryCluster):
+    """Never answers a list request."""
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         await asyncio.get_running_loop().create_future()
@@ -196,7 +196,7 @@ class SilentCluster(MemoryCluster):
 
 def test_stopping_a_scheduler_before_its_caches_sync_leaves_no_task() -> None:
     async def scenario() -> None:
-        async with living(cluster=SilentCluster()):
+        async with living(cluster=UnresponsiveListCluster()):
             pass
         await asyncio.sleep(1)
         assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""Pods that wait for permission."""
+"""Pods that wait at Permit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.scheduling.running import Living, in_virtual_time
 def test_a_waiting_pod_that_is_removed_undecided_is_not_retained() -> None:
     async def scenario() -> None:
         waiting, info = WaitingPods(), Shapes().info(pod("a"))
-        left = weakref.ref(waiting.add(info, {"Coscheduling": 600.0}))
+        removed = weakref.ref(waiting.add(info, {"Coscheduling": 600.0}))
         await asyncio.sleep(1)
         waiting.remove(info.uid)
-        assert left() is None
+        assert removed() is None
 
     run(scenario())
 
 
 class HoldForTwoSeconds(PermitPlugin):
-    """Asks every pod to wait; nobody ever allows it."""
+    """Returns Wait for every pod, with a timeout of two seconds."""
 
     name = "Hold"
     events_to_register = ()

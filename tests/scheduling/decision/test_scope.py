@@ -1,4 +1,4 @@
-"""Decisions about some of the nodes: the same as if there were no others."""
+"""Scoped decisions: the result is that of a cluster with the scoped nodes alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.decisions import preemption_of, rejectors_of
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[Node], list[Pod], set[str]]:
-    """Nodes, pods on them, and the names of those nodes that are in question."""
+    """Nodes, pods on them, and the names of the nodes in scope."""
     nodes = [
         node(
             f"n{number}",
@@ -84,18 +84,18 @@ def test_a_scope_survives_the_renumbering_of_rows() -> None:
     world = World([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
-    world.cluster.remove_node("a")  # its row is that of c now
+    world.cluster.remove_node("a")  # node c moves to the row of node a
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
 
 
 def test_pods_outside_the_scope_count_for_affinity() -> None:
-    apart = {
+    affinity = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
                 {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "topology.kubernetes.io/zone"}
             ]
         }
     }
-    world = World([node("a", zone="z"), node("b", zone="z")], [pod("there", labels={"app": "x"}, node="a")])
-    lonely = world.info(pod("p", affinity=apart))
-    assert world.pipeline.decide(lonely, Scope(["b"])).node_name is None
+    world = World([node("a", zone="z"), node("b", zone="z")], [pod("bound", labels={"app": "x"}, node="a")])
+    pending = world.info(pod("p", affinity=affinity))
+    assert world.pipeline.decide(pending, Scope(["b"])).node_name is None

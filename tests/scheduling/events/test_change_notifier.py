@@ -1,4 +1,4 @@
-"""Questions about the cluster are asked again when there is news, and only then."""
+"""Conditions on the cluster are evaluated again after a change, and only then."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def test_a_condition_that_holds_already_is_returned_without_waiting() -> None:
 
 
 def test_changes_in_one_iteration_of_the_loop_are_one_notification() -> None:
-    asked = []
+    calls = []
 
-    def answer() -> int | None:
-        asked.append(1)
-        return len(asked) if len(asked) > 2 else None
+    def evaluate() -> int | None:
+        calls.append(1)
+        return len(calls) if len(calls) > 2 else None
 
     async def scenario() -> int | None:
-        news = ChangeNotifier()
-        waiting = asyncio.create_task(news.wait_for(answer, 10))
+        notifier = ChangeNotifier()
+        waiting = asyncio.create_task(notifier.wait_for(evaluate, 10))
         await asyncio.sleep(0)
         for _ in range(2):
             for _ in range(5):
-                news.changed()
+                notifier.changed()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return await waiting
@@ -42,17 +42,17 @@ def test_waiting_ends_at_the_timeout() -> None:
 def test_an_exception_in_the_condition_propagates_to_the_waiter() -> None:
     state = {"broken": False}
 
-    def answer() -> str | None:
+    def evaluate() -> str | None:
         if state["broken"]:
             raise ValueError("broken")
         return None
 
     async def scenario() -> None:
-        news = ChangeNotifier()
-        waiting = asyncio.create_task(news.wait_for(answer, 10))
+        notifier = ChangeNotifier()
+        waiting = asyncio.create_task(notifier.wait_for(evaluate, 10))
         await asyncio.sleep(0)
         state["broken"] = True
-        news.changed()
+        notifier.changed()
         await waiting
 
     with pytest.raises(ValueError, match="broken"):

@@ -1,4 +1,4 @@
-"""Extenders and preemption: what they say of the candidates, and the choice among those that are left."""
+"""Extenders with a preempt verb: how they narrow the candidates, and the choice among the rest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import TerminatingCluster
 from tests.scheduling.running import Living, in_virtual_time
 
-#: Two nodes that are full; by itself, preemption takes the less important victim.
+#: Two full nodes; without an extender, preemption evicts the victim of lower priority.
 FULL = (
     node("a"),
     node("b"),
-    pod("cheap", node="a", cpu="4", priority=1),
-    pod("dear", node="b", cpu="4", priority=2),
+    pod("low", node="a", cpu="4", priority=1),
+    pod("high", node="b", cpu="4", priority=2),
 )
 
 
 def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
-    """Who is evicted for an important pod, and what the pod's condition says meanwhile."""
+    """The pods that a preemptor evicts, and the message of its condition."""
     found: list[tuple[set[str], str]] = []
 
     async def scenario(harness: Living) -> None:
@@ -26,28 +26,28 @@ def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
         await harness.settles()
         left = {one.metadata.name for one in harness.cluster.pods() if not one.metadata.deletion_timestamp}
         condition = harness.cluster.condition("p")
-        found.append(({"cheap", "dear"} - left, "" if condition is None else condition.message))
+        found.append(({"low", "high"} - left, "" if condition is None else condition.message))
 
     in_virtual_time(scenario, *FULL, extenders=extenders)
     return found[0]
 
 
-def spared(**victims: str) -> dict[str, ExtenderVictims]:
+def accepted(**victims: str) -> dict[str, ExtenderVictims]:
     return {name: ExtenderVictims([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
 
 
 def test_without_an_extender_the_victim_of_lowest_priority_is_evicted() -> None:
-    assert evicted()[0] == {"cheap"}
+    assert evicted()[0] == {"low"}
 
 
 def test_an_extender_sees_all_candidates() -> None:
     extender = ScriptedExtender("preempt")
-    assert evicted(extender)[0] == {"cheap"}
-    assert ("preempt", "p", ["a", "b"]) in extender.asked
+    assert evicted(extender)[0] == {"low"}
+    assert ("preempt", "p", ["a", "b"]) in extender.calls
 
 
 def test_an_extender_can_drop_candidates() -> None:
-    assert evicted(ScriptedExtender("preempt", spared=spared(b="dear")))[0] == {"dear"}
+    assert evicted(ScriptedExtender("preempt", victims=accepted(b="high")))[0] == {"high"}
 
 
 def test_a_victim_that_an_extender_lists_twice_is_evicted_once() -> None:
@@ -56,42 +56,42 @@ def test_a_victim_that_an_extender_lists_twice_is_evicted_once() -> None:
         await harness.passes(5)
         assert [event.reason for event in harness.cluster.events].count("Preempted") == 1
 
-    twice = {"b": ExtenderVictims(["uid-default-dear", "uid-default-dear"])}
-    extender = ScriptedExtender("preempt", spared=twice)
+    twice = {"b": ExtenderVictims(["uid-default-high", "uid-default-high"])}
+    extender = ScriptedExtender("preempt", victims=twice)
     in_virtual_time(scenario, *FULL, extenders=[extender], cluster=TerminatingCluster())
 
 
 def test_the_next_extender_gets_the_remaining_candidates() -> None:
     second = ScriptedExtender("preempt", urlPrefix="http://second")
-    evicted(ScriptedExtender("preempt", spared=spared(b="dear")), second)
-    assert ("preempt", "p", ["b"]) in second.asked
+    evicted(ScriptedExtender("preempt", victims=accepted(b="high")), second)
+    assert ("preempt", "p", ["b"]) in second.calls
 
 
 def test_no_pod_is_evicted_without_a_remaining_candidate() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared={}))
+    victims, message = evicted(ScriptedExtender("preempt", victims={}))
     assert victims == set()
     assert message.endswith(" preemption: no candidate node for preemption")
 
 
 def test_a_node_without_victims_is_an_error() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="")))
+    victims, message = evicted(ScriptedExtender("preempt", victims=accepted(a="")))
     assert victims == set()
     assert message.endswith('preemption: expected at least one victim pod on node "a"')
 
 
 def test_a_node_without_victims_is_dropped_if_the_extender_is_ignorable() -> None:
-    extender = ScriptedExtender("preempt", spared=spared(a="", b="dear"), ignorable=True)
-    assert evicted(extender)[0] == {"dear"}
+    extender = ScriptedExtender("preempt", victims=accepted(a="", b="high"), ignorable=True)
+    assert evicted(extender)[0] == {"high"}
 
 
 def test_a_victim_that_is_not_on_the_node_is_an_error() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="dear")))
+    victims, message = evicted(ScriptedExtender("preempt", victims=accepted(a="high")))
     assert victims == set()
-    assert "extender: http://extender claims to preempt pod (UID: uid-default-dear) on node: a" in message
+    assert "extender: http://extender claims to preempt pod (UID: uid-default-high) on node: a" in message
 
 
 def test_an_unknown_node_is_an_error() -> None:
-    _, message = evicted(ScriptedExtender("preempt", spared=spared(x="dear")))
+    _, message = evicted(ScriptedExtender("preempt", victims=accepted(x="high")))
     assert message.endswith('nodeinfo not found for node name "x"')
 
 
@@ -102,18 +102,18 @@ def test_an_extender_that_fails_ends_the_preemption() -> None:
 
 
 def test_an_ignorable_extender_that_fails_does_not_end_the_preemption() -> None:
-    assert evicted(ScriptedExtender("preempt", fails="out of order", ignorable=True))[0] == {"cheap"}
+    assert evicted(ScriptedExtender("preempt", fails="out of order", ignorable=True))[0] == {"low"}
 
 
 def test_a_candidate_node_deleted_during_the_call_is_not_chosen() -> None:
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
+        async def during_call(verb: str) -> None:
             harness.cluster.remove(node("a"))
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         harness.cluster.put(pod("p", cpu="3", priority=10))
         await harness.settles()
-        assert "dear" not in {one.metadata.name for one in harness.cluster.pods()}
+        assert "high" not in {one.metadata.name for one in harness.cluster.pods()}
 
     extender = ScriptedExtender("preempt")
     in_virtual_time(scenario, *FULL, extenders=[extender])

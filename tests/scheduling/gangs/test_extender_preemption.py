@@ -1,4 +1,4 @@
-"""Gangs that extenders are asked about preempt, too: without them it is found out how, and then they have their say."""
+"""Gang preemption with extenders: victims are searched without them, and the result is submitted to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GANG = members(3, "train", cpu="1", priority=100)
 
 
 def outcome(extender: ScriptedExtender) -> tuple[int, int]:
-    """How many of a gang come to run on a full node, and how many of others are left."""
+    """How many members of a gang are bound on a full node, and how many pods of lower priority remain."""
     found: list[tuple[int, int]] = []
 
     async def scenario(harness: Living) -> None:
@@ -39,36 +39,36 @@ def test_a_gang_preempts_when_extenders_accept(verbs: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "extender",
     [
-        ScriptedExtender("preempt", spared={}),
+        ScriptedExtender("preempt", victims={}),
         ScriptedExtender("preempt", fails="out of order"),
-        ScriptedExtender("preempt", spared={"n": ExtenderVictims(["uid-default-low-0"])}),
+        ScriptedExtender("preempt", victims={"n": ExtenderVictims(["uid-default-low-0"])}),
     ],
-    ids=["it drops the node", "it fails", "it wants others evicted"],
+    ids=["it drops the node", "it fails", "it changes the victims"],
 )
 def test_a_gang_evicts_no_pod_that_an_extender_rejects(extender: ScriptedExtender) -> None:
     assert outcome(extender) == (0, 4)
-    assert extender.asked
+    assert extender.calls
 
 
 def test_an_extender_is_called_before_any_victim_is_removed() -> None:
-    seen: list[int] = []
+    pod_counts: list[int] = []
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            seen.append(harness.scheduler.cluster.pod_count)
+        async def during_call(verb: str) -> None:
+            pod_counts.append(harness.scheduler.cluster.pod_count)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         create_pods(harness, GANG)
         await harness.passes(0.05)
-        assert seen and set(seen) == {4}
+        assert pod_counts and set(pod_counts) == {4}
 
-    extender = ScriptedExtender("preempt", spared={})
+    extender = ScriptedExtender("preempt", victims={})
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
     in_virtual_time(scenario, *objects, extenders=[extender], **gang_scheduling())
 
 
-@pytest.mark.parametrize("as_a_whole", [False, True])
-def test_a_gang_evicts_no_pod_on_a_node_that_an_extender_rejects(as_a_whole: bool) -> None:
+@pytest.mark.parametrize("workload_aware", [False, True])
+def test_a_gang_evicts_no_pod_on_a_node_that_an_extender_rejects(workload_aware: bool) -> None:
     low = [pod("low-a", cpu="1", priority=1, node="a"), pod("low-b", cpu="2", priority=2, node="b")]
     gang = members(2, "train", cpu="1", priority=100)
 
@@ -78,28 +78,28 @@ def test_a_gang_evicts_no_pod_on_a_node_that_an_extender_rejects(as_a_whole: boo
         assert (bound_count(harness, gang), remaining(harness, low)) == (2, ["low-a"])
 
     extender = ScriptedExtender("filter", passes={"b"})
-    chosen = gang_scheduling()
-    if as_a_whole:
-        chosen["gates"] = GATES | {"WorkloadAwarePreemption": True}
+    settings = gang_scheduling()
+    if workload_aware:
+        settings["gates"] = GATES | {"WorkloadAwarePreemption": True}
     objects = (node("a", cpu="2"), node("b", cpu="2"), *low, group("train", 2, priority=100))
-    in_virtual_time(scenario, *objects, extenders=[extender], **chosen)
+    in_virtual_time(scenario, *objects, extenders=[extender], **settings)
 
 
 def test_a_gang_requeued_before_its_first_eviction_does_not_preempt_again() -> None:
-    """What happens while an extender thinks brings it back before the first victim has been asked to go."""
+    """An event during an extender call requeues it before the first victim is evicted."""
     elsewhere = pod("elsewhere", node="c", cpu="1", priority=0)
     low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
     extender = ScriptedExtender("preempt")
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
+        async def during_call(verb: str) -> None:
             harness.cluster.remove(elsewhere)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         for each in members(2, "train", cpu="3", priority=100):
             harness.cluster.put(each)
         await harness.passes(60)
-        assert len(extender.asked) == 3  # while it is tried without room, and about each pod and its room
+        assert len(extender.calls) == 3  # one call without a feasible node, and one per pod with victims
         assert len(harness.cluster.bindings) == 2
 
     in_virtual_time(

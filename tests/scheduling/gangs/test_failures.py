@@ -1,4 +1,4 @@
-"""Gangs that something happens to at the wrong moment, and plugins that go wrong about them."""
+"""Gangs that change during an attempt, and gang plugins that fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from tests.scheduling.gangs.groups import gang_scheduling, group, member, member
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
 from tests.scheduling.running import Living, in_virtual_time
 
-ALONE = {"plugins": {"multiPoint": {"enabled": [{"name": "Fails"}], "disabled": [{"name": "DefaultPreemption"}]}}}
+PROFILE = {
+    "plugins": {"multiPoint": {"enabled": [{"name": "FailingGangPlugin"}], "disabled": [{"name": "DefaultPreemption"}]}}
+}
 LOW = pods(2, prefix="low", cpu="2", priority=1, node="n")
 
 
@@ -29,12 +31,12 @@ def test_a_gang_that_loses_a_pod_during_an_extender_call_evicts_no_pod() -> None
     gang = members(2, "train", cpu="2", priority=100)
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            if len(extender.asked) == 2:  # the first time was about the gang as it is
+        async def during_call(verb: str) -> None:
+            if len(extender.calls) == 2:  # the first call is for the gang without preemption
                 harness.cluster.remove(gang[0])
                 await harness.passes(1)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         create_pods(harness, gang)
         await harness.passes(30)
         assert len(remaining(harness, LOW)) == 2
@@ -45,14 +47,14 @@ def test_a_gang_that_loses_a_pod_during_an_extender_call_evicts_no_pod() -> None
 
 def test_a_pod_whose_group_is_deleted_evicts_no_pod() -> None:
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            extender.meanwhile = None
+        async def during_call(verb: str) -> None:
+            extender.during_call = None
             create_pods(harness, members(2, "train", cpu="4", priority=100))
             await harness.passes(1)
             harness.cluster.remove(group("train", 2))
             await harness.passes(1)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         harness.cluster.put(pod("other", cpu="1"))
         await harness.passes(30)
         assert len(remaining(harness, LOW)) == 2
@@ -66,12 +68,12 @@ def test_a_gang_whose_min_count_grows_during_an_extender_call_reserves_no_node()
     gang = members(2, "train", cpu="2")
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            extender.meanwhile = None
+        async def during_call(verb: str) -> None:
+            extender.during_call = None
             harness.cluster.put(group("train", 3))
             await harness.passes(1)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         create_pods(harness, gang)
         await harness.passes(10)
         harness.cluster.put(pod("other", cpu="4"))
@@ -98,10 +100,10 @@ def test_a_pod_of_two_groups_is_scheduled_with_the_group_that_takes_precedence()
     in_virtual_time(scenario, node("n", cpu="4"), *groups, **gang_scheduling())
 
 
-class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
-    """Takes all pods for one gang, and goes wrong at one point."""
+class FailingGangPlugin(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
+    """Treats all pods as one gang, and fails in one method."""
 
-    name = "Fails"
+    name = "FailingGangPlugin"
     events_to_register = ()
     at: ClassVar[str]
 
@@ -113,15 +115,15 @@ class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
         return Gang("all", "", 1, 300.0, members) if self.at != "gang_of" else "all"  # type: ignore[return-value]
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        if self.at == "concluded":
-            raise ValueError("not like this")
+        if self.at == "attempt_ended":
+            raise ValueError("broken")
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
         return PostFilterResult(Status.unschedulable("no"))
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:
-        if self.at == "preempts_for":
-            raise ValueError("not like this")
+        if self.at == "preempts_as_a_whole":
+            raise ValueError("broken")
         return True
 
     def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
@@ -130,15 +132,15 @@ class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
         return Status.unschedulable("no")
 
 
-@pytest.mark.parametrize("at", ["concluded", "gang_of", "preempts_for", "evictable"])
+@pytest.mark.parametrize("at", ["attempt_ended", "gang_of", "preempts_as_a_whole", "evictable"])
 def test_a_gang_plugin_that_fails_does_not_stop_the_scheduler(at: str) -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("too-big", cpu="8"))
         await harness.passes(5)
         assert harness.cluster.condition("too-big")
 
-    Fails.at = at
-    in_virtual_time(scenario, node("n", cpu="4"), plugins=[Fails], profiles=[ALONE])
+    FailingGangPlugin.at = at
+    in_virtual_time(scenario, node("n", cpu="4"), plugins=[FailingGangPlugin], profiles=[PROFILE])
 
 
 def test_a_gang_bound_elsewhere_releases_its_nominations_and_requeues_pods() -> None:

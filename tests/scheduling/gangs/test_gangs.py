@@ -14,13 +14,13 @@ from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_m
 from tests.scheduling.running import Living, in_virtual_time
 
 BLOCKER = pod("blocker", cpu="2", priority=100, node="n")
-BOTH = gang_scheduling()
+GANG_SCHEDULING = gang_scheduling()
 INCOMPLETE = "waiting for minCount pods from a gang to appear in scheduling queue"
 OF_THREE = "of the 3 pods that pod group default/train needs are there"
 
 
-def verdict(harness: Living, name: str) -> tuple[str, str] | None:
-    """The status and reason of a group's condition."""
+def group_condition(harness: Living, name: str) -> tuple[str, str] | None:
+    """The status and reason of the PodGroupScheduled condition."""
     conditions = harness.cluster.objects(PodGroup)["default", name].status.conditions
     return next(((c.status, c.reason) for c in conditions if c.type == "PodGroupScheduled"), None)
 
@@ -34,7 +34,7 @@ def test_a_gang_that_fits_is_scheduled(api: PodGroupAPI) -> None:
         await harness.settles()
         assert bound_count(harness, gang) == 3
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **GANG_SCHEDULING)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -49,7 +49,7 @@ def test_a_gang_that_does_not_fit_reserves_no_capacity(api: PodGroupAPI) -> None
         await harness.settles()
         assert harness.node_of("other") == "n"
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **GANG_SCHEDULING)
 
 
 def test_the_scheduling_group_field_is_ignored_without_its_feature_gate() -> None:
@@ -74,9 +74,9 @@ def test_a_scheduled_group_has_the_pod_group_scheduled_condition() -> None:
     async def scenario(harness: Living) -> None:
         create_pods(harness, members(3, "train", cpu="1"))
         await harness.settles()
-        assert verdict(harness, "train") == ("True", "Scheduled")
+        assert group_condition(harness, "train") == ("True", "Scheduled")
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_a_gang_waits_until_min_count_pods_exist() -> None:
@@ -91,7 +91,7 @@ def test_a_gang_waits_until_min_count_pods_exist() -> None:
         await harness.settles()
         assert bound_count(harness, gang) == 3
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_a_pod_of_an_incomplete_gang_loses_its_nomination() -> None:
@@ -103,7 +103,7 @@ def test_a_pod_of_an_incomplete_gang_loses_its_nomination() -> None:
         assert harness.node_of("other") == "n"
         assert harness.cluster.pod("train-0").status.nominated_node_name == ""
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), waiting, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), waiting, **GANG_SCHEDULING)
 
 
 def test_a_new_member_is_reported_incomplete_only_after_its_own_delay() -> None:
@@ -119,15 +119,15 @@ def test_a_new_member_is_reported_incomplete_only_after_its_own_delay() -> None:
         await harness.passes(3)
         assert pending_message(harness, "late") == f"{INCOMPLETE}: 2 {OF_THREE}"
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_the_queueing_hint_runs_at_most_once_per_member_of_an_arriving_gang(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    hinted: list[str] = []
     hint, gang = GangScheduling._is_schedulable_after_pod_added, members(20, "train", cpu="100m")
 
     def completes(self: GangScheduling, pod: PodInfo, old: None, new: PodInfo) -> bool:
-        asked.append(pod.name)
+        hinted.append(pod.name)
         return hint(self, pod, old, new)
 
     monkeypatch.setattr(GangScheduling, "_is_schedulable_after_pod_added", completes)
@@ -136,9 +136,9 @@ def test_the_queueing_hint_runs_at_most_once_per_member_of_an_arriving_gang(monk
         create_pods(harness, gang)
         await harness.settles()
         assert bound_count(harness, gang) == 20
-        assert len(asked) <= 20
+        assert len(hinted) <= 20
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 20), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 20), **GANG_SCHEDULING)
 
 
 def test_the_incomplete_message_is_updated_when_a_member_arrives() -> None:
@@ -150,7 +150,7 @@ def test_the_incomplete_message_is_updated_when_a_member_arrives() -> None:
         await harness.passes(5)
         assert pending_message(harness, "train-0") == f"{INCOMPLETE}: 2 {OF_THREE}"
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_the_reporting_delay_restarts_when_a_gang_becomes_incomplete_again() -> None:
@@ -168,7 +168,7 @@ def test_the_reporting_delay_restarts_when_a_gang_becomes_incomplete_again() -> 
         await harness.passes(3)
         assert INCOMPLETE in pending_message(harness, "train-0")
 
-    in_virtual_time(scenario, node("n", cpu="2"), group("train", 2), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="2"), group("train", 2), **GANG_SCHEDULING)
 
 
 def test_gated_pods_do_not_count_towards_min_count() -> None:
@@ -182,7 +182,7 @@ def test_gated_pods_do_not_count_towards_min_count() -> None:
         await harness.settles()
         assert bound_count(harness, gang) == 3
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -205,19 +205,19 @@ def test_a_gang_waits_for_its_group_and_then_for_capacity(api: PodGroupAPI) -> N
         await harness.passes(5)
         assert bound_count(harness, gang) == 3
 
-    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, **GANG_SCHEDULING)
 
 
 def test_the_condition_of_a_group_follows_its_scheduling() -> None:
     async def scenario(harness: Living) -> None:
         create_pods(harness, members(3, "train", cpu="1", priority=100))
         await harness.settles()
-        assert verdict(harness, "train") == ("False", "Unschedulable")
+        assert group_condition(harness, "train") == ("False", "Unschedulable")
         harness.cluster.remove(BLOCKER)
         await harness.passes(5)
-        assert verdict(harness, "train") == ("True", "Scheduled")
+        assert group_condition(harness, "train") == ("True", "Scheduled")
 
-    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("train", 3), **GANG_SCHEDULING)
 
 
 def test_a_member_beyond_min_count_waits_like_any_other_pod() -> None:
@@ -232,7 +232,7 @@ def test_a_member_beyond_min_count_waits_like_any_other_pod() -> None:
         await harness.passes(5)
         assert bound_count(harness, gang) == 4
 
-    in_virtual_time(scenario, node("n", cpu="4"), small, group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), small, group("train", 3), **GANG_SCHEDULING)
 
 
 @pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])
@@ -249,7 +249,7 @@ def test_of_two_gangs_that_compete_for_capacity_the_first_complete_one_runs(firs
         await harness.passes(15)
         assert bound_count(harness, behind) == 3
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("a", 3), group("b", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("a", 3), group("b", 3), **GANG_SCHEDULING)
 
 
 def test_an_unschedulable_gang_does_not_block_the_head_of_the_queue() -> None:
@@ -260,18 +260,18 @@ def test_an_unschedulable_gang_does_not_block_the_head_of_the_queue() -> None:
         await harness.passes(1)
         assert all(harness.node_of(f"other-{number}") for number in range(20))
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_an_unschedulable_gang_is_not_retried_without_an_event() -> None:
     async def scenario(harness: Living) -> None:
         create_pods(harness, members(3, "train", cpu="8"))
         await harness.settles()
-        told = len(harness.cluster.events)
+        before = len(harness.cluster.events)
         await harness.passes(60)
-        assert len(harness.cluster.events) == told == 3
+        assert len(harness.cluster.events) == before == 3
 
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_the_pods_of_a_basic_group_are_scheduled_independently() -> None:
@@ -288,22 +288,22 @@ def test_the_pods_of_a_basic_group_are_scheduled_independently() -> None:
         await harness.passes(5)
         assert bound_count(harness, pods) == 3
 
-    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("serve", 0), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("serve", 0), **GANG_SCHEDULING)
 
 
 def test_members_with_fewer_feasible_nodes_are_placed_first_when_queue_order_fails() -> None:
     gang = [
         member("any", "train", cpu="2", priority=10),
-        member("choosy", "train", cpu="2", node_selector={"kubernetes.io/hostname": "a"}),
+        member("selective", "train", cpu="2", node_selector={"kubernetes.io/hostname": "a"}),
     ]
 
     async def scenario(harness: Living) -> None:
         create_pods(harness, gang)
         await harness.settles()
-        assert [harness.node_of("any"), harness.node_of("choosy")] == ["b", "a"]
+        assert [harness.node_of("any"), harness.node_of("selective")] == ["b", "a"]
 
     full = pod("full", cpu="2", node="b")
-    in_virtual_time(scenario, node("a", cpu="2"), node("b", cpu="4"), full, group("train", 2), **BOTH)
+    in_virtual_time(scenario, node("a", cpu="2"), node("b", cpu="4"), full, group("train", 2), **GANG_SCHEDULING)
 
 
 def test_all_members_of_a_gang_must_use_one_scheduler() -> None:
@@ -315,4 +315,4 @@ def test_all_members_of_a_gang_must_use_one_scheduler() -> None:
         assert bound_count(harness, gang) == 0
         assert 'got: "default-scheduler" and "other"' in pending_message(harness, "train-0")
 
-    in_virtual_time(scenario, node("n"), group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)

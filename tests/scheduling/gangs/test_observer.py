@@ -1,4 +1,4 @@
-"""What a gang's cycle tells those who watch: attempts are attempts, whatever is only supposed on the way."""
+"""What the observer sees of a gang: one attempt per pod, and no simulated placements."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kubestow.testing import node, pods
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
 from tests.scheduling.running import Living, in_virtual_time
 
-BOTH = gang_scheduling()
+GANG_SCHEDULING = gang_scheduling()
 
 
-class Notes(Observer):
-    """Writes down what it is told."""
+class RecordingObserver(Observer):
+    """Records attempts and preemptions."""
 
     def __init__(self) -> None:
         self.attempted_pods: list[tuple[str, str | None]] = []
@@ -36,10 +36,10 @@ def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
         for each in members(3, "train", cpu="2"):
             harness.cluster.put(each)
         await harness.settles()
-        assert sorted(notes.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
+        assert sorted(observer.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
 
-    notes = Notes()
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), observer=notes, **BOTH)
+    observer = RecordingObserver()
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), observer=observer, **GANG_SCHEDULING)
 
 
 def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
@@ -47,11 +47,11 @@ def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
         for each in members(2, "train", cpu="2"):
             harness.cluster.put(each)
         await harness.settles()
-        assert sorted(notes.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
-        assert sorted(notes.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
+        assert sorted(observer.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
+        assert sorted(observer.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
 
-    notes = Notes()
-    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), observer=notes, **BOTH)
+    observer = RecordingObserver()
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), observer=observer, **GANG_SCHEDULING)
 
 
 def test_simulated_removals_are_not_observed_as_attempts() -> None:
@@ -59,11 +59,11 @@ def test_simulated_removals_are_not_observed_as_attempts() -> None:
         for each in members(2, "train", cpu="2", priority=100):
             harness.cluster.put(each)
         await harness.passes(5)
-        assert [node_name for _, node_name in notes.attempted_pods] == [None, "n", "n"]
+        assert [node_name for _, node_name in observer.attempted_pods] == [None, "n", "n"]
 
-    notes = Notes()
+    observer = RecordingObserver()
     low = pods(3, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), observer=observer, **GANG_SCHEDULING)
 
 
 def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
@@ -71,8 +71,8 @@ def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
         for each in members(4, "train", cpu="1", priority=100):
             harness.cluster.put(each)
         await harness.passes(5)
-        assert notes.preemptions == [("cluster", 4)]
+        assert observer.preemptions == [("cluster", 4)]
 
-    notes = Notes()
+    observer = RecordingObserver()
     low = pods(4, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), observer=observer, **GANG_SCHEDULING)

@@ -1,4 +1,4 @@
-"""Gangs and preemption: others are evicted for a whole gang, never for a part of one."""
+"""Gang preemption: pods are evicted for a whole gang, never for part of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.scheduling.gangs.groups import gang_scheduling, group, member, member
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
 from tests.scheduling.running import Living, in_virtual_time
 
-BOTH = gang_scheduling()
+GANG_SCHEDULING = gang_scheduling()
 
 
 def test_a_gang_preempts_pods_of_lower_priority() -> None:
@@ -20,7 +20,7 @@ def test_a_gang_preempts_pods_of_lower_priority() -> None:
         await harness.passes(5)
         assert (bound_count(harness, gang), remaining(harness, low)) == (4, [])
 
-    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), **GANG_SCHEDULING)
 
 
 def test_a_gang_on_several_nodes_evicts_on_each_of_them() -> None:
@@ -34,7 +34,7 @@ def test_a_gang_on_several_nodes_evicts_on_each_of_them() -> None:
         preempted = [event for event in harness.cluster.events if event.reason == "Preempted"]
         assert {event.note for event in preempted} == {"Preempted by podgroup uid-train on node cluster"}
 
-    in_virtual_time(scenario, node("a", cpu="4"), node("b", cpu="4"), *low, group("train", 2), **BOTH)
+    in_virtual_time(scenario, node("a", cpu="4"), node("b", cpu="4"), *low, group("train", 2), **GANG_SCHEDULING)
 
 
 def test_a_gang_that_cannot_fit_as_a_whole_evicts_no_pod() -> None:
@@ -47,7 +47,7 @@ def test_a_gang_that_cannot_fit_as_a_whole_evicts_no_pod() -> None:
         await harness.passes(30)
         assert (bound_count(harness, gang), len(remaining(harness, low))) == (0, 2)
 
-    in_virtual_time(scenario, node("n", cpu="4"), *low, *equal, group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, *equal, group("train", 3), **GANG_SCHEDULING)
 
 
 def test_a_gang_evicts_no_more_pods_than_it_needs() -> None:
@@ -59,7 +59,7 @@ def test_a_gang_evicts_no_more_pods_than_it_needs() -> None:
         await harness.passes(5)
         assert (bound_count(harness, gang), len(remaining(harness, low))) == (3, 2)
 
-    in_virtual_time(scenario, node("n", cpu="5"), *low, group("train", 3), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="5"), *low, group("train", 3), **GANG_SCHEDULING)
 
 
 def test_a_preempting_gang_gets_a_message_and_nominations() -> None:
@@ -75,7 +75,7 @@ def test_a_preempting_gang_gets_a_message_and_nominations() -> None:
         assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
 
     cluster = TerminatingCluster()
-    in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 2), cluster=cluster, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 2), cluster=cluster, **GANG_SCHEDULING)
 
 
 def test_a_gang_waits_for_terminating_victims() -> None:
@@ -93,7 +93,7 @@ def test_a_gang_waits_for_terminating_victims() -> None:
         assert cluster.deletions == 2
 
     cluster = TerminatingCluster()
-    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), cluster=cluster, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), cluster=cluster, **GANG_SCHEDULING)
 
 
 def test_a_member_beyond_min_count_can_preempt_by_itself() -> None:
@@ -105,16 +105,16 @@ def test_a_member_beyond_min_count_can_preempt_by_itself() -> None:
         await harness.passes(5)
         assert (bound_count(harness, gang), remaining(harness, [low])) == (4, [])
 
-    in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 2), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), low, group("train", 2), **GANG_SCHEDULING)
 
 
 def test_a_gang_never_evicts_its_own_pods() -> None:
-    running_one = member("train-low", "train", cpu="3", priority=1, node="n")
+    bound = member("train-low", "train", cpu="3", priority=1, node="n")
     gang = [member("train-high", "train", cpu="3", priority=100)]
 
     async def scenario(harness: Living) -> None:
         create_pods(harness, gang)
         await harness.passes(5)
-        assert remaining(harness, [running_one]) == ["train-low"]
+        assert remaining(harness, [bound]) == ["train-low"]
 
-    in_virtual_time(scenario, node("n", cpu="4"), running_one, group("train", 2), **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), bound, group("train", 2), **GANG_SCHEDULING)

@@ -1,4 +1,4 @@
-"""Evictions: which victims are deleted, and when the preemptor is requeued."""
+"""Preemption in a running scheduler: which victims are evicted, and when the preemptor is requeued."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.scheduling.test_waiting_pods import HoldForTwoSeconds
 
 
 class SlowCluster(MemoryCluster):
-    """Takes as many seconds to delete a pod as its name says."""
+    """Takes as many seconds to delete a pod as the pod is named after."""
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         await asyncio.sleep(float(pod.name))  # not a number: the deletion fails
@@ -45,10 +45,10 @@ def evictions_on(
     cluster: MemoryCluster,
     *known: PodInfo,
     placements: Mapping[str, PlacedPod] | None = None,
-    on_their_way: Collection[str] = (),
+    at_permit: Collection[str] = (),
     activate: Callable[[str], None] = lambda uid: None,
 ) -> Evictions:
-    """Evictions of pods that are all placed, unless ``placements`` says else; those ``on_their_way`` are taken back."""
+    """Evictions of ``known`` pods, placed by default; pods ``at_permit`` are rejected instead of deleted."""
     pods = PodStore()
     for info in known:
         pods.put(info)
@@ -56,7 +56,7 @@ def evictions_on(
     environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
     cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
     queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids))
-    waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in on_their_way)
+    waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in at_permit)
     dispatcher = Dispatcher(environment, known_pod=pods.get)
     return Evictions(SchedulerState(cache, pods, queue), dispatcher, waiting_pods, environment)
 
@@ -88,36 +88,36 @@ def test_a_preemptor_is_gated_until_its_latest_evictions_are_done() -> None:
 
 def test_a_failed_eviction_does_not_orphan_the_other_evictions() -> None:
     async def scenario() -> None:
-        cluster, (high, failing, slow, last) = SlowCluster(), infos("high", "unheard-of", "3", "0")
+        cluster, (high, failing, slow, last) = SlowCluster(), infos("high", "not-a-number", "3", "0")
         for victim in (failing, slow, last):
             cluster.put(victim.pod)
         evictions = evictions_on(cluster, failing, slow, last)
         evictions.start(high, "n", victims=[failing, slow, last], lower_priority_nominated=())
         await asyncio.wait(list(evictions.tasks))
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert {there.metadata.name for there in cluster.pods()} == {"unheard-of", "0"}
+        assert {remaining.metadata.name for remaining in cluster.pods()} == {"not-a-number", "0"}
 
     run(scenario())
 
 
-@pytest.mark.parametrize("has_found_another_place", [True, False])
+@pytest.mark.parametrize("was_placed_again", [True, False])
 def test_a_preemptor_does_not_wait_for_a_victim_that_was_placed_again(
-    has_found_another_place: bool,
+    was_placed_again: bool,
 ) -> None:
     async def scenario() -> None:
-        cluster, (high, back, gone) = SlowCluster(), infos("high", "back", "1")
-        cluster.put(gone.pod)
-        placements, activated = placements_of(back, gone), list[str]()
+        cluster, (high, requeued, deleted) = SlowCluster(), infos("high", "requeued", "1")
+        cluster.put(deleted.pod)
+        placements, activated = placements_of(requeued, deleted), list[str]()
         evictions = evictions_on(
-            cluster, back, gone, placements=placements, on_their_way=[back.uid], activate=activated.append
+            cluster, requeued, deleted, placements=placements, at_permit=[requeued.uid], activate=activated.append
         )
-        evictions.start(high, "n", victims=[back, gone], lower_priority_nominated=())
+        evictions.start(high, "n", victims=[requeued, deleted], lower_priority_nominated=())
         await asyncio.sleep(0.5)
-        del placements[gone.uid]
-        if has_found_another_place:
-            placements |= placements_of(back)
+        del placements[deleted.uid]
+        if was_placed_again:
+            placements |= placements_of(requeued)
         await asyncio.wait(list(evictions.tasks))
-        assert activated == ([high.uid] if has_found_another_place else [])
+        assert activated == ([high.uid] if was_placed_again else [])
 
     run(scenario())
 
@@ -136,19 +136,19 @@ def test_a_preemptor_is_requeued_when_its_last_victim_is_deleted_first() -> None
     in_virtual_time(scenario, node("n", cpu="4"), *victims, cluster=cluster)
 
 
-class MakesRoomByName(PostFilterPlugin):
-    """Says who has to go, but not as pods."""
+class UntypedVictims(PostFilterPlugin):
+    """Returns victims that are not pods."""
 
-    name = "MakesRoomByName"
+    name = "UntypedVictims"
     events_to_register = ()
-    answers: ClassVar[dict[str, Any]]
+    fields: ClassVar[dict[str, Any]]
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
-        return PostFilterResult(SUCCESS, nominated_node_name="n", **self.answers)
+        return PostFilterResult(SUCCESS, nominated_node_name="n", **self.fields)
 
 
-@pytest.mark.parametrize("answers", [{"victims": ("low",)}, {"lower_priority_nominated": ("low",)}, {"victims": None}])
-def test_victims_of_the_wrong_type_fail_only_the_attempt_of_their_preemptor(answers: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"victims": ("low",)}, {"lower_priority_nominated": ("low",)}, {"victims": None}])
+def test_victims_of_the_wrong_type_fail_only_the_attempt_of_their_preemptor(fields: dict[str, Any]) -> None:
     async def scenario(harness: Living) -> None:
         harness.cluster.put(pod("too-big", cpu="64"))
         harness.cluster.put(pod("a"))
@@ -157,8 +157,8 @@ def test_victims_of_the_wrong_type_fail_only_the_attempt_of_their_preemptor(answ
         condition = harness.cluster.condition("too-big")
         assert condition is not None and "victims and lower_priority_nominated" in condition.message
 
-    MakesRoomByName.answers = answers
-    in_virtual_time(scenario, node("n"), **enabled(MakesRoomByName))
+    UntypedVictims.fields = fields
+    in_virtual_time(scenario, node("n"), **enabled(UntypedVictims))
 
 
 def test_a_pod_preempts_a_pod_of_lower_priority() -> None:

@@ -1,4 +1,4 @@
-"""Pods that wait at PreEnqueue, and the events that reach them there."""
+"""Preemptors that are gated at PreEnqueue, and the events that requeue them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.scheduling.fixture import SlowlyTerminatingCluster
 
 @pytest.mark.parametrize("first", ["port", "big"])
 def test_events_during_the_evictions_of_a_preemptor_are_not_lost(first: str) -> None:
-    """The node is refused for its port; once that is free, only the pod that takes the CPU is left to go."""
+    """The node is rejected for its host port first; once that is free, the CPU is the only conflict left."""
     priorities = {"port": 1, "big": 1, first: 2}
 
     async def scenario(harness: Living) -> None:
@@ -30,15 +30,15 @@ def test_events_during_the_evictions_of_a_preemptor_are_not_lost(first: str) -> 
 
 
 def test_a_preemptor_whose_binding_elsewhere_fails_is_requeued_when_its_victim_is_deleted() -> None:
-    """It goes elsewhere because a node comes while an extender thinks, before its evictions begin."""
+    """It is placed elsewhere because a node is added during an extender call, before its evictions start."""
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            if len(extender.asked) == 1:
+        async def during_call(verb: str) -> None:
+            if len(extender.calls) == 1:
                 harness.cluster.put(node("b", cpu="4"))
                 await harness.passes(1)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         harness.cluster.bind_failures.append(APIError(500, "InternalError", "no"))
         harness.cluster.put(pod("high", cpu="3", priority=100))
         await harness.passes(60)
@@ -52,16 +52,16 @@ def test_a_preemptor_whose_binding_elsewhere_fails_is_requeued_when_its_victim_i
 
 
 def test_a_preemptor_requeued_before_its_first_eviction_does_not_preempt_again() -> None:
-    """What happens while an extender thinks brings it back before the first victim has been asked to go."""
+    """An event during an extender call requeues it before the first victim is evicted."""
 
     async def scenario(harness: Living) -> None:
-        async def meanwhile(verb: str) -> None:
+        async def during_call(verb: str) -> None:
             harness.cluster.remove(elsewhere)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         harness.cluster.put(pod("high", cpu="3", priority=100))
         await harness.passes(60)
-        assert extender.asked == [("preempt", "high", ["a", "b"])]
+        assert extender.calls == [("preempt", "high", ["a", "b"])]
         assert harness.node_of("high")
 
     extender = ScriptedExtender("preempt")

@@ -1,4 +1,4 @@
-"""The order of the queue when the plugin that says it is not to be relied on."""
+"""The order of the queue with an unreliable QueueSort plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubestow.testing.scheduler_harness import Living, in_virtual_time
 
 
 class ByRank(QueueSortPlugin):
-    """By a label that not every pod has."""
+    """Sorts by a label that some pods lack."""
 
     name = "ByRank"
     events_to_register = ()

@@ -1,4 +1,4 @@
-"""Claims on devices in the life of a scheduler: written before the pod is bound, waited for, taken back."""
+"""Resource claims in a running scheduler: allocated before the pod is bound, waited for, deallocated."""
 
 from __future__ import annotations
 

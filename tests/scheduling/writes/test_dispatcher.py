@@ -1,4 +1,4 @@
-"""When, in which order and how often writes go out."""
+"""Order, concurrency and retries of the requests that the dispatcher sends."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_a_cancelled_write_releases_the_next_one() -> None:
 def test_a_binding_waits_for_the_patch_in_flight_and_overtakes_the_pending_one() -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p"))
-        harness.patch_status(p, "under way")
+        harness.patch_status(p, "in flight")
         await asyncio.sleep(0.5)
         harness.patch_status(p, "pending")
         assert (await harness.start_binding(p)).ok
         await harness.drain()
-        assert harness.server.received == [(0.0, "under way"), (1.0, "bind to n")]
+        assert harness.server.received == [(0.0, "in flight"), (1.0, "bind to n")]
 
     with_dispatcher(scenario)
 
@@ -214,21 +214,21 @@ def test_no_patch_is_sent_while_a_binding_is_in_doubt() -> None:
 def test_a_victim_gets_its_condition_before_its_deletion_and_no_later_patch() -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p"))
-        harness.patch_status(p, "under way")
+        harness.patch_status(p, "in flight")
         await asyncio.sleep(0.5)
         harness.patch_status(p, "pending")
         await harness.start_eviction(p)
         await harness.drain()
-        assert harness.requests == ["under way", "evicted", "delete"]
+        assert harness.requests == ["in flight", "evicted", "delete"]
 
     with_dispatcher(scenario)
 
 
 def test_a_victim_that_has_the_condition_already_is_only_deleted() -> None:
     async def scenario(harness: DispatcherHarness) -> None:
-        told = condition("evicted", "DisruptionTarget")
+        existing = condition("evicted", "DisruptionTarget")
         p = harness.create_pod(
-            pod("p", node="n", status={"conditions": [{"type": told.type, "message": told.message}]})
+            pod("p", node="n", status={"conditions": [{"type": existing.type, "message": existing.message}]})
         )
         harness.server.put(pod("p", node="n"))
         await harness.dispatcher.evict(harness.known[p.uid], harness.known[p.uid].status.conditions[0])
@@ -263,7 +263,7 @@ def test_an_eviction_fails_with_the_first_final_error(code: int) -> None:
     with_dispatcher(scenario)
 
 
-# -- how many at once, and who is told ---------------------------------------------------------------------------------
+# -- concurrency and observation ---------------------------------------------------------------------------------------
 
 
 def test_concurrent_patches_are_limited_and_do_not_delay_bindings() -> None:

@@ -1,4 +1,4 @@
-"""What a living scheduler writes, where the server is slow: a second passes before it responses."""
+"""Conditions and events of pods, with a server that takes a second per request."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_a_failed_binding_is_the_only_condition_that_is_reported() -> None:
         server.responses = [Response(failure=api_error(403)), Response(failure=unreachable()), Response()]
         server.put(pod("p"))
         await harness.passes(3)
-        told = 'running Bind plugin "DefaultBinder": refused with 403'
-        assert [what for _, what in server.received][:3] == ["bind to n", told, told]
+        message = 'running Bind plugin "DefaultBinder": refused with 403'
+        assert [what for _, what in server.received][:3] == ["bind to n", message, message]
         assert server.violations == []
 
     in_virtual_time(scenario, node("n"), cluster=server)

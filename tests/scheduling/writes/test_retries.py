@@ -1,4 +1,4 @@
-"""Delays that grow, random shares of them, and what is tried again after them."""
+"""Backoff with jitter, and which errors are retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_jitter_lengthens_a_delay_by_at_most_its_factor(seconds: float, jitter: 
 
 
 class ScriptedRequest:
-    """A request that fails as often as it is told to; ``at`` are the seconds at which it was made."""
+    """A request with scripted failures; ``at`` lists the seconds of its attempts."""
 
     def __init__(self, *failures: KubestowError) -> None:
         self._failures = list(failures)
@@ -40,8 +40,8 @@ class ScriptedRequest:
         return "answered"
 
     @property
-    def pauses(self) -> list[float]:
-        """The seconds between two tries."""
+    def delays(self) -> list[float]:
+        """The seconds between consecutive attempts."""
         return [later - earlier for earlier, later in zip(self.at, self.at[1:], strict=False)]
 
 
@@ -66,8 +66,8 @@ def retry_until_answered(request: ScriptedRequest) -> str:
 def test_a_write_is_attempted_four_times_with_growing_delays() -> None:
     request = ScriptedRequest(api_error(409), api_error(500), unreachable())
     assert briefly(request) == "answered"
-    for pause, least in zip(request.pauses, [0.010, 0.050, 0.250], strict=True):
-        assert least <= pause <= 1.1 * least
+    for delay, shortest in zip(request.delays, [0.010, 0.050, 0.250], strict=True):
+        assert shortest <= delay <= 1.1 * shortest
 
 
 def test_the_fourth_failure_is_final() -> None:
@@ -102,7 +102,7 @@ def test_a_read_is_retried_until_the_server_answers() -> None:
     request = ScriptedRequest(*[unreachable(), api_error(500), api_error(429)] * 10)
     assert retry_until_answered(request) == "answered"
     assert len(request.at) == 31
-    assert max(request.pauses) <= 5.5
+    assert max(request.delays) <= 5.5
 
 
 def test_a_read_that_is_forbidden_fails() -> None:

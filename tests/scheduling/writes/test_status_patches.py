@@ -1,4 +1,4 @@
-"""Statuses of pods: what is written of them, how often it is tried, and what is not worth a request."""
+"""Status patches of pods: which changes are sent, how often they are retried, and which are dropped."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_condition_that_was_replaced_meanwhile_is_patched_again() -> None:
 def test_pending_patches_of_a_bound_or_deleted_pod_are_dropped(outcome: str) -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p"))
-        harness.patch_status(p, "under way")
+        harness.patch_status(p, "in flight")
         await asyncio.sleep(0.5)
         harness.patch_status(p, "pending")
         if outcome == "bound":
@@ -97,7 +97,7 @@ def test_pending_patches_of_a_bound_or_deleted_pod_are_dropped(outcome: str) -> 
         harness.sync_watch()
         harness.patch_status(p, "later still")
         await harness.drain()
-        assert harness.requests == ["under way"]
+        assert harness.requests == ["in flight"]
 
     with_dispatcher(scenario)
 
@@ -106,12 +106,12 @@ def test_a_failed_patch_is_not_retried_once_the_pod_is_bound_or_deleted() -> Non
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p"))
         harness.server.fail_next(api_error(409))
-        harness.patch_status(p, "under way")
+        harness.patch_status(p, "in flight")
         await asyncio.sleep(0.5)
         harness.server.remove(harness.server.pod("p"))
         harness.sync_watch()
         await harness.drain()
-        assert harness.requests == ["under way"]
+        assert harness.requests == ["in flight"]
 
     with_dispatcher(scenario)
 
@@ -161,9 +161,9 @@ def test_a_patch_of_a_deleted_pod_is_dropped_silently(
 def test_a_patch_is_retried_after_the_servers_retry_after() -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         harness.server.responses = [Response(seconds=0.0, failure=api_error(429, retry_after=30.0))]
-        harness.patch_status(harness.create_pod(pod("p")), "patient")
+        harness.patch_status(harness.create_pod(pod("p")), "waiting")
         await harness.drain()
-        assert harness.server.received == [(0.0, "patient"), (30.0, "patient")]
+        assert harness.server.received == [(0.0, "waiting"), (30.0, "waiting")]
 
     with_dispatcher(scenario)
 
