@@ -22,8 +22,8 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.ports import ObjectReference, Resource
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import enabled
-from tests.scheduling.running import Living, in_virtual_time
 
 
 class SlowPreBind(PreBindPlugin):

@@ -20,8 +20,8 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Status
 from kubestow.scheduling.ports import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import enabled
-from tests.scheduling.running import Living, in_virtual_time
 
 
 def test_a_failed_binding_requeues_the_pods_that_its_capacity_can_help() -> None:

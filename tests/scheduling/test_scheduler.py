@@ -9,8 +9,8 @@ import pytest
 
 from kubestow.scheduling.ports import Resource, Subscriber
 from kubestow.testing import MemoryCluster, node, nodes, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time, living
 from kubestow.testing.virtual_time import run
-from tests.scheduling.running import Living, in_virtual_time, living
 
 
 def test_a_pod_is_bound_and_gets_a_scheduled_event() -> None:

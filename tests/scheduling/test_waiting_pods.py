@@ -14,9 +14,9 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.virtual_time import run
 from tests.scheduling.fixture import enabled
-from tests.scheduling.running import Living, in_virtual_time
 
 
 def test_a_waiting_pod_that_is_removed_undecided_is_not_retained() -> None:

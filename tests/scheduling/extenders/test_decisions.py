@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from tests.scheduling.running import Living, in_virtual_time
 
 
 def nodes_after(extender: ScriptedExtender, *objects: object, during: str = "filter", waits: float = 5.0) -> list[str]:

@@ -15,8 +15,8 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.extenders.port import PodGone
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from tests.scheduling.running import Living, in_virtual_time
 
 NODES = (node("a"), node("b"), node("c"))
 

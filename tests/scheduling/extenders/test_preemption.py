@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import TerminatingCluster
-from tests.scheduling.running import Living, in_virtual_time
 
 #: Two full nodes; without an extender, preemption evicts the victim of lower priority.
 FULL = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubestow.api.core import Pod
-from tests.scheduling.running import Living
+from kubestow.testing.scheduler_harness import Living
 
 __all__ = ["bound_count", "create_pods", "pending_message", "remaining"]
 

@@ -14,8 +14,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
-from tests.scheduling.running import Living, in_virtual_time
 
 BOTH = gang_scheduling("RejectingPlugin")
 

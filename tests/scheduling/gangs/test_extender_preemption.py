@@ -6,11 +6,11 @@ import pytest
 
 from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import SlowlyTerminatingCluster
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
-from tests.scheduling.running import Living, in_virtual_time
 
 LOW = pods(4, prefix="low", cpu="1", priority=1, node="n")
 GANG = members(3, "train", cpu="1", priority=100)

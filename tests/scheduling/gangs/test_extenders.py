@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import gang_scheduling, group, member, members
-from tests.scheduling.running import Living, in_virtual_time
 
 GANG_SCHEDULING = gang_scheduling()
 
@@ -53,14 +53,14 @@ def test_a_gang_is_placed_as_a_whole_on_nodes_that_extenders_accept(cpu: str, ex
         *(f"{n} is bound" for n in range(3)),
     ],
 )
-def test_changes_during_an_extender_call_are_considered(happens: Callable[[Living], None], expected: int) -> None:
+def test_changes_during_an_extender_call_are_considered(change: Callable[[Living], None], expected: int) -> None:
     async def scenario(harness: Living) -> None:
         calls: list[str] = []
 
         async def during_call(verb: str) -> None:
             calls.append(verb)
             if len(calls) == 2:
-                happens(harness)
+                change(harness)
                 await harness.passes(1)
 
         extender.during_call = during_call

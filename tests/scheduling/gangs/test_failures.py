@@ -16,10 +16,10 @@ from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin, Ga
 from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import gang_scheduling, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
-from tests.scheduling.running import Living, in_virtual_time
 
 PROFILE = {
     "plugins": {"multiPoint": {"enabled": [{"name": "FailingGangPlugin"}], "disabled": [{"name": "DefaultPreemption"}]}}

@@ -9,9 +9,9 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
-from tests.scheduling.running import Living, in_virtual_time
 
 BLOCKER = pod("blocker", cpu="2", priority=100, node="n")
 GANG_SCHEDULING = gang_scheduling()

@@ -7,8 +7,8 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
-from tests.scheduling.running import Living, in_virtual_time
 
 GANG_SCHEDULING = gang_scheduling()
 

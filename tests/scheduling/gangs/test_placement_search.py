@@ -11,9 +11,9 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin
 from kubestow.framework.status import Status
 from kubestow.testing import node
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, member, members, together
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
-from tests.scheduling.running import Living, in_virtual_time
 
 TOPOLOGY_AWARE: dict[str, Any] = {"gates": GATES | {"TopologyAwareWorkloadScheduling": True}}
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import TerminatingCluster
 from tests.scheduling.gangs.groups import gang_scheduling, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
-from tests.scheduling.running import Living, in_virtual_time
 
 GANG_SCHEDULING = gang_scheduling()
 

@@ -23,8 +23,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
-from tests.scheduling.running import Living, in_virtual_time
 
 CPUS = 4
 

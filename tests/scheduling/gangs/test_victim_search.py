@@ -17,8 +17,8 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.scheduling.gangs.victim_search import fewest_removed
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import GATES, group, member
-from tests.scheduling.running import Living, in_virtual_time
 
 ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,10 +10,10 @@ import pytest
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import TerminatingCluster
 from tests.scheduling.gangs.groups import GATES, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
-from tests.scheduling.running import Living, in_virtual_time
 
 WORKLOAD_AWARE: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 

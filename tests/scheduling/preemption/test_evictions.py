@@ -27,9 +27,9 @@ from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.writes.dispatcher import Dispatcher
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.fixture import enabled
-from tests.scheduling.running import Living, in_virtual_time
 from tests.scheduling.test_waiting_pods import HoldForTwoSeconds
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.plugins.dynamic_resources.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of
-from tests.scheduling.running import Living, in_virtual_time
 
 GPU = slice_of("d0", node="n")
 CLUSTER = (node("n"), device_class())
