@@ -21,7 +21,7 @@ from kubestow.testing import node, nodes, pod
 from kubestow.wall_clock import WallClock
 from tests.observability.harness import Observed, observe, samples
 from tests.plugins.dynamic_resources.devices import device_class, slice_of
-from tests.scheduling.harness import Server
+from tests.scheduling.writes.harness import ScriptedCluster
 
 Scenario = Callable[[Observed], Awaitable[None]]
 
@@ -173,7 +173,7 @@ def test_writes_are_pending_until_the_response() -> None:
         await observed.harness.passes(2)
         assert observed.value("scheduler_pending_async_api_calls") == 0
 
-    observe(scenario, node("n", cpu="4"), cluster=Server())
+    observe(scenario, node("n", cpu="4"), cluster=ScriptedCluster())
 
 
 def test_the_permit_wait_duration_is_recorded_at_its_end() -> None:

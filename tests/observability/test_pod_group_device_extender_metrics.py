@@ -153,7 +153,7 @@ def test_binding_conditions_that_never_become_true_are_counted_as_a_timeout() ->
 def test_running_prioritize_calls_of_extenders_are_exposed() -> None:
     called, done = asyncio.Event(), asyncio.Event()
 
-    async def meanwhile(verb: str) -> None:
+    async def during_call(verb: str) -> None:
         called.set()
         await done.wait()
 
@@ -166,4 +166,4 @@ def test_running_prioritize_calls_of_extenders_are_exposed() -> None:
         assert observed.harness.node_of("p")
         assert observed.value("scheduler_goroutines", operation="prioritizing_extender") == 0
 
-    observe(scenario, node("a"), node("b"), extenders=[ScriptedExtender("prioritize", meanwhile=meanwhile)])
+    observe(scenario, node("a"), node("b"), extenders=[ScriptedExtender("prioritize", during_call=during_call)])

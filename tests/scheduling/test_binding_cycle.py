@@ -1,4 +1,4 @@
-"""Between a decision and a binding: work at PreBind, one after the other or at once, taken back, or never done."""
+"""The binding cycle: PreBind plugins in sequence and in parallel, preempted, failing or hanging; bindings in doubt."""
 
 from __future__ import annotations
 
@@ -9,42 +9,51 @@ import pytest
 
 from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import Unreachable
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import BindPlugin, Plugin, PostBindPlugin, PreBindPlugin
+from kubestow.framework.interface import (
+    BindPlugin,
+    Permission,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+)
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.ports import ObjectReference, Resource
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from tests.scheduling.fixture import enabled
 
 
-class Slow(PreBindPlugin):
-    """Takes ten seconds."""
+class SlowPreBind(PreBindPlugin):
+    """Takes ten seconds per pod."""
 
-    name = "Slow"
+    name = "SlowPreBind"
     events_to_register = ()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         await asyncio.sleep(10)
 
 
-class Slower(Slow):
-    name = "Slower"
+class SecondSlowPreBind(SlowPreBind):
+    name = "SecondSlowPreBind"
 
 
-class Willing(Slow):
-    name = "Willing"
+class ParallelPreBind(SlowPreBind):
+    name = "ParallelPreBind"
     parallel = True
 
 
-class WillingToo(Slow):
-    name = "WillingToo"
+class SecondParallelPreBind(SlowPreBind):
+    name = "SecondParallelPreBind"
     parallel = True
 
 
-class Stuck(PreBindPlugin):
-    """Never answers for pods that say so."""
+class HangingPreBind(PreBindPlugin):
+    """Hangs for pods with the label ``stuck``."""
 
-    name = "Stuck"
+    name = "HangingPreBind"
     events_to_register = ()
     time_limit = 100.0
 
@@ -52,157 +61,238 @@ class Stuck(PreBindPlugin):
         await asyncio.sleep(1e9 if pod.metadata.labels.get("stuck") else 0.0)
 
 
-def enabled(*plugins: type[Plugin]) -> dict[str, Any]:
-    multi_point = {"enabled": [{"name": plugin.name} for plugin in plugins]}
-    return {"plugins": plugins, "profiles": [{"plugins": {"multiPoint": multi_point}}]}
-
-
 @pytest.mark.parametrize(
-    ("plugins", "seconds"), [((Slow, Slower), 20), ((Willing, WillingToo), 10), ((Willing, Slow, WillingToo), 30)]
+    ("plugins", "seconds"),
+    [
+        ((SlowPreBind, SecondSlowPreBind), 20),
+        ((ParallelPreBind, SecondParallelPreBind), 10),
+        ((ParallelPreBind, SlowPreBind, SecondParallelPreBind), 30),
+    ],
 )
-def test_only_neighbours_that_allow_it_work_at_the_same_time(plugins: tuple[type[Plugin], ...], seconds: int) -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("a"))
-        await world.passes(seconds - 1)
-        assert world.node_of("a") == ""
-        await world.passes(2)
-        assert world.node_of("a") == "n"
+def test_only_adjacent_parallel_pre_bind_plugins_run_concurrently(
+    plugins: tuple[type[Plugin], ...], seconds: int
+) -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.passes(seconds - 1)
+        assert harness.node_of("a") == ""
+        await harness.passes(2)
+        assert harness.node_of("a") == "n"
 
-    in_virtual_time(story, node("n"), **enabled(*plugins))
+    in_virtual_time(scenario, node("n"), **enabled(*plugins))
 
 
-def test_a_plugin_that_never_answers_holds_nobody_else_back_and_is_given_up_in_the_end() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("stuck", labels={"stuck": "yes"}))
+def test_a_hanging_pre_bind_plugin_blocks_no_other_pod_and_times_out() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("stuck", labels={"stuck": "yes"}))
         for number in range(50):
-            world.cluster.put(pod(f"other-{number}"))
-        await world.passes(1)
-        assert len(world.cluster.bindings) == 50
-        await world.passes(105)
-        condition = world.cluster.condition("stuck")
+            harness.cluster.put(pod(f"other-{number}"))
+        await harness.passes(1)
+        assert len(harness.cluster.bindings) == 50
+        await harness.passes(105)
+        condition = harness.cluster.condition("stuck")
         assert condition is not None
         assert "PreBind" in condition.message and "cancelled after 100 s without an answer" in condition.message
 
-    in_virtual_time(story, node("n"), **enabled(Stuck))
+    in_virtual_time(scenario, node("n"), **enabled(HangingPreBind))
 
 
-def test_a_victim_at_pre_bind_is_not_deleted_but_tried_again() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("low", cpu="4", labels={"stuck": "yes"}))
-        await world.passes(1)
-        world.cluster.put(pod("high", cpu="4", priority=100))
-        await world.passes(20)
-        assert world.node_of("high") == "n"
-        assert {there.metadata.name for there in world.cluster.pods()} == {"low", "high"}
-        notes = [event.note for event in world.cluster.events if event.regarding.name == "low"]
+def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("low", cpu="4", labels={"stuck": "yes"}))
+        await harness.passes(1)
+        harness.cluster.put(pod("high", cpu="4", priority=100))
+        await harness.passes(20)
+        assert harness.node_of("high") == "n"
+        assert {existing.metadata.name for existing in harness.cluster.pods()} == {"low", "high"}
+        notes = [event.note for event in harness.cluster.events if event.regarding.name == "low"]
         assert any(note.endswith("(in kube-scheduler memory).") for note in notes)
-        assert 'running PreBind plugin "Stuck": preempted by DefaultPreemption' in notes
+        assert 'running PreBind plugin "HangingPreBind": preempted by DefaultPreemption' in notes
 
-    in_virtual_time(story, node("n", cpu="4"), **enabled(Stuck))
+    in_virtual_time(scenario, node("n", cpu="4"), **enabled(HangingPreBind))
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_a_pod_that_has_work_to_do_before_it_is_bound_is_promised_its_node(
-    on: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_with_pre_bind_work_is_nominated(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config.FeatureGates, "enabled", lambda self, gate: on or "Expectation" not in gate)
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("a"))
-        await world.passes(5)
-        assert world.cluster.pod("a").status.nominated_node_name == ("n" if on else "")
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.passes(5)
+        assert harness.cluster.pod("a").status.nominated_node_name == ("n" if on else "")
 
-    in_virtual_time(story, node("n"), **enabled(Slow))
+    in_virtual_time(scenario, node("n"), **enabled(SlowPreBind))
 
 
-class Sluggish(MemoryCluster):
-    """Statuses are written slowly."""
+class SlowStatusCluster(MemoryCluster):
+    """Takes thirty seconds to patch a status."""
 
     async def patch_pod_status(self, pod: ObjectReference, patch: Any) -> None:
         await asyncio.sleep(30)
         await super().patch_pod_status(pod, patch)
 
 
-def test_a_status_that_has_not_gone_out_yet_does_not_hold_up_a_binding() -> None:
-    async def story(world: Living) -> None:
+def test_slow_status_patches_do_not_delay_a_binding() -> None:
+    async def scenario(harness: Living) -> None:
         for number in range(20):
-            world.cluster.put(pod(f"too-big-{number}", cpu="64", priority=1))
-        world.cluster.put(pod("late", cpu="8"))
-        await world.passes(1)
-        world.cluster.put(node("larger", cpu="8"))
-        await world.passes(5)
-        assert world.node_of("late") == "larger"
+            harness.cluster.put(pod(f"too-big-{number}", cpu="64", priority=1))
+        harness.cluster.put(pod("late", cpu="8"))
+        await harness.passes(1)
+        harness.cluster.put(node("larger", cpu="8"))
+        await harness.passes(5)
+        assert harness.node_of("late") == "larger"
 
-    in_virtual_time(story, node("n"), cluster=Sluggish())
+    in_virtual_time(scenario, node("n"), cluster=SlowStatusCluster())
 
 
-class Leaning(PreBindPlugin, BindPlugin, PostBindPlugin):
-    """Leans on work that somebody else gives up: at the step that the pod is named after."""
+class AwaitsCancelledTask(PreBindPlugin, BindPlugin, PostBindPlugin):
+    """Awaits a task that is cancelled meanwhile, at the extension point that the pod is named after."""
 
-    name = "Leaning"
+    name = "AwaitsCancelledTask"
     events_to_register = ()
 
-    async def _lean(self, pod: PodInfo, step: str) -> None:
+    async def _await_cancelled(self, pod: PodInfo, step: str) -> None:
         if pod.name == step:
-            work = asyncio.create_task(asyncio.sleep(10))
-            asyncio.get_running_loop().call_later(1, work.cancel)
-            await work
+            task = asyncio.create_task(asyncio.sleep(10))
+            asyncio.get_running_loop().call_later(1, task.cancel)
+            await task
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        await self._lean(pod, "pre-bind")
+        await self._await_cancelled(pod, "pre-bind")
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        await self._lean(pod, "bind")
+        await self._await_cancelled(pod, "bind")
         return Status.skip()
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        await self._lean(pod, "post-bind")
+        await self._await_cancelled(pod, "post-bind")
 
 
 @pytest.mark.parametrize(("step", "is_bound"), [("pre-bind", False), ("bind", False), ("post-bind", True)])
-def test_a_plugin_whose_own_work_is_cancelled_has_failed(step: str, is_bound: bool) -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod(step))
-        await world.passes(1.5)
-        assert list(world.scheduler.cluster.assumed()) == []
-        condition = world.cluster.condition(step)
+def test_a_plugin_whose_own_task_is_cancelled_fails(step: str, is_bound: bool) -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod(step))
+        await harness.passes(1.5)
+        assert list(harness.scheduler.cluster.assumed()) == []
+        condition = harness.cluster.condition(step)
         assert (condition is None) == is_bound
         assert condition is None or condition.message.endswith("what it waited for was cancelled")
 
-    in_virtual_time(story, node("n"), **first_at_bind(Leaning))
+    in_virtual_time(scenario, node("n"), **first_at_bind(AwaitsCancelledTask))
 
 
 def first_at_bind(plugin: type[Plugin]) -> dict[str, Any]:
-    here, others = {"name": plugin.name}, [{"name": "DefaultBinder"}]
-    at_bind = {"enabled": [here, *others], "disabled": others}
+    ours, others = {"name": plugin.name}, [{"name": "DefaultBinder"}]
+    at_bind = {"enabled": [ours, *others], "disabled": others}
     return {
         "plugins": [plugin],
-        "profiles": [{"plugins": {"preBind": {"enabled": [here]}, "bind": at_bind, "postBind": {"enabled": [here]}}}],
+        "profiles": [{"plugins": {"preBind": {"enabled": [ours]}, "bind": at_bind, "postBind": {"enabled": [ours]}}}],
     }
 
 
-class Fickle(PreBindPlugin):
-    """Refuses a pod once, in the words of ``code``."""
+class RejectsOnce(PreBindPlugin):
+    """Rejects the first pod once with the status ``code``."""
 
-    name = "Fickle"
+    name = "RejectsOnce"
     events_to_register = ()
     code = Code.UNSCHEDULABLE
-    asked = 0
+    calls = 0
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        self.asked += 1
-        return Status(self.code, ("not now",)) if self.asked == 1 else SUCCESS
+        self.calls += 1
+        return Status(self.code, ("not now",)) if self.calls == 1 else SUCCESS
 
 
 @pytest.mark.parametrize("code", [Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING])
-def test_a_pod_that_is_refused_before_it_is_bound_is_tried_again_after_a_backoff(
-    code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Fickle, "code", code)
+def test_a_pod_rejected_at_pre_bind_is_retried_after_a_backoff(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RejectsOnce, "code", code)
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("a"))
-        await world.passes(5)
-        assert world.node_of("a") == "n"
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.passes(5)
+        assert harness.node_of("a") == "n"
 
-    in_virtual_time(story, node("n"), **enabled(Fickle))
+    in_virtual_time(scenario, node("n"), **enabled(RejectsOnce))
+
+
+class FailsBeforeWaiting(PermitPlugin, PreBindPlugin):
+    """Returns Wait at Permit, and fails at PreBindPreFlight, before the wait begins."""
+
+    name = "FailsBeforeWaiting"
+    events_to_register = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission(Status(Code.WAIT), 600.0)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return Status.error("not today")
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError("PreBindPreFlight failed before")
+
+
+def test_a_binding_cycle_that_fails_before_permit_leaves_no_waiting_pod() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.settles()
+        assert harness.scheduler.waiting_pods.all() == []
+
+    in_virtual_time(scenario, node("n"), **enabled(FailsBeforeWaiting))
+
+
+class DisconnectedWatchCluster(MemoryCluster):
+    """Delivers no watch events while ``disconnected``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disconnected = False
+
+    def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if not self.disconnected:
+            super()._notify(resource, event_type, obj)
+
+
+class RepeatingCluster(DisconnectedWatchCluster):
+    """Receives every binding twice, as from a client that retries a binding that took effect."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        await super().bind(pod, node_name)
+        await super().bind(pod, node_name)
+
+
+def test_a_binding_that_conflicts_with_itself_has_succeeded() -> None:
+    cluster = RepeatingCluster()
+
+    async def scenario(harness: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.disconnected = True
+        await harness.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(scenario, node("n", cpu="4"), cluster=cluster)
+
+
+def test_the_capacity_of_a_pod_stays_reserved_while_its_binding_is_in_doubt() -> None:
+    cluster = DisconnectedWatchCluster()
+
+    async def scenario(harness: Living) -> None:
+        for name in ("a", "b"):
+            cluster.put(pod(name, cpu="3"))
+        cluster.disconnected = True
+        cluster.lost_responses.append(Unreachable("server", "connection reset"))
+        await harness.settles()
+        assert [key for key, _ in cluster.bindings] == ["default/a"]
+
+    in_virtual_time(scenario, node("n", cpu="4"), cluster=cluster)
+
+
+def test_a_binding_whose_response_is_lost_is_not_repeated() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.lost_responses.append(Unreachable("server", "connection reset"))
+        harness.cluster.put(pod("a"))
+        await harness.settles()
+        assert harness.cluster.bindings == [("default/a", "n")]
+        assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
+
+    in_virtual_time(scenario, node("n"))

@@ -1,4 +1,4 @@
-"""What a scheduler does before it leads, while it leads, when it leads no more, and when it is asked to end."""
+"""Leader election: a standby, a new leader, a lost lease, and shutdown."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
 
 
-class Lost(KubestowError):
-    """The lead has gone to another."""
+class LeadershipLost(KubestowError):
+    """Another candidate holds the lease."""
 
 
-class Lead:
-    """A candidacy that is decided by the test."""
+class ScriptedElection:
+    """A leader election that the test decides."""
 
     overdue = 0.0
 
@@ -43,14 +43,14 @@ class Lead:
 
     async def hold(self) -> None:
         await self.lost.wait()
-        raise Lost
+        raise LeadershipLost
 
     async def release(self) -> None:
         self.released = True
 
 
-class DeadEnd(MemoryCluster):
-    """Nothing that is asked of this cluster is ever answered."""
+class UnresponsiveCluster(MemoryCluster):
+    """Answers no write and no read."""
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await asyncio.sleep(30)
@@ -65,9 +65,9 @@ class DeadEnd(MemoryCluster):
 
 @asynccontextmanager
 async def candidate(
-    cluster: MemoryCluster, lead: Lead, **configured: Any
+    cluster: MemoryCluster, lead: ScriptedElection, **configured: Any
 ) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
-    """A scheduler that stands by."""
+    """A scheduler that waits for leadership."""
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
     scheduler = Scheduler(
         config.load(document, subject="test"),
@@ -82,17 +82,19 @@ async def candidate(
     await asyncio.wait([running])
 
 
-def story(told: Callable[[MemoryCluster, Lead], Awaitable[None]], cluster: MemoryCluster | None = None) -> None:
-    async def tell() -> None:
-        there = cluster or MemoryCluster()
-        there.put(node("n"))
-        await told(there, Lead())
+def run_scenario(
+    scenario: Callable[[MemoryCluster, ScriptedElection], Awaitable[None]], cluster: MemoryCluster | None = None
+) -> None:
+    async def main() -> None:
+        started = cluster or MemoryCluster()
+        started.put(node("n"))
+        await scenario(started, ScriptedElection())
 
-    run(tell())
+    run(main())
 
 
-def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_a_standby_syncs_its_caches_and_writes_nothing() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (scheduler, _):
@@ -100,23 +102,23 @@ def test_a_standby_fills_its_caches_and_changes_nothing() -> None:
             assert len(scheduler.cluster.nodes) == 1
             assert (cluster.bindings, cluster.events, cluster.condition("too-big")) == ([], [], None)
 
-    story(told)
+    run_scenario(scenario)
 
 
-def test_a_standby_forgets_the_pods_that_have_gone() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_a_standby_drops_the_shapes_of_deleted_pods() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         async with candidate(cluster, lead) as (scheduler, _):
             cluster.put(pod("stays", priority=10))
             for number in range(1000):
-                cluster.put(passing := pod("passes", labels={"number": str(number)}))
-                cluster.remove(passing)
+                cluster.put(short_lived := pod("short-lived", labels={"number": str(number)}))
+                cluster.remove(short_lived)
             assert len(scheduler.cluster.shapes) < 100
 
-    story(told)
+    run_scenario(scenario)
 
 
-def test_a_new_leader_tells_those_that_wait_for_their_gang() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_a_new_leader_reports_pods_of_incomplete_gangs() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         api = PodGroupAPI.COSCHEDULING
         cluster.put(group("train", 2, api=api))
         cluster.put(member("train-0", "train", api=api, nominated="n"))
@@ -128,33 +130,33 @@ def test_a_new_leader_tells_those_that_wait_for_their_gang() -> None:
             assert cluster.condition("train-0") is not None
             assert cluster.pod("train-0").status.nominated_node_name == ""
 
-    story(told)
+    run_scenario(scenario)
 
 
-def test_scheduling_begins_with_the_lead() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_scheduling_starts_when_leadership_is_acquired() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         async with candidate(cluster, lead):
             lead.won.set()
             await asyncio.sleep(0.01)
             assert cluster.bindings == [("default/a", "n")]
 
-    story(told)
+    run_scenario(scenario)
 
 
-def test_a_candidate_may_read_nothing_before_it_leads() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_a_candidate_can_delay_its_caches_until_it_leads() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         async with candidate(cluster, lead, delayCacheUntilActive=True) as (scheduler, _):
             assert not scheduler.synced.is_set()
             lead.won.set()
             await asyncio.sleep(0.01)
             assert scheduler.synced.is_set()
 
-    story(told)
+    run_scenario(scenario)
 
 
-def test_who_leads_no_more_stops_in_the_middle_of_everything() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_losing_the_lease_stops_the_scheduler_immediately() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (_, running):
@@ -162,25 +164,25 @@ def test_who_leads_no_more_stops_in_the_middle_of_everything() -> None:
             await asyncio.sleep(5)
             lead.lost.set()
             began = asyncio.get_running_loop().time()
-            with pytest.raises(Lost):
+            with pytest.raises(LeadershipLost):
                 await running
             assert asyncio.get_running_loop().time() - began < 0.1
             assert lead.released
 
-    story(told, DeadEnd())
+    run_scenario(scenario, UnresponsiveCluster())
 
 
-def test_a_bind_under_way_is_waited_for_at_the_end_while_the_lead_is_kept() -> None:
-    class Slow(MemoryCluster):
+def test_shutdown_finishes_bindings_in_flight_before_it_releases_the_lease() -> None:
+    class SlowBindingCluster(MemoryCluster):
         async def bind(self, pod: ObjectReference, node_name: str) -> None:
             await asyncio.sleep(5)
-            assert not lead_of_all[0].released
+            assert not elections[0].released
             await super().bind(pod, node_name)
 
-    lead_of_all: list[Lead] = []
+    elections: list[ScriptedElection] = []
 
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
-        lead_of_all.append(lead)
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        elections.append(lead)
         cluster.put(pod("a"))
         async with candidate(cluster, lead) as (_, running):
             lead.won.set()
@@ -190,11 +192,11 @@ def test_a_bind_under_way_is_waited_for_at_the_end_while_the_lead_is_kept() -> N
             assert cluster.bindings == [("default/a", "n")]
             assert lead.released
 
-    story(told, Slow())
+    run_scenario(scenario, SlowBindingCluster())
 
 
-def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_shutdown_does_not_wait_for_an_unresponsive_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         cluster.put(pod("a"))
         cluster.put(pod("too-big", cpu="64"))
         async with candidate(cluster, lead) as (_, running):
@@ -206,12 +208,12 @@ def test_an_end_is_not_put_off_by_a_server_that_answers_nothing(caplog: pytest.L
             assert asyncio.get_running_loop().time() - began < 12
 
     with caplog.at_level(logging.WARNING):
-        story(told, DeadEnd())
+        run_scenario(scenario, UnresponsiveCluster())
     assert "shutting down with 2 tasks in progress" in caplog.text
 
 
-def test_a_scheduler_that_ends_tells_nobody_any_more_what_to_wait_for() -> None:
-    async def told(cluster: MemoryCluster, lead: Lead) -> None:
+def test_no_incomplete_gang_is_reported_during_shutdown() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
         api = PodGroupAPI.COSCHEDULING
         cluster.put(group("train", 2, api=api))
         async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]) as (_, running):
@@ -224,4 +226,4 @@ def test_a_scheduler_that_ends_tells_nobody_any_more_what_to_wait_for() -> None:
             await asyncio.wait([running])
             assert [event for event in cluster.events if event.regarding.name == "train-0"] == []
 
-    story(told, DeadEnd())
+    run_scenario(scenario, UnresponsiveCluster())

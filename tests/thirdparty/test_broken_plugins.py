@@ -11,7 +11,7 @@ import pytest
 from kubestow.framework.interface import Permission, PreFilterResult
 from kubestow.framework.status import Code, Status
 from kubestow.testing import node, pod
-from tests.scheduling.running import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.thirdparty.broken import ASKED_AT, broken, hanging, scores, verdict
 
 UNBOUNDED_POINTS = ("PostFilter", "PostBind")  # told in tests of their own

@@ -23,8 +23,8 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import Status
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.virtual_time import VirtualTimeLoop
-from tests.scheduling.running import Living, in_virtual_time
 
 
 def profile(name: str, point: str = "multiPoint", *, alone: bool = False) -> dict[str, Any]:

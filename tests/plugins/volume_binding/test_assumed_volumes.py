@@ -14,9 +14,9 @@ from kubestow.framework.interface import Plugin
 from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import World, node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, storage_class, volume
 from tests.plugins.volumes import put, world
-from tests.scheduling.running import Living, in_virtual_time
 
 PROBE = pod("p", spec=mounting("data"))
 STATIC = (node("a"), storage_class(), claim(), volume("pv", size="1Gi"), volume("pv-2", size="2Gi"))

@@ -1,4 +1,4 @@
-"""Decisions about some of the nodes: the same as if there were no others."""
+"""Scoped decisions: the result is that of a cluster with the scoped nodes alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.decisions import preemption_of, rejectors_of
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[Node], list[Pod], set[str]]:
-    """Nodes, pods on them, and the names of those nodes that are in question."""
+    """Nodes, pods on them, and the names of the nodes in scope."""
     nodes = [
         node(
             f"n{number}",
@@ -44,7 +44,7 @@ PENDING = st.builds(
 
 
 @given(cluster=clusters(), pending=PENDING)
-def test_a_decision_about_some_nodes_is_that_of_a_cluster_of_them(
+def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
     cluster: tuple[list[Node], list[Pod], set[str]], pending: Pod
 ) -> None:
     nodes, pods, names = cluster
@@ -63,39 +63,39 @@ def test_a_decision_about_some_nodes_is_that_of_a_cluster_of_them(
         assert restricted.candidate_count == alone.candidate_count
 
 
-def test_a_pod_does_not_go_to_a_node_that_it_was_promised_elsewhere() -> None:
+def test_a_nominated_node_outside_the_scope_is_not_chosen() -> None:
     world = World([node("a"), node("b")])
     assert world.pipeline.decide(world.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
 
 
-def test_nodes_that_are_barred_are_not_in_question() -> None:
+def test_excluded_nodes_are_not_chosen() -> None:
     world = World([node("a"), node("b")])
     assert world.pipeline.decide(world.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
 
 
-def test_who_may_not_make_room_evicts_nobody() -> None:
+def test_a_scope_without_preemption_nominates_no_node() -> None:
     world = World([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
     high = world.info(pod("high", cpu="1", priority=100))
     assert preemption_of(world.pipeline.decide(high)) is not None
     assert preemption_of(world.pipeline.decide(high, Scope(preempts=False))) is None
 
 
-def test_a_scope_outlives_the_rows_of_its_nodes() -> None:
+def test_a_scope_survives_the_renumbering_of_rows() -> None:
     world = World([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
-    world.cluster.remove_node("a")  # its row is that of c now
+    world.cluster.remove_node("a")  # node c moves to the row of node a
     assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
 
 
-def test_affinities_hold_beyond_the_nodes_in_question() -> None:
-    apart = {
+def test_pods_outside_the_scope_count_for_affinity() -> None:
+    affinity = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
                 {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "topology.kubernetes.io/zone"}
             ]
         }
     }
-    world = World([node("a", zone="z"), node("b", zone="z")], [pod("there", labels={"app": "x"}, node="a")])
-    lonely = world.info(pod("p", affinity=apart))
-    assert world.pipeline.decide(lonely, Scope(["b"])).node_name is None
+    world = World([node("a", zone="z"), node("b", zone="z")], [pod("bound", labels={"app": "x"}, node="a")])
+    pending = world.info(pod("p", affinity=affinity))
+    assert world.pipeline.decide(pending, Scope(["b"])).node_name is None

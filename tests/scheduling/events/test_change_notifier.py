@@ -1,4 +1,4 @@
-"""Questions about the cluster are asked again when there is news, and only then."""
+"""Conditions on the cluster are evaluated again after a change, and only then."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.testing.virtual_time import run
 
 
-def test_an_answer_that_is_there_is_not_waited_for() -> None:
+def test_a_condition_that_holds_already_is_returned_without_waiting() -> None:
     assert run(ChangeNotifier().wait_for(lambda: "yes", 0)) == "yes"
 
 
-def test_many_events_are_one_piece_of_news() -> None:
-    asked = []
+def test_changes_in_one_iteration_of_the_loop_are_one_notification() -> None:
+    calls = []
 
-    def answer() -> int | None:
-        asked.append(1)
-        return len(asked) if len(asked) > 2 else None
+    def evaluate() -> int | None:
+        calls.append(1)
+        return len(calls) if len(calls) > 2 else None
 
-    async def story() -> int | None:
-        news = ChangeNotifier()
-        waiting = asyncio.create_task(news.wait_for(answer, 10))
+    async def scenario() -> int | None:
+        notifier = ChangeNotifier()
+        waiting = asyncio.create_task(notifier.wait_for(evaluate, 10))
         await asyncio.sleep(0)
         for _ in range(2):
             for _ in range(5):
-                news.changed()
+                notifier.changed()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return await waiting
 
-    assert run(story()) == 3
+    assert run(scenario()) == 3
 
 
-def test_without_an_answer_the_time_runs_out() -> None:
+def test_waiting_ends_at_the_timeout() -> None:
     assert run(ChangeNotifier().wait_for(lambda: None, 60)) is None
 
 
-def test_what_the_question_raises_reaches_whoever_asked() -> None:
+def test_an_exception_in_the_condition_propagates_to_the_waiter() -> None:
     state = {"broken": False}
 
-    def answer() -> str | None:
+    def evaluate() -> str | None:
         if state["broken"]:
             raise ValueError("broken")
         return None
 
-    async def story() -> None:
-        news = ChangeNotifier()
-        waiting = asyncio.create_task(news.wait_for(answer, 10))
+    async def scenario() -> None:
+        notifier = ChangeNotifier()
+        waiting = asyncio.create_task(notifier.wait_for(evaluate, 10))
         await asyncio.sleep(0)
         state["broken"] = True
-        news.changed()
+        notifier.changed()
         await waiting
 
     with pytest.raises(ValueError, match="broken"):
-        run(story())
+        run(scenario())

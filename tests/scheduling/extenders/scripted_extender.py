@@ -1,4 +1,4 @@
-"""An extender without HTTP, for tests: it answers as it is told, after something has happened perhaps."""
+"""An extender without HTTP whose responses are scripted; a callback can change the cluster during a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": 
 
 
 class ScriptedExtender:
-    """Answers of class attributes or arguments; ``asked`` lists (verb, pod, nodes). ``meanwhile`` runs first."""
+    """Gives the scripted responses; ``calls`` lists (verb, pod, nodes). ``during_call`` runs before each response."""
 
     def __init__(
         self,
@@ -26,9 +26,9 @@ class ScriptedExtender:
         failed: Mapping[str, str] | None = None,
         unresolvable: Mapping[str, str] | None = None,
         scores: Mapping[str, int] | None = None,
-        spared: Mapping[str, ExtenderVictims] | None = None,
+        victims: Mapping[str, ExtenderVictims] | None = None,
         fails: str = "",
-        meanwhile: Callable[[str], Awaitable[None]] | None = None,
+        during_call: Callable[[str], Awaitable[None]] | None = None,
         **settings: Any,
     ) -> None:
         name = str(settings.pop("urlPrefix", "http://extender"))
@@ -36,14 +36,14 @@ class ScriptedExtender:
         document = {"urlPrefix": name, "weight": 1, **offered, **settings}
         self.settings = msgspec.convert(document, config.Extender)
         self.passes, self.failed, self.unresolvable = passes, failed or {}, unresolvable or {}
-        self.scores, self.spared, self.fails = scores or {}, spared, fails
-        self.meanwhile = meanwhile
-        self.asked: list[tuple[str, str, list[str]]] = []
+        self.scores, self.victims, self.fails = scores or {}, victims, fails
+        self.during_call = during_call
+        self.calls: list[tuple[str, str, list[str]]] = []
 
     async def _called(self, verb: str, pod: PodInfo, nodes: Collection[str]) -> None:
-        self.asked.append((verb, pod.name, sorted(nodes)))
-        if self.meanwhile is not None:
-            await self.meanwhile(verb)
+        self.calls.append((verb, pod.name, sorted(nodes)))
+        if self.during_call is not None:
+            await self.during_call(verb)
         if self.fails:
             raise ExtenderError(self.settings.url_prefix, verb, self.fails)
 
@@ -58,8 +58,8 @@ class ScriptedExtender:
 
     async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
         await self._called("preempt", pod, offers)
-        if self.spared is not None:
-            return self.spared
+        if self.victims is not None:
+            return self.victims
         return {
             name: ExtenderVictims([pod.uid for pod in victims.pods], victims.violations)
             for name, victims in offers.items()

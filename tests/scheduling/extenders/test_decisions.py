@@ -1,104 +1,110 @@
-"""What happens while an extender thinks: nodes and pods come and go, and the decision is about things as they are."""
+"""Changes of the cluster during an extender call: the decision is validated against the current state."""
 
 from __future__ import annotations
 
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from tests.scheduling.running import Living, in_virtual_time
 
 
-def told(extender: ScriptedExtender, *objects: object, during: str = "filter", waits: float = 5.0) -> list[str]:
-    """Schedule pod ``p``; ``objects`` are the nodes. What happens is given by ``extender.meanwhile``."""
+def nodes_after(extender: ScriptedExtender, *objects: object, during: str = "filter", waits: float = 5.0) -> list[str]:
+    """The node of pod ``p``, or "deleted", after a call during which the cluster changes; ``objects`` are the nodes."""
     found: list[str] = []
 
-    async def story(world: Living) -> None:
-        happens = extender.happens  # type: ignore[attr-defined]
+    async def scenario(harness: Living) -> None:
+        change = extender.change  # type: ignore[attr-defined]
 
-        async def meanwhile(verb: str) -> None:
+        async def during_call(verb: str) -> None:
             if verb == during and not found:
                 found.append("")
-                happens(world)
+                change(harness)
 
-        extender.meanwhile = meanwhile
-        world.cluster.put(pod("p", cpu="3"))
-        await world.passes(waits)
-        found.append(world.node_of("p") if ("default", "p") in _pods(world) else "gone")
+        extender.during_call = during_call
+        harness.cluster.put(pod("p", cpu="3"))
+        await harness.passes(waits)
+        found.append(harness.node_of("p") if ("default", "p") in _pods(harness) else "deleted")
 
-    in_virtual_time(story, *objects, extenders=[extender])
+    in_virtual_time(scenario, *objects, extenders=[extender])
     return found[1:]
 
 
-def _pods(world: Living) -> set[tuple[str, str]]:
-    return {(one.metadata.namespace, one.metadata.name) for one in world.cluster.pods()}
+def _pods(harness: Living) -> set[tuple[str, str]]:
+    return {(one.metadata.namespace, one.metadata.name) for one in harness.cluster.pods()}
 
 
-def thinking(*verbs: str, happens: object, **answers: object) -> ScriptedExtender:
-    extender = ScriptedExtender(*verbs, **answers)  # type: ignore[arg-type]
-    extender.happens = happens  # type: ignore[attr-defined]
+def extender_during_which(*verbs: str, change: object, **responses: object) -> ScriptedExtender:
+    extender = ScriptedExtender(*verbs, **responses)  # type: ignore[arg-type]
+    extender.change = change  # type: ignore[attr-defined]
     return extender
 
 
-def test_a_node_that_goes_meanwhile_is_not_chosen() -> None:
-    # Rows are numbered afresh when "a" goes: "c" takes its place.
-    extender = thinking("filter", happens=lambda world: world.cluster.remove(node("a")), passes={"a", "b"})
-    assert told(extender, node("a"), node("b"), node("c")) == ["b"]
-
-
-def test_a_node_that_goes_while_scores_are_awaited_is_not_chosen() -> None:
-    scores = {"a": 10, "b": 5, "c": 1}
-    extender = thinking("prioritize", happens=lambda world: world.cluster.remove(node("a")), scores=scores)
-    assert told(extender, node("a"), node("b"), node("c"), during="prioritize") == ["b"]
-
-
-def test_a_node_that_fills_up_meanwhile_is_not_chosen() -> None:
-    extender = thinking(
-        "filter", happens=lambda world: world.cluster.put(pod("other", node="a", cpu="2")), passes={"a", "b"}
+def test_a_node_deleted_during_filtering_is_not_chosen() -> None:
+    # Removing "a" moves "c" to its row.
+    extender = extender_during_which(
+        "filter", change=lambda harness: harness.cluster.remove(node("a")), passes={"a", "b"}
     )
-    assert told(extender, node("a"), node("b", cpu="3")) == ["b"]
+    assert nodes_after(extender, node("a"), node("b"), node("c")) == ["b"]
 
 
-def test_a_node_with_the_first_pod_that_shuns_it_is_not_chosen() -> None:
-    """Until that pod came nobody had any use for anti-affinity."""
+def test_a_node_deleted_during_scoring_is_not_chosen() -> None:
+    scores = {"a": 10, "b": 5, "c": 1}
+    extender = extender_during_which(
+        "prioritize", change=lambda harness: harness.cluster.remove(node("a")), scores=scores
+    )
+    assert nodes_after(extender, node("a"), node("b"), node("c"), during="prioritize") == ["b"]
+
+
+def test_a_node_filled_up_during_the_call_is_not_chosen() -> None:
+    extender = extender_during_which(
+        "filter", change=lambda harness: harness.cluster.put(pod("other", node="a", cpu="2")), passes={"a", "b"}
+    )
+    assert nodes_after(extender, node("a"), node("b", cpu="3")) == ["b"]
+
+
+def test_a_node_that_gains_the_first_anti_affinity_pod_during_the_call_is_not_chosen() -> None:
+    """Before that pod, no pod in the cluster had anti-affinity terms."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    loner = pod("loner", node="a", affinity=affinity)
-    extender = thinking("filter", happens=lambda world: world.cluster.put(loner), passes={"a", "b"})
-    assert told(extender, node("a", cpu="64"), node("b")) == ["b"]
+    exclusive = pod("exclusive", node="a", affinity=affinity)
+    extender = extender_during_which("filter", change=lambda harness: harness.cluster.put(exclusive), passes={"a", "b"})
+    assert nodes_after(extender, node("a", cpu="64"), node("b")) == ["b"]
 
 
-def test_a_pod_whose_only_node_goes_meanwhile_gets_another_try() -> None:
-    def happens(world: Living) -> None:
-        world.cluster.remove(node("a"))
-        world.cluster.put(node("b"))
+def test_a_pod_whose_only_node_is_deleted_during_the_call_is_retried() -> None:
+    def change(harness: Living) -> None:
+        harness.cluster.remove(node("a"))
+        harness.cluster.put(node("b"))
 
-    assert told(thinking("filter", happens=happens), node("a")) == ["b"]
-
-
-def test_a_node_that_nobody_asked_the_extender_about_is_not_chosen() -> None:
-    extender = thinking("filter", happens=lambda world: world.cluster.put(node("late", cpu="64")))
-    assert told(extender, node("a")) == ["a"]
+    assert nodes_after(extender_during_which("filter", change=change), node("a")) == ["b"]
 
 
-def test_a_pod_that_is_deleted_meanwhile_is_left_alone() -> None:
-    extender = thinking("filter", happens=lambda world: world.cluster.remove(pod("p")))
-    assert told(extender, node("a")) == ["gone"]
+def test_a_node_added_during_the_call_is_not_chosen() -> None:
+    extender = extender_during_which("filter", change=lambda harness: harness.cluster.put(node("late", cpu="64")))
+    assert nodes_after(extender, node("a")) == ["a"]
 
 
-def test_a_pod_that_somebody_else_binds_meanwhile_is_left_alone() -> None:
-    extender = thinking("filter", happens=lambda world: world.cluster.put(pod("p", node="b", cpu="3")), passes={"a"})
-    assert told(extender, node("a"), node("b")) == ["b"]
+def test_a_pod_deleted_during_the_call_is_dropped() -> None:
+    extender = extender_during_which("filter", change=lambda harness: harness.cluster.remove(pod("p")))
+    assert nodes_after(extender, node("a")) == ["deleted"]
 
 
-def test_pods_that_no_extender_cares_about_are_scheduled_between() -> None:
-    async def story(world: Living) -> None:
+def test_a_pod_bound_by_another_client_during_the_call_is_dropped() -> None:
+    extender = extender_during_which(
+        "filter", change=lambda harness: harness.cluster.put(pod("p", node="b", cpu="3")), passes={"a"}
+    )
+    assert nodes_after(extender, node("a"), node("b")) == ["b"]
+
+
+def test_pods_without_an_interested_extender_are_scheduled_during_the_call() -> None:
+    async def scenario(harness: Living) -> None:
         async def slow(verb: str) -> None:
-            await world.passes(3)
+            await harness.passes(3)
 
-        extender.meanwhile = slow
-        world.cluster.put(pod("slow", requests={"x.y/gpu": "1"}))
-        world.cluster.put(pod("quick"))
-        await world.passes(4)
-        assert [bound for bound, _ in world.cluster.bindings] == ["default/slow", "default/quick"]
+        extender.during_call = slow
+        harness.cluster.put(pod("slow", requests={"x.y/gpu": "1"}))
+        harness.cluster.put(pod("quick"))
+        await harness.passes(4)
+        assert [bound for bound, _ in harness.cluster.bindings] == ["default/slow", "default/quick"]
 
     extender = ScriptedExtender("filter", managedResources=[{"name": "x.y/gpu"}])
-    in_virtual_time(story, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])
+    in_virtual_time(scenario, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])

@@ -1,4 +1,4 @@
-"""What extenders make of a pod: filtering, scoring, binding, and what goes wrong there."""
+"""Extenders that filter, prioritize and bind, and their failures."""
 
 from __future__ import annotations
 
@@ -15,170 +15,170 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.extenders.port import PodGone
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from tests.scheduling.running import Living, in_virtual_time
 
 NODES = (node("a"), node("b"), node("c"))
 
 
-def placed(extender: ScriptedExtender, *others: ScriptedExtender, **of_pod: object) -> tuple[str, str, str]:
-    """Where a pod goes on three equal nodes; else the condition's reason and message."""
+def schedule(extender: ScriptedExtender, *others: ScriptedExtender, **fields: object) -> tuple[str, str, str]:
+    """The node of a pod among three equal nodes, and the reason and message of its condition."""
     found: list[tuple[str, str, str]] = []
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p", **of_pod))  # type: ignore[arg-type]
-        await world.settles()
-        condition = world.cluster.condition("p")
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p", **fields))  # type: ignore[arg-type]
+        await harness.settles()
+        condition = harness.cluster.condition("p")
         reason, message = ("", "") if condition is None else (condition.reason, condition.message)
-        found.append((world.node_of("p"), reason, message))
+        found.append((harness.node_of("p"), reason, message))
 
-    in_virtual_time(story, *NODES, extenders=[extender, *others])
+    in_virtual_time(scenario, *NODES, extenders=[extender, *others])
     return found[0]
 
 
-def test_a_pod_goes_where_the_extender_lets_it() -> None:
+def test_a_pod_is_bound_to_a_node_that_the_extender_accepts() -> None:
     extender = ScriptedExtender("filter", passes={"b"})
-    assert placed(extender) == ("b", "", "")
-    assert extender.asked == [("filter", "p", ["a", "b", "c"])]
+    assert schedule(extender) == ("b", "", "")
+    assert extender.calls == [("filter", "p", ["a", "b", "c"])]
 
 
-def test_each_extender_is_asked_about_what_the_others_left_over() -> None:
+def test_each_extender_filters_the_nodes_that_the_previous_ones_accepted() -> None:
     first = ScriptedExtender("filter", passes={"a", "c"})
     second = ScriptedExtender("filter", passes={"b", "c"})
-    assert placed(first, second)[0] == "c"
-    assert second.asked == [("filter", "p", ["a", "c"])]
+    assert schedule(first, second)[0] == "c"
+    assert second.calls == [("filter", "p", ["a", "c"])]
 
 
-def test_no_extender_is_asked_once_nothing_is_left() -> None:
+def test_no_extender_is_called_without_feasible_nodes() -> None:
     first, second = ScriptedExtender("filter", passes=()), ScriptedExtender("filter")
-    assert placed(first, second)[0] == ""
-    assert second.asked == []
+    assert schedule(first, second)[0] == ""
+    assert second.calls == []
 
 
-def test_those_that_may_be_ignored_are_asked_last() -> None:
+def test_ignorable_extenders_are_called_last() -> None:
     first, second = ScriptedExtender("filter", ignorable=True), ScriptedExtender("filter", passes={"a"})
-    placed(first, second)
-    assert first.asked == [("filter", "p", ["a"])]
+    schedule(first, second)
+    assert first.calls == [("filter", "p", ["a"])]
 
 
 def test_the_reasons_of_extenders_are_counted_like_those_of_plugins() -> None:
     extender = ScriptedExtender("filter", passes=(), failed={"a": "no licence", "b": "no licence"})
-    _, reason, message = placed(extender)
+    _, reason, message = schedule(extender)
     assert reason == "Unschedulable"
     assert message.startswith("0/3 nodes are available: 2 no licence.")
 
 
-def test_an_unresolvable_refusal_outweighs_the_other() -> None:
+def test_an_unresolvable_rejection_overrides_a_resolvable_one() -> None:
     extender = ScriptedExtender("filter", passes=(), failed={"a": "one"}, unresolvable={"a": "other"})
-    _, _, message = placed(extender)
+    _, _, message = schedule(extender)
     assert message.startswith("0/3 nodes are available: 1 other.")
 
 
-def test_scores_of_extenders_decide_with_their_weights() -> None:
+def test_scores_of_extenders_are_multiplied_by_their_weights() -> None:
     light = ScriptedExtender("prioritize", scores={"a": 10, "b": 4}, weight=1)
     heavy = ScriptedExtender("prioritize", scores={"b": 5}, weight=4)
-    assert placed(light, heavy)[0] == "b"
+    assert schedule(light, heavy)[0] == "b"
 
 
-def test_a_single_node_is_taken_without_scoring() -> None:
+def test_a_single_feasible_node_is_chosen_without_scoring() -> None:
     extender = ScriptedExtender("filter", "prioritize", passes={"b"})
-    assert placed(extender)[0] == "b"
-    assert [verb for verb, _, _ in extender.asked] == ["filter"]
+    assert schedule(extender)[0] == "b"
+    assert [verb for verb, _, _ in extender.calls] == ["filter"]
 
 
-def test_an_absurd_score_does_no_harm() -> None:
+def test_a_score_out_of_range_does_not_overflow() -> None:
     extender = ScriptedExtender("prioritize", scores={"c": 2**62, "nowhere": 1}, weight=2**40)
-    assert placed(extender)[0] == "c"
+    assert schedule(extender)[0] == "c"
 
 
-def test_an_extender_that_fails_to_score_adds_nothing() -> None:
+def test_an_extender_that_fails_to_prioritize_is_skipped() -> None:
     broken = ScriptedExtender("prioritize", fails="no")
-    assert placed(broken, ScriptedExtender("prioritize", scores={"c": 1}))[0] == "c"
+    assert schedule(broken, ScriptedExtender("prioritize", scores={"c": 1}))[0] == "c"
 
 
-def test_an_extender_that_fails_to_filter_costs_the_pod_its_attempt() -> None:
-    assert placed(ScriptedExtender("filter", fails="out of order")) == ("", "SchedulerError", "out of order")
+def test_an_extender_that_fails_to_filter_fails_the_attempt() -> None:
+    assert schedule(ScriptedExtender("filter", fails="out of order")) == ("", "SchedulerError", "out of order")
 
 
-def test_an_extender_that_may_be_ignored_is_when_it_fails() -> None:
-    assert placed(ScriptedExtender("filter", fails="out of order", ignorable=True))[0] != ""
+def test_an_ignorable_extender_that_fails_is_skipped() -> None:
+    assert schedule(ScriptedExtender("filter", fails="out of order", ignorable=True))[0] != ""
 
 
-def test_pods_without_the_managed_resource_are_none_of_its_business() -> None:
+def test_an_extender_is_not_called_for_pods_without_its_managed_resource() -> None:
     extender = ScriptedExtender("filter", managedResources=[{"name": "x.y/gpu"}])
-    assert placed(extender)[0] != ""
-    assert extender.asked == []
+    assert schedule(extender)[0] != ""
+    assert extender.calls == []
 
 
-@pytest.mark.parametrize("asks", [{"requests": {"x.y/gpu": "1"}}, {"limits": {"x.y/gpu": "1"}}])
-def test_any_container_that_asks_for_the_managed_resource_makes_it_its_business(asks: dict[str, object]) -> None:
+@pytest.mark.parametrize("resources", [{"requests": {"x.y/gpu": "1"}}, {"limits": {"x.y/gpu": "1"}}])
+def test_an_extender_is_called_for_a_managed_resource_of_any_container(resources: dict[str, object]) -> None:
     extender = ScriptedExtender("filter", passes=(), managedResources=[{"name": "x.y/gpu"}])
-    container = {"name": "first", "image": "i", "resources": asks}
+    container = {"name": "first", "image": "i", "resources": resources}
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p", spec={"initContainers": [container]}))
-        await world.settles()
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p", spec={"initContainers": [container]}))
+        await harness.settles()
 
-    in_virtual_time(story, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])
-    assert {name for _, name, _ in extender.asked} == {"p"}
+    in_virtual_time(scenario, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])
+    assert {name for _, name, _ in extender.calls} == {"p"}
 
 
-def test_a_refused_pod_is_tried_again_after_any_event() -> None:
+def test_a_pod_that_an_extender_rejected_is_requeued_by_any_event() -> None:
     extender = ScriptedExtender("filter", passes={"d"})
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p"))
-        await world.settles()
-        world.cluster.put(node("d"))
-        await world.passes(3)
-        assert world.node_of("p") == "d"
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p"))
+        await harness.settles()
+        harness.cluster.put(node("d"))
+        await harness.passes(3)
+        assert harness.node_of("p") == "d"
 
-    in_virtual_time(story, *NODES, extenders=[extender])
+    in_virtual_time(scenario, *NODES, extenders=[extender])
 
 
-def test_the_promised_node_is_asked_about_alone_and_taken() -> None:
+def test_the_nominated_node_is_filtered_alone_and_chosen() -> None:
     extender = ScriptedExtender("filter", "prioritize")
-    assert placed(extender, nominated="b")[0] == "b"
-    assert extender.asked == [("filter", "p", ["b"])]
+    assert schedule(extender, nominated="b")[0] == "b"
+    assert extender.calls == [("filter", "p", ["b"])]
 
 
-def test_a_promised_node_that_the_extender_refuses_is_not_insisted_on() -> None:
+def test_all_nodes_are_filtered_when_the_extender_rejects_the_nominated_one() -> None:
     extender = ScriptedExtender("filter", passes={"c"})
-    assert placed(extender, nominated="b")[0] == "c"
-    assert extender.asked == [("filter", "p", ["b"]), ("filter", "p", ["a", "b", "c"])]
+    assert schedule(extender, nominated="b")[0] == "c"
+    assert extender.calls == [("filter", "p", ["b"]), ("filter", "p", ["a", "b", "c"])]
 
 
-def test_a_promised_node_is_not_insisted_on_when_the_extender_fails() -> None:
-    async def story(world: Living) -> None:
-        async def work_from_now_on(verb: str) -> None:
-            extender.fails = "" if len(extender.asked) > 1 else "no"
+def test_all_nodes_are_filtered_when_the_extender_fails_for_the_nominated_one() -> None:
+    async def scenario(harness: Living) -> None:
+        async def recover(verb: str) -> None:
+            extender.fails = "" if len(extender.calls) > 1 else "no"
 
-        extender.meanwhile = work_from_now_on
-        world.cluster.put(pod("p", nominated="b"))
-        await world.settles()
-        assert world.node_of("p") == "c"
+        extender.during_call = recover
+        harness.cluster.put(pod("p", nominated="b"))
+        await harness.settles()
+        assert harness.node_of("p") == "c"
 
     extender = ScriptedExtender("filter", passes={"c"})
-    in_virtual_time(story, *NODES, extenders=[extender])
+    in_virtual_time(scenario, *NODES, extenders=[extender])
 
 
-def test_a_cluster_without_nodes_needs_no_extender() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p"))
-        await world.settles()
-        condition = world.cluster.condition("p")
+def test_an_extender_is_not_called_in_a_cluster_without_nodes() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p"))
+        await harness.settles()
+        condition = harness.cluster.condition("p")
         assert condition is not None
         assert condition.message == "no nodes available to schedule pods"
 
     extender = ScriptedExtender("filter")
-    in_virtual_time(story, extenders=[extender])
-    assert extender.asked == []
+    in_virtual_time(scenario, extenders=[extender])
+    assert extender.calls == []
 
 
-class Broken(FilterPlugin):
-    """Raises, or gives an error."""
+class FailingFilter(FilterPlugin):
+    """Raises, or returns an error."""
 
-    name = "Broken"
+    name = "FailingFilter"
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         if pod.labels.get("raise"):
@@ -189,94 +189,96 @@ class Broken(FilterPlugin):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ({"raise": "yes"}, "plugin 'Broken' failed at Filter: LookupError: no such thing"),
-        ({}, 'running "Broken" filter plugin: out of order'),
+        ({"raise": "yes"}, "plugin 'FailingFilter' failed at Filter: LookupError: no such thing"),
+        ({}, 'running "FailingFilter" filter plugin: out of order'),
     ],
 )
-def test_a_plugin_that_fails_costs_the_pod_its_attempt(labels: dict[str, str], message: str) -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p", labels=labels))
-        await world.settles()
-        condition = world.cluster.condition("p")
+def test_a_failing_filter_plugin_fails_the_attempt(labels: dict[str, str], message: str) -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p", labels=labels))
+        await harness.settles()
+        condition = harness.cluster.condition("p")
         assert condition is not None
         assert (condition.reason, condition.message) == ("SchedulerError", message)
 
-    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Broken"}]}}}
-    in_virtual_time(story, node("a"), plugins=[Broken], extenders=[ScriptedExtender("filter")], profiles=[profile])
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "FailingFilter"}]}}}
+    in_virtual_time(
+        scenario, node("a"), plugins=[FailingFilter], extenders=[ScriptedExtender("filter")], profiles=[profile]
+    )
 
 
-def test_an_extender_binds_in_place_of_the_plugins() -> None:
+def test_an_extender_with_a_bind_verb_binds_instead_of_the_plugins() -> None:
     extender = ScriptedExtender("bind")
-    assert placed(extender)[0] == ""
-    assert [verb for verb, _, _ in extender.asked] == ["bind"]
+    assert schedule(extender)[0] == ""
+    assert [verb for verb, _, _ in extender.calls] == ["bind"]
 
 
-def test_binding_falls_to_the_plugins_when_an_extender_may_be_ignored() -> None:
-    assert placed(ScriptedExtender("bind", fails="no", ignorable=True))[0] != ""
+def test_the_bind_plugins_bind_after_an_ignorable_extender_fails() -> None:
+    assert schedule(ScriptedExtender("bind", fails="no", ignorable=True))[0] != ""
 
 
-def test_an_extender_that_fails_to_bind_gives_the_pod_back() -> None:
-    assert placed(ScriptedExtender("bind", fails="cannot")) == ("", "SchedulerError", "cannot")
+def test_an_extender_that_fails_to_bind_fails_the_attempt() -> None:
+    assert schedule(ScriptedExtender("bind", fails="cannot")) == ("", "SchedulerError", "cannot")
 
 
-def test_a_binding_that_took_effect_although_its_answer_was_lost_counts() -> None:
-    async def story(world: Living) -> None:
-        async def bind_all_the_same(verb: str) -> None:
-            world.cluster.put(pod("p", node="a"))
+def test_an_extender_binding_whose_response_is_lost_has_succeeded() -> None:
+    async def scenario(harness: Living) -> None:
+        async def bind_anyway(verb: str) -> None:
+            harness.cluster.put(pod("p", node="a"))
 
-        extender.meanwhile = bind_all_the_same
-        world.cluster.put(pod("p"))
-        await world.settles()
-        assert [event.reason for event in world.cluster.events] == ["Scheduled"]
+        extender.during_call = bind_anyway
+        harness.cluster.put(pod("p"))
+        await harness.settles()
+        assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
 
     extender = ScriptedExtender("bind", fails="no answer in time")
-    in_virtual_time(story, node("a"), extenders=[extender])
+    in_virtual_time(scenario, node("a"), extenders=[extender])
 
 
-def test_what_an_extender_does_wrong_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: Living) -> None:
+def test_an_extender_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(harness: Living) -> None:
         for name in "pqr":
-            world.cluster.put(pod(name))
-        await world.passes(20)
+            harness.cluster.put(pod(name))
+        await harness.passes(20)
 
     with caplog.at_level(logging.WARNING):
-        in_virtual_time(story, node("a"), extenders=[ScriptedExtender("filter", fails="out of order")])
-    told = [record.getMessage() for record in caplog.records if "out of order" in record.getMessage()]
-    assert told == ["extender http://extender failed at filter: out of order"]
+        in_virtual_time(scenario, node("a"), extenders=[ScriptedExtender("filter", fails="out of order")])
+    messages = [record.getMessage() for record in caplog.records if "out of order" in record.getMessage()]
+    assert messages == ["extender http://extender failed at filter: out of order"]
 
 
-def test_that_a_pod_is_gone_is_no_fault_of_the_extender(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: Living) -> None:
-        async def gone(verb: str) -> None:
-            world.cluster.remove(pod("p"))
+def test_a_pod_deleted_during_a_call_is_not_logged_as_an_extender_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(harness: Living) -> None:
+        async def delete_pod(verb: str) -> None:
+            harness.cluster.remove(pod("p"))
             raise PodGone("http://extender", verb, "pod default/p is gone")
 
-        extender.meanwhile = gone
-        world.cluster.put(pod("p"))
-        await world.settles()
-        assert world.scheduler.queue.counts()[Place.IN_FLIGHT] == 0
+        extender.during_call = delete_pod
+        harness.cluster.put(pod("p"))
+        await harness.settles()
+        assert harness.scheduler.queue.counts()[Place.IN_FLIGHT] == 0
 
     extender = ScriptedExtender("filter")
-    in_virtual_time(story, node("a"), extenders=[extender])
+    in_virtual_time(scenario, node("a"), extenders=[extender])
     assert caplog.text == ""
 
 
-def test_nodes_that_were_not_sent_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_nodes_that_were_not_sent_to_the_extender_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert placed(ScriptedExtender("filter", failed={"elsewhere": "no"}))[0] != ""
+        assert schedule(ScriptedExtender("filter", failed={"elsewhere": "no"}))[0] != ""
     assert 'response contains node "elsewhere", which was not sent' in caplog.text
 
 
-def test_a_binding_that_took_effect_counts_also_when_its_extender_may_be_ignored() -> None:
-    async def story(world: Living) -> None:
-        async def bind_all_the_same(verb: str) -> None:
-            world.cluster.put(pod("p", node="a"))
+def test_an_ignorable_extender_binding_whose_response_is_lost_has_succeeded() -> None:
+    async def scenario(harness: Living) -> None:
+        async def bind_anyway(verb: str) -> None:
+            harness.cluster.put(pod("p", node="a"))
 
-        extender.meanwhile = bind_all_the_same
-        world.cluster.put(pod("p"))
-        await world.settles()
-        assert [event.reason for event in world.cluster.events] == ["Scheduled"]
-        assert world.cluster.bindings == []
+        extender.during_call = bind_anyway
+        harness.cluster.put(pod("p"))
+        await harness.settles()
+        assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
+        assert harness.cluster.bindings == []
 
     extender = ScriptedExtender("bind", fails="no answer in time", ignorable=True)
-    in_virtual_time(story, node("a"), extenders=[extender])
+    in_virtual_time(scenario, node("a"), extenders=[extender])

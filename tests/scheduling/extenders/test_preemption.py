@@ -1,109 +1,97 @@
-"""Extenders and preemption: what they say of the candidates, and the choice among those that are left."""
+"""Extenders with a preempt verb: how they narrow the candidates, and the choice among the rest."""
 
 from __future__ import annotations
 
-import msgspec
-
 from kubestow.scheduling.extenders.port import ExtenderVictims
-from kubestow.scheduling.ports import ObjectReference
-from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from tests.scheduling.running import Living, in_virtual_time
+from tests.scheduling.fixture import TerminatingCluster
 
-
-class Terminating(MemoryCluster):
-    """Its pods take long to go."""
-
-    async def delete_pod(self, pod: ObjectReference) -> None:
-        current = self.pod(pod.name)
-        metadata = msgspec.structs.replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-        self.put(msgspec.structs.replace(current, metadata=metadata))
-
-
-#: Two nodes that are full; by itself, preemption takes the less important victim.
+#: Two full nodes; without an extender, preemption evicts the victim of lower priority.
 FULL = (
     node("a"),
     node("b"),
-    pod("cheap", node="a", cpu="4", priority=1),
-    pod("dear", node="b", cpu="4", priority=2),
+    pod("low", node="a", cpu="4", priority=1),
+    pod("high", node="b", cpu="4", priority=2),
 )
 
 
 def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
-    """Who is evicted for an important pod, and what the pod's condition says meanwhile."""
+    """The pods that a preemptor evicts, and the message of its condition."""
     found: list[tuple[set[str], str]] = []
 
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p", cpu="3", priority=10))
-        await world.settles()
-        left = {one.metadata.name for one in world.cluster.pods() if not one.metadata.deletion_timestamp}
-        condition = world.cluster.condition("p")
-        found.append(({"cheap", "dear"} - left, "" if condition is None else condition.message))
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p", cpu="3", priority=10))
+        await harness.settles()
+        left = {one.metadata.name for one in harness.cluster.pods() if not one.metadata.deletion_timestamp}
+        condition = harness.cluster.condition("p")
+        found.append(({"low", "high"} - left, "" if condition is None else condition.message))
 
-    in_virtual_time(story, *FULL, extenders=extenders)
+    in_virtual_time(scenario, *FULL, extenders=extenders)
     return found[0]
 
 
-def spared(**victims: str) -> dict[str, ExtenderVictims]:
+def accepted(**victims: str) -> dict[str, ExtenderVictims]:
     return {name: ExtenderVictims([f"uid-default-{victim}"] if victim else []) for name, victim in victims.items()}
 
 
-def test_without_an_extender_the_least_harm_is_done() -> None:
-    assert evicted()[0] == {"cheap"}
+def test_without_an_extender_the_victim_of_lowest_priority_is_evicted() -> None:
+    assert evicted()[0] == {"low"}
 
 
 def test_an_extender_sees_all_candidates() -> None:
     extender = ScriptedExtender("preempt")
-    assert evicted(extender)[0] == {"cheap"}
-    assert ("preempt", "p", ["a", "b"]) in extender.asked
+    assert evicted(extender)[0] == {"low"}
+    assert ("preempt", "p", ["a", "b"]) in extender.calls
 
 
-def test_an_extender_narrows_the_candidates_down() -> None:
-    assert evicted(ScriptedExtender("preempt", spared=spared(b="dear")))[0] == {"dear"}
+def test_an_extender_can_drop_candidates() -> None:
+    assert evicted(ScriptedExtender("preempt", victims=accepted(b="high")))[0] == {"high"}
 
 
-def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("p", cpu="3", priority=10))
-        await world.passes(5)
-        assert [event.reason for event in world.cluster.events].count("Preempted") == 1
+def test_a_victim_that_an_extender_lists_twice_is_evicted_once() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("p", cpu="3", priority=10))
+        await harness.passes(5)
+        assert [event.reason for event in harness.cluster.events].count("Preempted") == 1
 
-    twice = {"b": ExtenderVictims(["uid-default-dear", "uid-default-dear"])}
-    extender = ScriptedExtender("preempt", spared=twice)
-    in_virtual_time(story, *FULL, extenders=[extender], cluster=Terminating())
+    twice = {"b": ExtenderVictims(["uid-default-high", "uid-default-high"])}
+    extender = ScriptedExtender("preempt", victims=twice)
+    in_virtual_time(scenario, *FULL, extenders=[extender], cluster=TerminatingCluster())
 
 
-def test_the_next_extender_is_asked_about_what_is_left() -> None:
+def test_the_next_extender_gets_the_remaining_candidates() -> None:
     second = ScriptedExtender("preempt", urlPrefix="http://second")
-    evicted(ScriptedExtender("preempt", spared=spared(b="dear")), second)
-    assert ("preempt", "p", ["b"]) in second.asked
+    evicted(ScriptedExtender("preempt", victims=accepted(b="high")), second)
+    assert ("preempt", "p", ["b"]) in second.calls
 
 
-def test_nobody_is_evicted_when_no_candidate_is_left() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared={}))
+def test_no_pod_is_evicted_without_a_remaining_candidate() -> None:
+    victims, message = evicted(ScriptedExtender("preempt", victims={}))
     assert victims == set()
     assert message.endswith(" preemption: no candidate node for preemption")
 
 
 def test_a_node_without_victims_is_an_error() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="")))
+    victims, message = evicted(ScriptedExtender("preempt", victims=accepted(a="")))
     assert victims == set()
     assert message.endswith('preemption: expected at least one victim pod on node "a"')
 
 
-def test_a_node_without_victims_is_dropped_if_the_extender_may_be_ignored() -> None:
-    extender = ScriptedExtender("preempt", spared=spared(a="", b="dear"), ignorable=True)
-    assert evicted(extender)[0] == {"dear"}
+def test_a_node_without_victims_is_dropped_if_the_extender_is_ignorable() -> None:
+    extender = ScriptedExtender("preempt", victims=accepted(a="", b="high"), ignorable=True)
+    assert evicted(extender)[0] == {"high"}
 
 
 def test_a_victim_that_is_not_on_the_node_is_an_error() -> None:
-    victims, message = evicted(ScriptedExtender("preempt", spared=spared(a="dear")))
+    victims, message = evicted(ScriptedExtender("preempt", victims=accepted(a="high")))
     assert victims == set()
-    assert "extender: http://extender claims to preempt pod (UID: uid-default-dear) on node: a" in message
+    assert "extender: http://extender claims to preempt pod (UID: uid-default-high) on node: a" in message
 
 
-def test_a_node_that_nobody_knows_is_an_error() -> None:
-    _, message = evicted(ScriptedExtender("preempt", spared=spared(x="dear")))
+def test_an_unknown_node_is_an_error() -> None:
+    _, message = evicted(ScriptedExtender("preempt", victims=accepted(x="high")))
     assert message.endswith('nodeinfo not found for node name "x"')
 
 
@@ -113,19 +101,19 @@ def test_an_extender_that_fails_ends_the_preemption() -> None:
     assert message.endswith("preemption: out of order")
 
 
-def test_an_extender_that_may_be_ignored_does_not() -> None:
-    assert evicted(ScriptedExtender("preempt", fails="out of order", ignorable=True))[0] == {"cheap"}
+def test_an_ignorable_extender_that_fails_does_not_end_the_preemption() -> None:
+    assert evicted(ScriptedExtender("preempt", fails="out of order", ignorable=True))[0] == {"low"}
 
 
-def test_a_candidate_that_goes_meanwhile_is_not_chosen() -> None:
-    async def story(world: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            world.cluster.remove(node("a"))
+def test_a_candidate_node_deleted_during_the_call_is_not_chosen() -> None:
+    async def scenario(harness: Living) -> None:
+        async def during_call(verb: str) -> None:
+            harness.cluster.remove(node("a"))
 
-        extender.meanwhile = meanwhile
-        world.cluster.put(pod("p", cpu="3", priority=10))
-        await world.settles()
-        assert "dear" not in {one.metadata.name for one in world.cluster.pods()}
+        extender.during_call = during_call
+        harness.cluster.put(pod("p", cpu="3", priority=10))
+        await harness.settles()
+        assert "high" not in {one.metadata.name for one in harness.cluster.pods()}
 
     extender = ScriptedExtender("preempt")
-    in_virtual_time(story, *FULL, extenders=[extender])
+    in_virtual_time(scenario, *FULL, extenders=[extender])

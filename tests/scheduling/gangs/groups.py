@@ -1,4 +1,4 @@
-"""Gangs for tests: pod groups of the three APIs, and pods that belong to them."""
+"""Builders of pod groups of the three APIs and of their member pods."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kubestow.testing import pod
 __all__ = ["APIS", "GATES", "gang_scheduling", "group", "member", "members", "together"]
 
 APIS = tuple(PodGroupAPI)
-#: What turns gang scheduling on for Kubernetes' own pod groups.
+#: The feature gates of gang scheduling with Kubernetes' own PodGroup.
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 
 
 def gang_scheduling(*plugins: str) -> dict[str, Any]:
-    """What a scheduler is given that schedules the gangs of all three APIs, with some more plugins."""
+    """Arguments of the scheduler harness that enable gang scheduling for all three APIs, and further plugins."""
     enabled = [{"name": name} for name in ("GangScheduling", *plugins)]
     return {"gates": GATES, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]}
 
@@ -31,7 +31,7 @@ def group(
     timeout: int | None = None,
     **spec: Any,
 ) -> PodGroup | CoschedulingPodGroup | VolcanoPodGroup:
-    """A pod group that needs so many pods; with 0 it is Kubernetes' basic one. ``spec`` are more fields of its spec."""
+    """A pod group with this minCount; 0 gives the basic policy. ``spec`` are further fields of its spec."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
     if api is PodGroupAPI.COSCHEDULING:
         spec |= {"minMember": minimum, "scheduleTimeoutSeconds": timeout}
@@ -43,14 +43,14 @@ def group(
 
 
 def together(name: str, minimum: int, key: str) -> PodGroup:
-    """A pod group of Kubernetes all of whose pods go to nodes with the same value of a label."""
+    """A PodGroup with a topology constraint: all pods are placed on nodes with the same value of a label."""
     made = group(name, minimum, schedulingConstraints={"topology": [{"key": key}]})
     assert isinstance(made, PodGroup)
     return made
 
 
 def member(name: str, of: str, *, api: PodGroupAPI = PodGroupAPI.KUBERNETES, **same: Any) -> Pod:
-    """A pod that says it belongs to a group."""
+    """A pod that refers to a group."""
     if api is PodGroupAPI.COSCHEDULING:
         return pod(name, labels={"scheduling.x-k8s.io/pod-group": of}, **same)
     if api is PodGroupAPI.VOLCANO:

@@ -1,4 +1,4 @@
-"""The way of a gang from its nodes to being bound: nobody is bound while so many may still fail that none should be."""
+"""The barrier of a gang before binding: no member is bound until minCount members are ready."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
-from tests.scheduling.running import Living, in_virtual_time
 
-BOTH = gang_scheduling("Doorman")
+BOTH = gang_scheduling("RejectingPlugin")
 
 
-class Doorman(ReservePlugin, PermitPlugin, PreBindPlugin):
-    """Fails where a test wants it to, for pods of certain names; ``slow`` ones take an hour to be made ready, and
-    ``stubborn`` ones also if that is cancelled."""
+class RejectingPlugin(ReservePlugin, PermitPlugin, PreBindPlugin):
+    """Rejects pods at the points given by name. PreBind takes an hour for ``slow`` pods, and for ``uncancellable``
+    ones also after its cancellation."""
 
-    name = "Doorman"
+    name = "RejectingPlugin"
     events_to_register = ()
-    refused_at: ClassVar[dict[str, str]] = {}
+    rejected_at: ClassVar[dict[str, str]] = {}
     slow: ClassVar[set[str]] = set()
-    stubborn: ClassVar[set[str]] = set()
+    uncancellable: ClassVar[set[str]] = set()
     reserved: ClassVar[set[str]] = set()
     time_limit = None
 
@@ -40,227 +40,234 @@ class Doorman(ReservePlugin, PermitPlugin, PreBindPlugin):
         self.reserved.discard(pod.name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
-        return Permission.wait(5) if self.refused_at.get(pod.name) == "waiting" else Permission(self._at("permit", pod))
+        return (
+            Permission.wait(5) if self.rejected_at.get(pod.name) == "waiting" else Permission(self._at("permit", pod))
+        )
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         try:
-            await asyncio.sleep(3600 if pod.name in self.slow | self.stubborn else 1)
+            await asyncio.sleep(3600 if pod.name in self.slow | self.uncancellable else 1)
         except asyncio.CancelledError:
-            await asyncio.sleep(3600 if pod.name in self.stubborn else 0)
+            await asyncio.sleep(3600 if pod.name in self.uncancellable else 0)
             raise
         return self._at("pre_bind", pod)
 
     def _at(self, point: str, pod: PodInfo) -> Status:
-        return Status.unschedulable(f"not {pod.name}") if self.refused_at.get(pod.name) == point else SUCCESS
+        return Status.unschedulable(f"not {pod.name}") if self.rejected_at.get(pod.name) == point else SUCCESS
 
 
 @pytest.fixture(autouse=True)
-def nobody_refused() -> None:
-    Doorman.refused_at, Doorman.slow, Doorman.stubborn, Doorman.reserved = {}, set(), set(), set()
+def reset_plugin() -> None:
+    RejectingPlugin.rejected_at, RejectingPlugin.slow, RejectingPlugin.uncancellable, RejectingPlugin.reserved = (
+        {},
+        set(),
+        set(),
+        set(),
+    )
 
 
-def is_empty(world: Living, node_name: str) -> bool:
-    """Whether the scheduler has placed nobody there."""
-    nodes = world.scheduler.cluster.nodes
+def is_empty(harness: Living, node_name: str) -> bool:
+    """Whether the scheduler has placed no pod on the node."""
+    nodes = harness.scheduler.cluster.nodes
     return not nodes.pods[nodes.rows[node_name]]
 
 
-def bound(world: Living) -> list[str]:
-    return sorted(name.removeprefix("default/") for name, _ in world.cluster.bindings)
+def bound(harness: Living) -> list[str]:
+    return sorted(name.removeprefix("default/") for name, _ in harness.cluster.bindings)
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "waiting", "pre_bind"])
-def test_when_one_is_refused_on_the_way_none_is_bound(point: str) -> None:
-    async def story(world: Living) -> None:
-        Doorman.refused_at = {"train-1": point}
+def test_no_member_is_bound_when_a_required_one_is_rejected(point: str) -> None:
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.rejected_at = {"train-1": point}
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(90)
-        assert bound(world) == []
-        Doorman.refused_at = {}
-        await world.passes(600)
-        assert bound(world) == ["train-0", "train-1", "train-2"]
+            harness.cluster.put(each)
+        await harness.passes(90)
+        assert bound(harness) == []
+        RejectingPlugin.rejected_at = {}
+        await harness.passes(600)
+        assert bound(harness) == ["train-0", "train-1", "train-2"]
 
-    in_virtual_time(story, node("n"), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "waiting", "pre_bind"])
-def test_one_that_is_not_needed_holds_nobody_back(point: str) -> None:
-    async def story(world: Living) -> None:
-        Doorman.refused_at = {"train-1": point}
+def test_a_rejected_member_beyond_min_count_does_not_block_the_others(point: str) -> None:
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.rejected_at = {"train-1": point}
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(30)
-        assert bound(world) == ["train-0", "train-2"]
+            harness.cluster.put(each)
+        await harness.passes(30)
+        assert bound(harness) == ["train-0", "train-2"]
 
-    in_virtual_time(story, node("n"), group("train", 2), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 2), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_what_was_reserved_for_a_gang_is_given_back_with_it() -> None:
-    async def story(world: Living) -> None:
+def test_a_rejected_gang_is_unreserved() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(3, "train", cpu="2"):
-            world.cluster.put(each)
-        await world.settles()
-        assert Doorman.reserved == set()
+            harness.cluster.put(each)
+        await harness.settles()
+        assert RejectingPlugin.reserved == set()
 
-    in_virtual_time(story, node("n", cpu="4"), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_pods_wait_for_each_other_only_so_long(api: PodGroupAPI) -> None:
-    async def story(world: Living) -> None:
-        Doorman.slow = {"train-1"}
+def test_members_wait_for_each_other_until_the_schedule_timeout(api: PodGroupAPI) -> None:
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.slow = {"train-1"}
         for each in members(3, "train", cpu="1", api=api):
-            world.cluster.put(each)
-        await world.passes(299)
-        world.cluster.put(pod("other", cpu="2"))
-        await world.settles()
-        assert world.node_of("other") == ""
-        await world.passes(3)
-        assert bound(world) == ["other"]
-        told = [event.note for event in world.cluster.events]
-        assert any("2 of the 3 pods that it needs were ready to be bound after 5m0s" in note for note in told)
+            harness.cluster.put(each)
+        await harness.passes(299)
+        harness.cluster.put(pod("other", cpu="2"))
+        await harness.settles()
+        assert harness.node_of("other") == ""
+        await harness.passes(3)
+        assert bound(harness) == ["other"]
+        notes = [event.note for event in harness.cluster.events]
+        assert any("2 of the 3 pods that it needs were ready to be bound after 5m0s" in note for note in notes)
 
-    in_virtual_time(story, node("n", cpu="4"), group("train", 3, api=api), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_group_may_say_how_long_its_pods_wait_for_each_other() -> None:
+def test_a_group_can_set_its_schedule_timeout() -> None:
     api = PodGroupAPI.COSCHEDULING
 
-    async def story(world: Living) -> None:
-        Doorman.slow = {"train-1"}
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.slow = {"train-1"}
         for each in members(2, "train", cpu="1", api=api):
-            world.cluster.put(each)
-        await world.passes(45)
-        condition = world.cluster.condition("train-0")
+            harness.cluster.put(each)
+        await harness.passes(45)
+        condition = harness.cluster.condition("train-0")
         assert condition is not None
         assert "after 30s" in condition.message
 
-    in_virtual_time(story, node("n"), group("train", 2, api=api, timeout=30), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 2, api=api, timeout=30), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_gang_does_not_begin_anew_while_it_is_giving_nodes_back() -> None:
-    """One member comes back at once, another much later: together they would be too few."""
+def test_a_gang_is_not_retried_while_members_are_still_being_unreserved() -> None:
+    """One member is requeued at once, the other much later; the first alone is fewer than minCount."""
 
-    async def story(world: Living) -> None:
-        Doorman.stubborn, Doorman.refused_at = {"train-1"}, {"train-0": "pre_bind"}
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.uncancellable, RejectingPlugin.rejected_at = {"train-1"}, {"train-0": "pre_bind"}
         for each in members(2, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(5)
-        Doorman.refused_at = {}
-        await world.passes(1800)
-        assert bound(world) == []
-        Doorman.stubborn = set()
-        await world.passes(3600)
-        assert bound(world) == ["train-0", "train-1"]
+            harness.cluster.put(each)
+        await harness.passes(5)
+        RejectingPlugin.rejected_at = {}
+        await harness.passes(1800)
+        assert bound(harness) == []
+        RejectingPlugin.uncancellable = set()
+        await harness.passes(3600)
+        assert bound(harness) == ["train-0", "train-1"]
 
-    in_virtual_time(story, node("n"), group("train", 2), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 2), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_pod_deleted_on_the_way_is_not_counted() -> None:
-    async def story(world: Living) -> None:
+def test_a_member_deleted_before_binding_is_not_counted() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.settles()
-        world.cluster.remove(member("train-1", "train"))
-        await world.passes(60)
-        assert bound(world) == []
-        world.cluster.put(member("train-3", "train", cpu="1"))
-        await world.passes(60)
-        assert bound(world) == ["train-0", "train-2", "train-3"]
+            harness.cluster.put(each)
+        await harness.settles()
+        harness.cluster.remove(member("train-1", "train"))
+        await harness.passes(60)
+        assert bound(harness) == []
+        harness.cluster.put(member("train-3", "train", cpu="1"))
+        await harness.passes(60)
+        assert bound(harness) == ["train-0", "train-2", "train-3"]
 
-    in_virtual_time(story, node("n"), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_pod_that_comes_late_meets_those_on_their_way() -> None:
-    async def story(world: Living) -> None:
-        Doorman.refused_at = {"train-0": "pre_bind"}
+def test_a_late_member_completes_a_gang_at_the_barrier() -> None:
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.rejected_at = {"train-0": "pre_bind"}
         for each in members(2, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.settles()
-        world.cluster.put(member("late", "train", cpu="1"))
-        await world.passes(2)
-        assert bound(world) == ["late", "train-1"]
+            harness.cluster.put(each)
+        await harness.settles()
+        harness.cluster.put(member("late", "train", cpu="1"))
+        await harness.passes(2)
+        assert bound(harness) == ["late", "train-1"]
 
-    in_virtual_time(story, node("n"), group("train", 2), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 2), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_binding_that_fails_is_tried_again_beside_those_that_are_bound() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.bind_failures.append(APIError(409, "Conflict", "somebody was faster"))
+def test_a_failed_binding_is_retried_while_its_siblings_stay_bound() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.bind_failures.append(APIError(409, "Conflict", "resource version conflict"))
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(30)
-        assert bound(world) == ["train-0", "train-1", "train-2"]
+            harness.cluster.put(each)
+        await harness.passes(30)
+        assert bound(harness) == ["train-0", "train-1", "train-2"]
 
-    in_virtual_time(story, node("n"), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
 @pytest.mark.parametrize("minimum", [1, 2])
-def test_a_binding_that_fails_for_ever_is_not_tried_without_a_pause(minimum: int) -> None:
-    """What the refused pods give back helps the third one, which must not bring them back before their time."""
+def test_a_binding_that_keeps_failing_is_retried_with_backoff(minimum: int) -> None:
+    """The capacity that rejected members release requeues the third one, which must not cut their backoff short."""
 
-    async def story(world: Living) -> None:
-        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 1000
+    async def scenario(harness: Living) -> None:
+        harness.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 1000
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(60)
-        assert len(world.cluster.bind_failures) > 950
-        world.cluster.bind_failures.clear()
-        await world.passes(30)
-        assert len(bound(world)) == 2
+            harness.cluster.put(each)
+        await harness.passes(60)
+        assert len(harness.cluster.bind_failures) > 950
+        harness.cluster.bind_failures.clear()
+        await harness.passes(30)
+        assert len(bound(harness)) == 2
 
-    in_virtual_time(story, node("n", cpu="2"), group("train", minimum), **gang_scheduling())
+    in_virtual_time(scenario, node("n", cpu="2"), group("train", minimum), **gang_scheduling())
 
 
-def test_who_comes_last_is_not_bound_once_too_many_have_lost_their_nodes() -> None:
-    """Two bindings are refused, and their nodes go: beside the one pod that is bound there are too few for the last."""
-    room = {name: node(name, cpu="1") for name in "abcd"}
+def test_the_last_member_is_not_bound_when_too_many_siblings_lost_their_nodes() -> None:
+    """Two bindings fail and their nodes are deleted: with one bound sibling, the last member is below minCount."""
+    nodes = {name: node(name, cpu="1") for name in "abcd"}
 
-    async def story(world: Living) -> None:
-        Doorman.slow = {"train-3"}
-        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.slow = {"train-3"}
+        harness.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
         for each in members(4, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(1.5)
-        for name in room:
-            if is_empty(world, name):
-                world.cluster.remove(room[name])
-        await world.passes(4000)
-        assert len(bound(world)) == 1
-        Doorman.slow = set()
-        world.cluster.put(node("e", cpu="1"))
-        await world.passes(60)
-        assert len(bound(world)) == 3
+            harness.cluster.put(each)
+        await harness.passes(1.5)
+        for name in nodes:
+            if is_empty(harness, name):
+                harness.cluster.remove(nodes[name])
+        await harness.passes(4000)
+        assert len(bound(harness)) == 1
+        RejectingPlugin.slow = set()
+        harness.cluster.put(node("e", cpu="1"))
+        await harness.passes(60)
+        assert len(bound(harness)) == 3
 
-    in_virtual_time(story, *room.values(), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, *nodes.values(), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_promise_ends_with_its_node() -> None:
-    room = {name: node(name, cpu="1") for name in "abcd"}
+def test_a_nomination_ends_with_its_node() -> None:
+    nodes = {name: node(name, cpu="1") for name in "abcd"}
 
-    async def story(world: Living) -> None:
-        world.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
+    async def scenario(harness: Living) -> None:
+        harness.cluster.bind_failures += [APIError(409, "Conflict", "no")] * 2
         *first, last = members(4, "train", cpu="1")
         for each in first:
-            world.cluster.put(each)
-        await world.passes(0.5)
-        world.cluster.put(last)
-        await world.passes(0.6)
-        for name in room:
-            if is_empty(world, name):
-                world.cluster.remove(room[name])
-        await world.passes(0.5)
-        assert len(bound(world)) == 1
+            harness.cluster.put(each)
+        await harness.passes(0.5)
+        harness.cluster.put(last)
+        await harness.passes(0.6)
+        for name in nodes:
+            if is_empty(harness, name):
+                harness.cluster.remove(nodes[name])
+        await harness.passes(0.5)
+        assert len(bound(harness)) == 1
 
-    in_virtual_time(story, *room.values(), group("train", 3), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, *nodes.values(), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
-def test_a_scheduler_that_stops_sends_everybody_back() -> None:
-    async def story(world: Living) -> None:
-        Doorman.slow = {"train-1"}
+def test_shutdown_rejects_all_members_at_the_barrier() -> None:
+    async def scenario(harness: Living) -> None:
+        RejectingPlugin.slow = {"train-1"}
         for each in members(2, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(2)
+            harness.cluster.put(each)
+        await harness.passes(2)
 
-    in_virtual_time(story, node("n"), group("train", 2), plugins=[Doorman], **BOTH)
+    in_virtual_time(scenario, node("n"), group("train", 2), plugins=[RejectingPlugin], **BOTH)

@@ -1,4 +1,4 @@
-"""Gangs that extenders are asked about preempt, too: without them it is found out how, and then they have their say."""
+"""Gang preemption with extenders: victims are searched without them, and the result is submitted to them."""
 
 from __future__ import annotations
 
@@ -6,108 +6,108 @@ import pytest
 
 from kubestow.scheduling.extenders.port import ExtenderVictims
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
+from tests.scheduling.fixture import SlowlyTerminatingCluster
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
-from tests.scheduling.gangs.test_preemption import put, running, there
-from tests.scheduling.queue.test_gated_pods import LeavingSlowly
-from tests.scheduling.running import Living, in_virtual_time
+from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
 
 LOW = pods(4, prefix="low", cpu="1", priority=1, node="n")
 GANG = members(3, "train", cpu="1", priority=100)
 
 
 def outcome(extender: ScriptedExtender) -> tuple[int, int]:
-    """How many of a gang come to run on a full node, and how many of others are left."""
+    """How many members of a gang are bound on a full node, and how many pods of lower priority remain."""
     found: list[tuple[int, int]] = []
 
-    async def story(world: Living) -> None:
-        put(world, GANG)
-        await world.passes(60)
-        found.append((running(world, GANG), len(there(world, LOW))))
-        assert not world.scheduler.queue.in_flight_events()
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, GANG)
+        await harness.passes(60)
+        found.append((bound_count(harness, GANG), len(remaining(harness, LOW))))
+        assert not harness.scheduler.queue.in_flight_events()
 
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
-    in_virtual_time(story, *objects, extenders=[extender], **gang_scheduling())
+    in_virtual_time(scenario, *objects, extenders=[extender], **gang_scheduling())
     return found[0]
 
 
 @pytest.mark.parametrize("verbs", [("prioritize",), ("filter",), ("filter", "preempt")], ids=" ".join)
-def test_a_gang_preempts_where_extenders_do_not_mind(verbs: tuple[str, ...]) -> None:
+def test_a_gang_preempts_when_extenders_accept(verbs: tuple[str, ...]) -> None:
     assert outcome(ScriptedExtender(*verbs)) == (3, 1)
 
 
 @pytest.mark.parametrize(
     "extender",
     [
-        ScriptedExtender("preempt", spared={}),
+        ScriptedExtender("preempt", victims={}),
         ScriptedExtender("preempt", fails="out of order"),
-        ScriptedExtender("preempt", spared={"n": ExtenderVictims(["uid-default-low-0"])}),
+        ScriptedExtender("preempt", victims={"n": ExtenderVictims(["uid-default-low-0"])}),
     ],
-    ids=["it drops the node", "it fails", "it wants others evicted"],
+    ids=["it drops the node", "it fails", "it changes the victims"],
 )
-def test_nobody_is_evicted_against_the_word_of_an_extender(extender: ScriptedExtender) -> None:
+def test_a_gang_evicts_no_pod_that_an_extender_rejects(extender: ScriptedExtender) -> None:
     assert outcome(extender) == (0, 4)
-    assert extender.asked
+    assert extender.calls
 
 
-def test_an_extender_is_asked_while_everybody_is_there() -> None:
-    seen: list[int] = []
+def test_an_extender_is_called_before_any_victim_is_removed() -> None:
+    pod_counts: list[int] = []
 
-    async def story(world: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            seen.append(world.scheduler.cluster.pod_count)
+    async def scenario(harness: Living) -> None:
+        async def during_call(verb: str) -> None:
+            pod_counts.append(harness.scheduler.cluster.pod_count)
 
-        extender.meanwhile = meanwhile
-        put(world, GANG)
-        await world.passes(0.05)
-        assert seen and set(seen) == {4}
+        extender.during_call = during_call
+        create_pods(harness, GANG)
+        await harness.passes(0.05)
+        assert pod_counts and set(pod_counts) == {4}
 
-    extender = ScriptedExtender("preempt", spared={})
+    extender = ScriptedExtender("preempt", victims={})
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
-    in_virtual_time(story, *objects, extenders=[extender], **gang_scheduling())
+    in_virtual_time(scenario, *objects, extenders=[extender], **gang_scheduling())
 
 
-@pytest.mark.parametrize("as_a_whole", [False, True])
-def test_nobody_is_evicted_on_a_node_that_an_extender_refuses_for_good(as_a_whole: bool) -> None:
+@pytest.mark.parametrize("workload_aware", [False, True])
+def test_a_gang_evicts_no_pod_on_a_node_that_an_extender_rejects(workload_aware: bool) -> None:
     low = [pod("low-a", cpu="1", priority=1, node="a"), pod("low-b", cpu="2", priority=2, node="b")]
     gang = members(2, "train", cpu="1", priority=100)
 
-    async def story(world: Living) -> None:
-        put(world, gang)
-        await world.passes(60)
-        assert (running(world, gang), there(world, low)) == (2, ["low-a"])
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, gang)
+        await harness.passes(60)
+        assert (bound_count(harness, gang), remaining(harness, low)) == (2, ["low-a"])
 
     extender = ScriptedExtender("filter", passes={"b"})
-    chosen = gang_scheduling()
-    if as_a_whole:
-        chosen["gates"] = GATES | {"WorkloadAwarePreemption": True}
+    settings = gang_scheduling()
+    if workload_aware:
+        settings["gates"] = GATES | {"WorkloadAwarePreemption": True}
     objects = (node("a", cpu="2"), node("b", cpu="2"), *low, group("train", 2, priority=100))
-    in_virtual_time(story, *objects, extenders=[extender], **chosen)
+    in_virtual_time(scenario, *objects, extenders=[extender], **settings)
 
 
-def test_a_gang_that_comes_back_at_once_does_not_preempt_again() -> None:
-    """What happens while an extender thinks brings it back before the first victim has been asked to go."""
+def test_a_gang_requeued_before_its_first_eviction_does_not_preempt_again() -> None:
+    """An event during an extender call requeues it before the first victim is evicted."""
     elsewhere = pod("elsewhere", node="c", cpu="1", priority=0)
     low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
     extender = ScriptedExtender("preempt")
 
-    async def story(world: Living) -> None:
-        async def meanwhile(verb: str) -> None:
-            world.cluster.remove(elsewhere)
+    async def scenario(harness: Living) -> None:
+        async def during_call(verb: str) -> None:
+            harness.cluster.remove(elsewhere)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         for each in members(2, "train", cpu="3", priority=100):
-            world.cluster.put(each)
-        await world.passes(60)
-        assert len(extender.asked) == 3  # while it is tried without room, and about each pod and its room
-        assert len(world.cluster.bindings) == 2
+            harness.cluster.put(each)
+        await harness.passes(60)
+        assert len(extender.calls) == 3  # one call without a feasible node, and one per pod with victims
+        assert len(harness.cluster.bindings) == 2
 
     in_virtual_time(
-        story,
+        scenario,
         *(node(name, cpu="4") for name in "ab"),
         *low,
         group("train", 2),
         extenders=[extender],
-        cluster=LeavingSlowly(),
+        cluster=SlowlyTerminatingCluster(),
         **gang_scheduling(),
     )

@@ -1,4 +1,4 @@
-"""Gangs of which extenders have a say: deciding takes time, and the world moves on meanwhile."""
+"""Gangs with extenders: the cluster changes during the calls."""
 
 from __future__ import annotations
 
@@ -9,84 +9,92 @@ from collections.abc import Callable
 import pytest
 
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import gang_scheduling, group, member, members
-from tests.scheduling.running import Living, in_virtual_time
 
-ON = gang_scheduling()
+GANG_SCHEDULING = gang_scheduling()
 
 
-def bound(world: Living) -> int:
-    return sum(bool(each.spec.node_name) for each in world.cluster.pods())
+def bound_pod_count(harness: Living) -> int:
+    return sum(bool(each.spec.node_name) for each in harness.cluster.pods())
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [("1", 3), ("2", 0)])
-def test_a_gang_is_placed_as_a_whole_where_extenders_allow_it(cpu: str, expected: int) -> None:
-    async def story(world: Living) -> None:
+def test_a_gang_is_placed_as_a_whole_on_nodes_that_extenders_accept(cpu: str, expected: int) -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(3, "train", cpu=cpu):
-            world.cluster.put(each)
-        await world.passes(5)
-        assert bound(world) == expected
+            harness.cluster.put(each)
+        await harness.passes(5)
+        assert bound_pod_count(harness) == expected
 
     extender = ScriptedExtender("filter", passes={"a"})
-    in_virtual_time(story, node("a", cpu="4"), node("b", cpu="4"), group("train", 3), extenders=[extender], **ON)
+    in_virtual_time(
+        scenario, node("a", cpu="4"), node("b", cpu="4"), group("train", 3), extenders=[extender], **GANG_SCHEDULING
+    )
 
 
 @pytest.mark.parametrize(
-    ("happens", "expected"),
+    ("change", "expected"),
     [
-        (lambda world: world.cluster.remove(member("train-0", "train")), 0),
-        (lambda world: world.cluster.remove(node("a")), 0),
-        (lambda world: world.cluster.put(pod("somebody", node="a", cpu="3")), 0),
-        (lambda world: world.cluster.put(member("late", "train", cpu="1")), 4),
-        (lambda world: world.cluster.put(member("train-0", "train", cpu="1", node="a")), 3),
-        (lambda world: world.cluster.put(member("train-1", "train", cpu="1", node="a")), 3),
-        (lambda world: world.cluster.put(member("train-2", "train", cpu="1", node="a")), 3),
+        (lambda harness: harness.cluster.remove(member("train-0", "train")), 0),
+        (lambda harness: harness.cluster.remove(node("a")), 0),
+        (lambda harness: harness.cluster.put(pod("other", node="a", cpu="3")), 0),
+        (lambda harness: harness.cluster.put(member("late", "train", cpu="1")), 4),
+        (lambda harness: harness.cluster.put(member("train-0", "train", cpu="1", node="a")), 3),
+        (lambda harness: harness.cluster.put(member("train-1", "train", cpu="1", node="a")), 3),
+        (lambda harness: harness.cluster.put(member("train-2", "train", cpu="1", node="a")), 3),
     ],
-    ids=["a pod goes", "the node goes", "the node fills up", "a pod comes", *(f"{n} is bound" for n in range(3))],
+    ids=[
+        "a pod is deleted",
+        "the node is deleted",
+        "the node fills up",
+        "a pod is created",
+        *(f"{n} is bound" for n in range(3)),
+    ],
 )
-def test_what_happens_meanwhile_is_not_overlooked(happens: Callable[[Living], None], expected: int) -> None:
-    async def story(world: Living) -> None:
-        asked: list[str] = []
+def test_changes_during_an_extender_call_are_considered(change: Callable[[Living], None], expected: int) -> None:
+    async def scenario(harness: Living) -> None:
+        calls: list[str] = []
 
-        async def meanwhile(verb: str) -> None:
-            asked.append(verb)
-            if len(asked) == 2:
-                happens(world)
-                await world.passes(1)
+        async def during_call(verb: str) -> None:
+            calls.append(verb)
+            if len(calls) == 2:
+                change(harness)
+                await harness.passes(1)
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(30)
-        ours = [each for each in world.cluster.pods() if each.spec.scheduling_group is not None]
+            harness.cluster.put(each)
+        await harness.passes(30)
+        ours = [each for each in harness.cluster.pods() if each.spec.scheduling_group is not None]
         assert sum(bool(each.spec.node_name) for each in ours) == expected
-        assert not world.scheduler.queue.in_flight_events()
+        assert not harness.scheduler.queue.in_flight_events()
 
     extender = ScriptedExtender("filter")
-    in_virtual_time(story, node("a", cpu="4"), group("train", 3), extenders=[extender], **ON)
+    in_virtual_time(scenario, node("a", cpu="4"), group("train", 3), extenders=[extender], **GANG_SCHEDULING)
 
 
-def test_who_is_decided_about_for_longer_than_its_siblings_take_to_be_bound_is_bound_too() -> None:
+def test_a_member_whose_extender_call_outlasts_the_binding_of_its_siblings_is_bound() -> None:
     unhandled: list[object] = []
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
 
-        async def meanwhile(verb: str) -> None:
-            asked = [name for _, name, _ in extender.asked].count("train-2")
-            extender.passes = set() if asked == 1 else {"a"}
-            if asked == 2:
-                await world.passes(5)
-                assert bound(world) == 2
+        async def during_call(verb: str) -> None:
+            calls = [name for _, name, _ in extender.calls].count("train-2")
+            extender.passes = set() if calls == 1 else {"a"}
+            if calls == 2:
+                await harness.passes(5)
+                assert bound_pod_count(harness) == 2
 
-        extender.meanwhile = meanwhile
+        extender.during_call = during_call
         for each in members(3, "train", cpu="1"):
-            world.cluster.put(each)
-        await world.passes(30)
-        assert bound(world) == 3
+            harness.cluster.put(each)
+        await harness.passes(30)
+        assert bound_pod_count(harness) == 3
 
     extender = ScriptedExtender("filter")
-    in_virtual_time(story, node("a", cpu="4"), group("train", 2), extenders=[extender], **ON)
+    in_virtual_time(scenario, node("a", cpu="4"), group("train", 2), extenders=[extender], **GANG_SCHEDULING)
     gc.collect()
     assert unhandled == []

@@ -1,4 +1,4 @@
-"""What a gang's cycle tells those who watch: attempts are attempts, whatever is only supposed on the way."""
+"""What the observer sees of a gang: one attempt per pod, and no simulated placements."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
-from tests.scheduling.running import Living, in_virtual_time
 
-BOTH = gang_scheduling()
+GANG_SCHEDULING = gang_scheduling()
 
 
-class Notes(Observer):
-    """Writes down what it is told."""
+class RecordingObserver(Observer):
+    """Records attempts and preemptions."""
 
     def __init__(self) -> None:
         self.attempted_pods: list[tuple[str, str | None]] = []
@@ -31,48 +31,48 @@ class Notes(Observer):
         self.preemptions.append((node_name, victims))
 
 
-def test_a_gang_that_does_not_fit_is_one_attempt_of_each_of_its_pods() -> None:
-    async def story(world: Living) -> None:
+def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(3, "train", cpu="2"):
-            world.cluster.put(each)
-        await world.settles()
-        assert sorted(notes.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
+            harness.cluster.put(each)
+        await harness.settles()
+        assert sorted(observer.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
 
-    notes = Notes()
-    in_virtual_time(story, node("n", cpu="4"), group("train", 3), observer=notes, **BOTH)
+    observer = RecordingObserver()
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), observer=observer, **GANG_SCHEDULING)
 
 
-def test_a_gang_that_fits_is_one_attempt_of_each_of_its_pods() -> None:
-    async def story(world: Living) -> None:
+def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(2, "train", cpu="2"):
-            world.cluster.put(each)
-        await world.settles()
-        assert sorted(notes.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
-        assert sorted(notes.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
+            harness.cluster.put(each)
+        await harness.settles()
+        assert sorted(observer.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
+        assert sorted(observer.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
 
-    notes = Notes()
-    in_virtual_time(story, node("n", cpu="4"), group("train", 2), observer=notes, **BOTH)
+    observer = RecordingObserver()
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2), observer=observer, **GANG_SCHEDULING)
 
 
-def test_what_is_decided_with_others_imagined_gone_is_no_attempt() -> None:
-    async def story(world: Living) -> None:
+def test_simulated_removals_are_not_observed_as_attempts() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(2, "train", cpu="2", priority=100):
-            world.cluster.put(each)
-        await world.passes(5)
-        assert [node_name for _, node_name in notes.attempted_pods] == [None, "n", "n"]
+            harness.cluster.put(each)
+        await harness.passes(5)
+        assert [node_name for _, node_name in observer.attempted_pods] == [None, "n", "n"]
 
-    notes = Notes()
+    observer = RecordingObserver()
     low = pods(3, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 2), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 2), observer=observer, **GANG_SCHEDULING)
 
 
-def test_a_preemption_for_a_gang_is_told_of_once_with_all_its_victims() -> None:
-    async def story(world: Living) -> None:
+def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
+    async def scenario(harness: Living) -> None:
         for each in members(4, "train", cpu="1", priority=100):
-            world.cluster.put(each)
-        await world.passes(5)
-        assert notes.preemptions == [("cluster", 4)]
+            harness.cluster.put(each)
+        await harness.passes(5)
+        assert observer.preemptions == [("cluster", 4)]
 
-    notes = Notes()
+    observer = RecordingObserver()
     low = pods(4, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(story, node("n", cpu="4"), *low, group("train", 4), observer=notes, **BOTH)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, group("train", 4), observer=observer, **GANG_SCHEDULING)

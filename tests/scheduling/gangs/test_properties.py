@@ -1,9 +1,9 @@
-"""Whatever happens in whatever order: a gang runs with enough of its pods, or holds nothing.
+"""A gang runs with at least minCount pods or holds no capacity, for random arrivals, failures and node deletions.
 
-Pods of several gangs arrive in any order, what precedes a binding fails, and so do bindings, or else nodes die while
-gangs are on their way to them. (A binding that fails is tried again in the same place. That must still be there then,
-and nobody of higher priority may have taken it: the siblings are bound for good.) A gang that loses a running pod is
-started anew as a whole, as whoever runs such jobs does.
+Pods of several gangs are created in any order. Either PreBind plugins and bindings fail, or nodes are deleted while
+gangs are being bound to them, but not both: a failed binding is retried on the same node, which must still exist and
+must not be taken by a pod of higher priority, because the siblings stay bound. A gang that loses a bound pod is
+recreated as a whole, as its job controller would do.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
-from tests.scheduling.running import Living, in_virtual_time
 
 CPUS = 4
 
 
-class Unsteady(PreBindPlugin):
-    """Takes its time, and fails now and then until peace is made."""
+class UnreliablePreBind(PreBindPlugin):
+    """Takes up to a second, and rejects a tenth of the pods while ``rejects``."""
 
-    name = "Unsteady"
+    name = "UnreliablePreBind"
     random = Random(0)
-    peace = False
+    rejects = True
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         await asyncio.sleep(self.random.random())
-        return Status.unschedulable("no") if not self.peace and self.random.random() < 0.1 else SUCCESS
+        return Status.unschedulable("no") if self.rejects and self.random.random() < 0.1 else SUCCESS
 
 
 @dataclass(frozen=True)
 class Job:
-    """A gang: its pods, how many of them it needs, and the whole CPUs that each takes."""
+    """A gang: its number of pods, its minCount, and the whole CPUs that each pod requests."""
 
     name: str
     size: int
@@ -68,8 +68,8 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     return made
 
 
-def running(world: Living, job: Job) -> list[Pod]:
-    return [pod for pod in world.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
+def bound_pods(harness: Living, job: Job) -> list[Pod]:
+    return [pod for pod in harness.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
 
 
 def _job(pod: Pod) -> str:
@@ -77,73 +77,73 @@ def _job(pod: Pod) -> str:
     return pod.spec.scheduling_group.pod_group_name or ""
 
 
-async def restart_broken(world: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
-    """Whoever runs the jobs starts those anew of which a pod was lost; whether there were any."""
-    there = Counter(_job(pod) for pod in world.cluster.pods())
+async def restart_broken(harness: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
+    """Recreate every job that has lost a pod, as a job controller does; whether there were any."""
+    current = Counter(_job(pod) for pod in harness.cluster.pods())
     before = generations.total()
     for job in all_jobs:
-        if there[job.name] < job.size:
-            for pod in [pod for pod in world.cluster.pods() if _job(pod) == job.name]:
-                world.cluster.remove(pod)
+        if current[job.name] < job.size:
+            for pod in [pod for pod in harness.cluster.pods() if _job(pod) == job.name]:
+                harness.cluster.remove(pod)
             await asyncio.sleep(0)
             generations[job.name] += 1
             for pod in job.pods(generations[job.name]):
-                world.cluster.put(pod)
+                harness.cluster.put(pod)
     return generations.total() > before
 
 
-def kill_node(world: Living, name: str) -> None:
-    for there in [there for there in world.cluster.nodes() if there.metadata.name == name]:
-        world.cluster.remove(there)
-    for pod in [pod for pod in world.cluster.pods() if pod.spec.node_name == name]:
-        world.cluster.remove(pod)
+def delete_node(harness: Living, name: str) -> None:
+    for each in [each for each in harness.cluster.nodes() if each.metadata.name == name]:
+        harness.cluster.remove(each)
+    for pod in [pod for pod in harness.cluster.pods() if pod.spec.node_name == name]:
+        harness.cluster.remove(pod)
 
 
-def fits(world: Living, job: Job) -> bool:
-    """Whether as many pods as a job needs would fit beside those that run, by plain counting."""
+def fits(harness: Living, job: Job) -> bool:
+    """Whether minCount pods of a job fit beside the bound pods, by counting CPUs."""
     used = Counter[str]()
-    for pod in world.cluster.pods():
+    for pod in harness.cluster.pods():
         used[pod.spec.node_name] += int(pod.spec.containers[0].resources.requests["cpu"])
-    free = [CPUS - used[there.metadata.name] for there in world.cluster.nodes()]
-    return sum(room // job.cpu for room in free) >= job.minimum
+    free = [CPUS - used[each.metadata.name] for each in harness.cluster.nodes()]
+    return sum(cpus // job.cpu for cpus in free) >= job.minimum
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
-def test_a_gang_runs_or_holds_nothing_whatever_happens(all_jobs: list[Job], nodes: int, seed: int) -> None:
+def test_a_gang_runs_with_min_count_pods_or_holds_no_capacity(all_jobs: list[Job], nodes: int, seed: int) -> None:
     random = Random(seed)
-    Unsteady.random, Unsteady.peace = Random(seed), False
+    UnreliablePreBind.random, UnreliablePreBind.rejects = Random(seed), True
     names = [f"node-{number}" for number in range(nodes)]
-    nodes_die = random.random() < 0.5
-    if not nodes_die:
+    deletes_nodes = random.random() < 0.5
+    if not deletes_nodes:
         all_jobs = [replace(job, priority=0) for job in all_jobs]
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         arrivals = [pod for job in all_jobs for pod in job.pods(0)]
         random.shuffle(arrivals)
         generations: Counter[str] = Counter()
         for pod in arrivals:
-            world.cluster.put(pod)
+            harness.cluster.put(pod)
             if random.random() < 0.5:
-                await world.passes(random.choice((0.0, 0.3, 2.0)))
-            if not nodes_die and random.random() < 0.2:
-                world.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
-        for _ in range(random.randrange(4) if nodes_die else 0):
-            doomed = random.choice(names)
-            kill_node(world, doomed)
-            await world.passes(random.choice((0.0, 0.3)))
-            world.cluster.put(node(doomed, cpu=str(CPUS)))
-            await restart_broken(world, all_jobs, generations)
-            await world.passes(random.choice((0.0, 1.0, 10.0)))
-        Unsteady.peace = True
-        world.cluster.bind_failures.clear()
-        await world.passes(120)
-        while await restart_broken(world, all_jobs, generations):
-            await world.passes(120)
+                await harness.passes(random.choice((0.0, 0.3, 2.0)))
+            if not deletes_nodes and random.random() < 0.2:
+                harness.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
+        for _ in range(random.randrange(4) if deletes_nodes else 0):
+            deleted = random.choice(names)
+            delete_node(harness, deleted)
+            await harness.passes(random.choice((0.0, 0.3)))
+            harness.cluster.put(node(deleted, cpu=str(CPUS)))
+            await restart_broken(harness, all_jobs, generations)
+            await harness.passes(random.choice((0.0, 1.0, 10.0)))
+        UnreliablePreBind.rejects = False
+        harness.cluster.bind_failures.clear()
+        await harness.passes(120)
+        while await restart_broken(harness, all_jobs, generations):
+            await harness.passes(120)
         for job in all_jobs:
-            count = len(running(world, job))
+            count = len(bound_pods(harness, job))
             assert count == 0 or count >= job.minimum, (job, count)
-            assert count or not fits(world, job), job
+            assert count or not fits(harness, job), job
 
     objects = [node(name, cpu=str(CPUS)) for name in names] + [group(job.name, job.minimum) for job in all_jobs]
-    in_virtual_time(story, *objects, plugins=[Unsteady], **gang_scheduling("Unsteady"))
+    in_virtual_time(scenario, *objects, plugins=[UnreliablePreBind], **gang_scheduling("UnreliablePreBind"))

@@ -1,4 +1,4 @@
-"""Gangs that preempt as a whole: as few as possible of the least important are evicted, wherever they are."""
+"""Workload-aware preemption: a gang evicts the fewest pods of the lowest priority across the cluster."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.testing import node, pod, pods
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from tests.scheduling.fixture import TerminatingCluster
 from tests.scheduling.gangs.groups import GATES, group, member, members
-from tests.scheduling.gangs.test_preemption import LeavingSlowly, put, running, there
-from tests.scheduling.running import Living, in_virtual_time
+from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
 
-ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
+WORKLOAD_AWARE: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 
 
 def preempting(name: str, minimum: int, *, priority: int = 100, **spec: Any) -> PodGroup:
@@ -23,25 +24,20 @@ def preempting(name: str, minimum: int, *, priority: int = 100, **spec: Any) -> 
     return made
 
 
-def why(world: Living, name: str) -> str:
-    condition = world.cluster.condition(name)
-    return "" if condition is None else condition.message
+def check_preemption(gang: Sequence[Pod], *objects: Any, leaves: Sequence[str], of: Sequence[Pod]) -> None:
+    """The gang is bound, and of the pods ``of`` those named in ``leaves`` remain."""
+
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, list(gang))
+        await harness.passes(30)
+        assert (bound_count(harness, list(gang)), remaining(harness, list(of))) == (len(gang), list(leaves))
+
+    in_virtual_time(scenario, *objects, *of, **WORKLOAD_AWARE)
 
 
-def preempts(gang: Sequence[Pod], *objects: Any, leaves: Sequence[str], of: Sequence[Pod]) -> None:
-    """A gang comes to run, and of some pods these are left."""
-
-    async def story(world: Living) -> None:
-        put(world, list(gang))
-        await world.passes(30)
-        assert (running(world, list(gang)), there(world, list(of))) == (len(gang), list(leaves))
-
-    in_virtual_time(story, *objects, *of, **ON)
-
-
-def test_a_gang_evicts_as_many_as_it_needs_room() -> None:
+def test_workload_aware_preemption_evicts_no_more_pods_than_needed() -> None:
     low = pods(4, prefix="low", cpu="1", priority=10, node="n")
-    preempts(
+    check_preemption(
         members(3, "train", cpu="1", priority=100),
         node("n", cpu="5"),
         preempting("train", 3),
@@ -50,83 +46,83 @@ def test_a_gang_evicts_as_many_as_it_needs_room() -> None:
     )
 
 
-def test_the_lowest_priorities_go_wherever_they_are() -> None:
-    there_are = [
+def test_the_lowest_priorities_are_evicted_on_any_node() -> None:
+    existing = [
         *pods(2, prefix="low", cpu="1", priority=10, node="a"),
         *pods(2, prefix="lowest", cpu="1", priority=1, node="b"),
     ]
     gang = members(2, "train", cpu="1", priority=100)
     nodes = node("a", cpu="2"), node("b", cpu="2")
-    preempts(gang, *nodes, preempting("train", 2), leaves=["low-0", "low-1"], of=there_are)
+    check_preemption(gang, *nodes, preempting("train", 2), leaves=["low-0", "low-1"], of=existing)
 
 
-def test_who_has_run_for_longer_stays() -> None:
+def test_pods_started_later_are_evicted_first() -> None:
     started = {"old": "2026-01-01T00:00:00Z", "new": "2026-01-02T00:00:00Z"}
-    there_are = [pod(n, cpu="1", priority=1, node="n", status={"startTime": s}) for n, s in started.items()]
+    existing = [pod(n, cpu="1", priority=1, node="n", status={"startTime": s}) for n, s in started.items()]
     gang = [member("train-0", "train", cpu="1", priority=100)]
-    preempts(gang, node("n", cpu="2"), preempting("train", 1), leaves=["old"], of=there_are)
+    check_preemption(gang, node("n", cpu="2"), preempting("train", 1), leaves=["old"], of=existing)
 
 
-def test_a_group_that_is_disrupted_as_a_whole_goes_as_a_whole() -> None:
+def test_a_group_with_pod_group_disruption_mode_is_evicted_as_a_whole() -> None:
     victims = [member(f"low-{n}", "low", cpu="1", priority=10, node=on) for n, on in enumerate("ab")]
     gang = [member("train-0", "train", cpu="1", priority=100)]
     low = preempting("low", 2, priority=10, disruptionMode="PodGroup")
-    preempts(gang, node("a", cpu="1"), node("b", cpu="1"), low, preempting("train", 1), leaves=[], of=victims)
+    check_preemption(gang, node("a", cpu="1"), node("b", cpu="1"), low, preempting("train", 1), leaves=[], of=victims)
 
 
-def test_single_pods_go_before_groups() -> None:
-    there_are = [
+def test_single_pods_are_evicted_before_groups() -> None:
+    existing = [
         *(member(f"low-{n}", "low", cpu="1", priority=10, node="n") for n in range(2)),
         pod("alone", cpu="1", priority=10, node="n"),
     ]
     gang = [member("train-0", "train", cpu="1", priority=100)]
     low = preempting("low", 2, priority=10, disruptionMode="PodGroup")
-    preempts(gang, node("n", cpu="3"), low, preempting("train", 1), leaves=["low-0", "low-1"], of=there_are)
+    check_preemption(gang, node("n", cpu="3"), low, preempting("train", 1), leaves=["low-0", "low-1"], of=existing)
 
 
-def test_smaller_groups_go_before_larger_ones() -> None:
-    there_are = [
+def test_smaller_groups_are_evicted_before_larger_ones() -> None:
+    existing = [
         *(member(f"three-{n}", "three", cpu="1", priority=10, node="n") for n in range(3)),
         *(member(f"two-{n}", "two", cpu="1", priority=10, node="n") for n in range(2)),
     ]
     groups = [preempting(name, 1, priority=10, disruptionMode="PodGroup") for name in ("two", "three")]
     gang = [member("train-0", "train", cpu="1", priority=100)]
     left = ["three-0", "three-1", "three-2"]
-    preempts(gang, node("n", cpu="5"), *groups, preempting("train", 1), leaves=left, of=there_are)
+    check_preemption(gang, node("n", cpu="5"), *groups, preempting("train", 1), leaves=left, of=existing)
 
 
-def test_who_is_of_no_lower_priority_than_the_group_is_safe() -> None:
-    async def story(world: Living) -> None:
-        put(world, members(1, "train", cpu="1", priority=100))
-        await world.passes(30)
-        assert world.node_of("train-0") == ""
-        assert "preemption: No preemption victims found for incoming preemptor" in why(world, "train-0")
-        assert "not eligible due to workload aware preemption enabled" in why(world, "train-0")
+def test_pods_of_equal_priority_to_the_group_are_not_evicted() -> None:
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, members(1, "train", cpu="1", priority=100))
+        await harness.passes(30)
+        assert harness.node_of("train-0") == ""
+        assert "preemption: No preemption victims found for incoming preemptor" in pending_message(harness, "train-0")
+        assert "not eligible due to workload aware preemption enabled" in pending_message(harness, "train-0")
 
     in_virtual_time(
-        story,
+        scenario,
         node("n", cpu="1"),
-        pod("there", cpu="1", priority=50, node="n"),
+        pod("bound", cpu="1", priority=50, node="n"),
         preempting("train", 1, priority=50),
-        **ON,
+        **WORKLOAD_AWARE,
     )
 
 
-def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_so() -> None:
+def test_no_pod_is_evicted_for_a_gang_that_cannot_fit_after_preemption() -> None:
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
     equal = pods(2, prefix="equal", cpu="1", priority=100, node="n")
     gang = members(3, "train", cpu="1", priority=100)
 
-    async def story(world: Living) -> None:
-        put(world, gang)
-        await world.passes(30)
-        assert (running(world, gang), len(there(world, low))) == (0, 2)
-        assert "it would not fit even if all pods of lower priority were evicted" in why(world, "train-0")
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, gang)
+        await harness.passes(30)
+        assert (bound_count(harness, gang), len(remaining(harness, low))) == (0, 2)
+        assert "it would not fit even if all pods of lower priority were evicted" in pending_message(harness, "train-0")
 
-    in_virtual_time(story, node("n", cpu="4"), *low, *equal, preempting("train", 3), **ON)
+    in_virtual_time(scenario, node("n", cpu="4"), *low, *equal, preempting("train", 3), **WORKLOAD_AWARE)
 
 
-def test_a_member_that_never_preempts_speaks_for_all() -> None:
+def test_one_member_with_preemption_policy_never_disables_preemption_for_the_gang() -> None:
     gang = [
         member("train-0", "train", cpu="1", priority=100),
         pod(
@@ -137,51 +133,51 @@ def test_a_member_that_never_preempts_speaks_for_all() -> None:
         ),
     ]
 
-    async def story(world: Living) -> None:
-        put(world, gang)
-        await world.passes(30)
-        assert there(world, low) == ["low-0", "low-1"]
-        assert "preemption: not eligible due to preemptionPolicy=Never." in why(world, "train-0")
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, gang)
+        await harness.passes(30)
+        assert remaining(harness, low) == ["low-0", "low-1"]
+        assert "preemption: not eligible due to preemptionPolicy=Never." in pending_message(harness, "train-0")
 
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
-    in_virtual_time(story, node("n", cpu="2"), *low, preempting("train", 2), **ON)
+    in_virtual_time(scenario, node("n", cpu="2"), *low, preempting("train", 2), **WORKLOAD_AWARE)
 
 
-def test_who_the_gang_can_do_without_preempts_in_the_next_round() -> None:
+def test_members_beyond_min_count_preempt_in_the_next_cycle() -> None:
     low = pods(4, prefix="low", cpu="1", priority=10, node="n")
     gang = members(4, "train", cpu="1", priority=100)
-    preempts(gang, node("n", cpu="4"), preempting("train", 3), leaves=[], of=low)
+    check_preemption(gang, node("n", cpu="4"), preempting("train", 3), leaves=[], of=low)
 
 
-def test_the_pods_of_a_basic_group_preempt_as_one() -> None:
+def test_the_pods_of_a_basic_group_preempt_together() -> None:
     low = [pod("low", cpu="2", priority=10, node="n")]
     gang = members(4, "train", cpu="1", priority=100)
-    preempts(gang, node("n", cpu="4"), preempting("train", 0), leaves=[], of=low)
+    check_preemption(gang, node("n", cpu="4"), preempting("train", 0), leaves=[], of=low)
 
 
-@pytest.mark.parametrize("alike", [True, False], ids=["counted", "tried"])
-def test_victims_are_chosen_once_and_waited_for(alike: bool) -> None:
+@pytest.mark.parametrize("same_shape", [True, False], ids=["counted", "tried"])
+def test_a_gang_selects_its_victims_once_and_waits_for_them(same_shape: bool) -> None:
     low = pods(4, prefix="low", cpu="2", priority=1, node="n")
     gang = members(2, "train", cpu="2", priority=100)
-    if not alike:
+    if not same_shape:
         gang[1] = member("train-1", "train", cpu="2", memory="1Gi", priority=100)
 
-    async def story(world: Living) -> None:
-        put(world, gang)
-        await world.passes(60)
-        assert (running(world, gang), cluster.deletions) == (0, 2)
-        assert [world.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
+    async def scenario(harness: Living) -> None:
+        create_pods(harness, gang)
+        await harness.passes(60)
+        assert (bound_count(harness, gang), cluster.deletions) == (0, 2)
+        assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
         for each in low:
-            if world.cluster.pod(each.metadata.name).metadata.deletion_timestamp:
-                world.cluster.remove(each)
-        await world.passes(5)
-        assert (running(world, gang), cluster.deletions) == (2, 2)
+            if harness.cluster.pod(each.metadata.name).metadata.deletion_timestamp:
+                harness.cluster.remove(each)
+        await harness.passes(5)
+        assert (bound_count(harness, gang), cluster.deletions) == (2, 2)
 
-    cluster = LeavingSlowly()
-    in_virtual_time(story, node("n", cpu="8"), *low, preempting("train", 2), cluster=cluster, **ON)
+    cluster = TerminatingCluster()
+    in_virtual_time(scenario, node("n", cpu="8"), *low, preempting("train", 2), cluster=cluster, **WORKLOAD_AWARE)
 
 
-def test_pods_of_other_apis_preempt_as_ever() -> None:
+def test_pods_without_a_group_preempt_individually() -> None:
     low = pods(2, prefix="low", cpu="1", priority=1, node="n")
     gang = [pod(f"train-{n}", cpu="1", priority=100) for n in range(2)]
-    preempts(gang, node("n", cpu="2"), leaves=[], of=low)
+    check_preemption(gang, node("n", cpu="2"), leaves=[], of=low)

@@ -1,4 +1,4 @@
-"""Promises of nodes, and who is told when one is over."""
+"""Nominated nodes, and which pods are requeued when a nomination ends."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kubestow.testing.scheduler_harness import Living, in_virtual_time
 DEDICATED = {"key": "dedicated", "operator": "Exists"}
 
 
-class Stubborn(MemoryCluster):
-    """Victims do not go, and nothing is ever written to a status unless ``notes`` are taken."""
+class UnkillableCluster(MemoryCluster):
+    """Ignores deletions, and rejects nominations unless ``accepts_nominations``."""
 
-    notes = True
+    accepts_nominations = True
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         pass
 
     async def patch_pod_status(self, pod: ObjectReference, patch: Any) -> None:
-        if not self.notes and patch.nominated_node_name:
+        if not self.accepts_nominations and patch.nominated_node_name:
             raise APIError(500, "InternalError", "etcd is down")
         await super().patch_pod_status(pod, patch)
 
@@ -33,25 +33,25 @@ def high(cluster: MemoryCluster | None = None, **changes: Any) -> Pod:
     return pod("high", cpu="4", priority=100, **changes)
 
 
-@pytest.mark.parametrize("notes", [True, False])
-def test_a_pod_that_goes_elsewhere_leaves_the_node_it_was_promised_to_others(notes: bool) -> None:
-    cluster = Stubborn()
-    cluster.notes = notes
+@pytest.mark.parametrize("accepts_nominations", [True, False])
+def test_a_pod_that_is_bound_elsewhere_releases_its_nominated_node(accepts_nominations: bool) -> None:
+    cluster = UnkillableCluster()
+    cluster.accepts_nominations = accepts_nominations
 
-    async def story(world: Living) -> None:
-        world.cluster.put(high())
-        await world.passes(5)
-        assert world.scheduler.cluster.nomination("uid-default-high") == "n"
-        world.cluster.put(pod("low", cpu="1", priority=1))
-        await world.passes(5)
-        assert world.node_of("low") == ""  # the room on the node is promised
-        nominated = world.cluster.pod("high").status.nominated_node_name
-        world.cluster.put(high(tolerations=[DEDICATED], nominated=nominated))
-        await world.passes(20)
-        assert (world.node_of("high"), world.node_of("low")) == ("special", "n")
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(high())
+        await harness.passes(5)
+        assert harness.scheduler.cluster.nomination("uid-default-high") == "n"
+        harness.cluster.put(pod("low", cpu="1", priority=1))
+        await harness.passes(5)
+        assert harness.node_of("low") == ""  # the free capacity of the node is nominated
+        nominated = harness.cluster.pod("high").status.nominated_node_name
+        harness.cluster.put(high(tolerations=[DEDICATED], nominated=nominated))
+        await harness.passes(20)
+        assert (harness.node_of("high"), harness.node_of("low")) == ("special", "n")
 
     in_virtual_time(
-        story,
+        scenario,
         node("n", cpu="4"),
         node("special", cpu="4", taints=["dedicated=yes:NoSchedule"]),
         pod("victim", node="n", cpu="3"),

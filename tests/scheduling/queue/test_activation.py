@@ -1,4 +1,4 @@
-"""Pods that plugins bring back to the queue, and when (semantics 4.8, 11.2 TestActivatePods)."""
+"""Pods that plugins activate, and when they are requeued (semantics 4.8, 11.2 TestActivatePods)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kubestow.testing.scheduler_harness import Living
 
 
 class Leader(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
-    """Followers are refused until the leader has come ``at`` some point; there it names them."""
+    """Rejects followers until the leader reaches the extension point ``at``, and activates them there."""
 
     name = "Leader"
     events_to_register = ()
     at: ClassVar[str]
-    answers: ClassVar[dict[str, Permission | Status]]
+    results: ClassVar[dict[str, Permission | Status]]
     has_led: ClassVar[list[str]]
 
     def _lead(self, point: str, state: CycleState, info: PodInfo) -> Permission | Status | None:
@@ -32,7 +32,7 @@ class Leader(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         if point == self.at:
             self.has_led.append(point)
             PodsToActivate.of(state).add(*self.handle.pending_pods())
-        return self.answers.get(point)
+        return self.results.get(point)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         if pod.name != "leader" and not self.has_led:
@@ -47,98 +47,100 @@ class Leader(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         return self._lead("permit", state, pod)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        answer = self._lead("pre_bind", state, pod)
-        return answer if isinstance(answer, Status) else None
+        result = self._lead("pre_bind", state, pod)
+        return result if isinstance(result, Status) else None
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[None] | None:
         self._lead("post_bind", state, pod)
         return None
 
 
-def leading(at: str, **answers: Permission | Status) -> type[Leader]:
-    return type("Leader", (Leader,), {"at": at, "answers": answers, "has_led": []})
+def leader_plugin(at: str, **results: Permission | Status) -> type[Leader]:
+    return type("Leader", (Leader,), {"at": at, "results": results, "has_led": []})
 
 
 ENABLED = [{"plugins": {"multiPoint": {"enabled": [{"name": "Leader"}]}}}]
 
 
-async def follower_refused(world: Living) -> None:
-    world.cluster.put(pod("follower"))
-    await world.passes(30)
-    assert world.node_of("follower") == ""
+async def follower_rejected(harness: Living) -> None:
+    harness.cluster.put(pod("follower"))
+    await harness.passes(30)
+    assert harness.node_of("follower") == ""
 
 
-def place(world: Living, name: str) -> Place | None:
-    queued = next((q for q in world.scheduler.queue.pending() if q.info.name == name), None)
+def place(harness: Living, name: str) -> Place | None:
+    queued = next((q for q in harness.scheduler.queue.pending() if q.info.name == name), None)
     return None if queued is None else queued.place
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "pre_bind", "post_bind"])
-def test_pods_that_are_named_are_tried_again_once_the_cycle_has_succeeded(point: str) -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert world.node_of("leader") == world.node_of("follower") == "n"
+def test_pods_to_activate_are_requeued_once_the_cycle_has_succeeded(point: str) -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_rejected(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert harness.node_of("leader") == harness.node_of("follower") == "n"
 
-    in_virtual_time(story, node("n"), plugins=[leading(point)], profiles=ENABLED)
-
-
-def test_pods_named_in_the_scheduling_cycle_do_not_wait_for_the_binding() -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert (world.node_of("leader"), world.node_of("follower")) == ("", "n")
-
-    in_virtual_time(story, node("n"), plugins=[leading("permit", permit=Permission.wait(600))], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[leader_plugin(point)], profiles=ENABLED)
 
 
-@pytest.mark.parametrize(("named", "fails"), [("reserve", "permit"), ("pre_bind", "pre_bind")])
-def test_pods_stay_where_they_are_when_the_one_that_named_them_fails(named: str, fails: str) -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        world.cluster.put(pod("leader"))
-        await world.settles()
-        assert place(world, "follower") is Place.UNSCHEDULABLE
-        assert world.node_of("leader") == ""
+def test_pods_to_activate_are_requeued_before_the_binding_cycle_ends() -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_rejected(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert (harness.node_of("leader"), harness.node_of("follower")) == ("", "n")
 
-    plugin = leading(named, **{fails: Status.unschedulable("no")})
-    in_virtual_time(story, node("n"), plugins=[plugin], profiles=ENABLED)
+    in_virtual_time(
+        scenario, node("n"), plugins=[leader_plugin("permit", permit=Permission.wait(600))], profiles=ENABLED
+    )
 
 
-def test_the_handle_brings_pods_back_at_once() -> None:
-    async def story(world: Living) -> None:
-        await follower_refused(world)
-        plugin = next(p for p in world.scheduler.profiles["default-scheduler"].plugins if p.name == "Leader")
+@pytest.mark.parametrize(("activated_at", "fails_at"), [("reserve", "permit"), ("pre_bind", "pre_bind")])
+def test_pods_to_activate_are_not_requeued_when_the_cycle_fails(activated_at: str, fails_at: str) -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_rejected(harness)
+        harness.cluster.put(pod("leader"))
+        await harness.settles()
+        assert place(harness, "follower") is Place.UNSCHEDULABLE
+        assert harness.node_of("leader") == ""
+
+    plugin = leader_plugin(activated_at, **{fails_at: Status.unschedulable("no")})
+    in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=ENABLED)
+
+
+def test_the_handle_activates_pods_at_once() -> None:
+    async def scenario(harness: Living) -> None:
+        await follower_rejected(harness)
+        plugin = next(p for p in harness.scheduler.profiles["default-scheduler"].plugins if p.name == "Leader")
         assert isinstance(plugin, Leader)
         plugin.has_led.append("from outside")
         plugin.handle.activate(plugin.handle.pending_pods())
-        await world.settles()
-        assert world.node_of("follower") == "n"
+        await harness.settles()
+        assert harness.node_of("follower") == "n"
 
-    in_virtual_time(story, node("n"), plugins=[leading("never")], profiles=ENABLED)
+    in_virtual_time(scenario, node("n"), plugins=[leader_plugin("never")], profiles=ENABLED)
 
 
-class Impatient(Leader):
-    """Asks for one pod while two are on their way and wait."""
+class WaitingLeader(Leader):
+    """Returns Wait for every pod."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
         return Permission.wait(600)
 
 
-def test_a_pod_on_its_way_comes_back_by_itself_and_brings_no_other() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("asked-for"))
-        world.cluster.put(pod("other"))
-        await world.settles()
-        waiting = {each.info.name: each for each in world.scheduler.waiting_pods.all()}
-        world.scheduler._handle.activate([waiting["asked-for"].info])
+def test_activating_an_in_flight_pod_requeues_that_pod_alone() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("activated"))
+        harness.cluster.put(pod("other"))
+        await harness.settles()
+        waiting = {each.info.name: each for each in harness.scheduler.waiting_pods.all()}
+        harness.scheduler._handle.activate([waiting["activated"].info])
         for each in waiting.values():
             each.reject("Leader", "no")
-        await world.settles()
-        assert place(world, "other") is Place.UNSCHEDULABLE
-        assert {each.info.name for each in world.scheduler.waiting_pods.all()} == {"asked-for"}
+        await harness.settles()
+        assert place(harness, "other") is Place.UNSCHEDULABLE
+        assert {each.info.name for each in harness.scheduler.waiting_pods.all()} == {"activated"}
 
-    plugin = type("Leader", (Impatient,), {"at": "never", "answers": {}, "has_led": ["at once"]})
-    in_virtual_time(story, node("n"), plugins=[plugin], profiles=ENABLED)
+    plugin = type("Leader", (WaitingLeader,), {"at": "never", "results": {}, "has_led": ["at once"]})
+    in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=ENABLED)

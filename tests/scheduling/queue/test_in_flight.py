@@ -1,4 +1,4 @@
-"""Events that happen while pods are in flight."""
+"""Events that are kept while pods are in flight."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from kubestow.scheduling.queue.in_flight import PodsInFlight
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
 
 
-def told(flight: PodsInFlight, uid: str) -> list[object]:
-    return [happened.new for happened in flight.since(uid)]
+def events_of(flight: PodsInFlight, uid: str) -> list[object]:
+    return [event.new for event in flight.since(uid)]
 
 
-def test_a_pod_hears_of_what_happened_since_it_was_popped() -> None:
+def test_a_pod_gets_the_events_since_it_was_popped() -> None:
     flight = PodsInFlight()
     flight.add("first")
     flight.keep(NODE_ADDED, None, 1)
     flight.add("second")
     flight.keep(NODE_ADDED, None, 2)
-    assert told(flight, "first") == [1, 2]
-    assert told(flight, "second") == [2]
-    assert told(flight, "third") == []
+    assert events_of(flight, "first") == [1, 2]
+    assert events_of(flight, "second") == [2]
+    assert events_of(flight, "third") == []
 
 
-def test_what_concerns_one_pod_only_is_told_to_nobody_else() -> None:
+def test_an_event_of_one_pod_is_not_delivered_to_others() -> None:
     flight = PodsInFlight()
     flight.add("one")
     flight.add("other")
     flight.keep(NODE_ADDED, None, 1, only="other")
-    assert told(flight, "one") == []
-    assert told(flight, "other") == [1]
+    assert events_of(flight, "one") == []
+    assert events_of(flight, "other") == [1]
 
 
-def test_nothing_is_kept_for_nobody() -> None:
+def test_no_event_is_kept_without_a_pod_in_flight() -> None:
     flight = PodsInFlight()
     flight.keep(NODE_ADDED)
     flight.add("one")
@@ -45,11 +45,9 @@ def test_nothing_is_kept_for_nobody() -> None:
     assert not flight.counts()
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["pop", "end", "happen"]), st.integers(0, 3)), max_size=60), st.integers(1, 9)
-)
-def test_cutting_off_what_nobody_needs_changes_nothing_for_anybody(steps: list[tuple[str, int]], repeats: int) -> None:
-    """Against a list for each pod, with so many events that the shared one is cut."""
+@given(st.lists(st.tuples(st.sampled_from(["pop", "end", "event"]), st.integers(0, 3)), max_size=60), st.integers(1, 9))
+def test_truncating_the_event_log_loses_no_event_of_a_pod_in_flight(steps: list[tuple[str, int]], repeats: int) -> None:
+    """Compares with one list per pod, with enough events to truncate the shared log."""
     flight, lists, number = PodsInFlight(), dict[str, list[int]](), 0
     for step, pod in steps:
         uid = f"pod-{pod}"
@@ -59,11 +57,11 @@ def test_cutting_off_what_nobody_needs_changes_nothing_for_anybody(steps: list[t
         elif step == "end":
             flight.remove(uid)
             lists.pop(uid, None)
-        elif step == "happen":
+        elif step == "event":
             for _ in range(repeats * 100):
                 number += 1
                 flight.keep(NODE_ADDED, None, number)
                 for kept in lists.values():
                     kept.append(number)
         assert len(flight) == len(lists)
-        assert all(told(flight, uid) == kept for uid, kept in lists.items())
+        assert all(events_of(flight, uid) == kept for uid, kept in lists.items())

@@ -1,4 +1,4 @@
-"""The order of the queue when the plugin that says it is not to be relied on."""
+"""The order of the queue with an unreliable QueueSort plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubestow.testing.scheduler_harness import Living, in_virtual_time
 
 
 class ByRank(QueueSortPlugin):
-    """By a label that not every pod has."""
+    """Sorts by a label that some pods lack."""
 
     name = "ByRank"
     events_to_register = ()
@@ -21,26 +21,26 @@ class ByRank(QueueSortPlugin):
         return queued.info.labels.get("rank")
 
 
-def test_pods_whose_keys_cannot_be_compared_are_scheduled_all_the_same(
+def test_pods_with_incomparable_sort_keys_are_still_scheduled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         for number in range(100):
-            world.cluster.put(pod(f"p{number}", labels={"rank": str(-number)} if number % 3 else {}))
-        await world.settles()
-        assert len(world.cluster.bindings) == 100
+            harness.cluster.put(pod(f"p{number}", labels={"rank": str(-number)} if number % 3 else {}))
+        await harness.settles()
+        assert len(harness.cluster.bindings) == 100
 
     by_rank = {"enabled": [{"name": "ByRank"}], "disabled": [{"name": "*"}]}
-    in_virtual_time(story, node("n"), plugins=[ByRank], profiles=[{"plugins": {"queueSort": by_rank}}])
+    in_virtual_time(scenario, node("n"), plugins=[ByRank], profiles=[{"plugins": {"queueSort": by_rank}}])
     assert caplog.text.count("keys of the QueueSort plugin cannot be compared") == 1
 
 
-def test_pods_with_the_same_key_go_in_the_order_in_which_they_came() -> None:
-    async def story(world: Living) -> None:
+def test_pods_with_equal_sort_keys_are_scheduled_in_order_of_creation() -> None:
+    async def scenario(harness: Living) -> None:
         names = [f"p{number}" for number in (3, 1, 2, 5, 4)]
         for name in names:
-            world.cluster.put(pod(name))
-        await world.settles()
-        assert [key for key, _ in world.cluster.bindings] == [f"default/{name}" for name in names]
+            harness.cluster.put(pod(name))
+        await harness.settles()
+        assert [key for key, _ in harness.cluster.bindings] == [f"default/{name}" for name in names]
 
-    in_virtual_time(story, node("n"))
+    in_virtual_time(scenario, node("n"))

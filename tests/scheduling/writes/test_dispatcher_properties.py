@@ -1,4 +1,4 @@
-"""Whatever is asked for and however it is answered: the server ends as if everything had been written one by one."""
+"""For random requests and responses, the server ends in the state that sequential writes produce."""
 
 from __future__ import annotations
 
@@ -15,169 +15,178 @@ from kubestow.framework.status import Status
 from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
 from kubestow.testing import pod
 from kubestow.testing.virtual_time import run
-from tests.scheduling.harness import Answer, Desk, Server, busy, said, silence
+from tests.scheduling.writes.harness import (
+    DispatcherHarness,
+    Response,
+    ScriptedCluster,
+    api_error,
+    status_patch,
+    unreachable,
+)
 
 _NAMES = ("p", "q")
-#: A request fails no more often in succession than a write is tried again.
+#: Consecutive failures of one pod's requests: as many as a write is retried.
 _FAILURES = 3
 
 
 @dataclass(frozen=True)
-class Says:
-    """A status is to be patched."""
+class PatchStatus:
+    """Patch a status."""
 
     name: str
     patch: PodStatusPatch
 
 
 @dataclass(frozen=True)
-class Binds:
-    """A pod is to be bound."""
+class Bind:
+    """Bind a pod."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Evicts:
-    """A pod is to be evicted."""
+class Evict:
+    """Evict a pod."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Passes:
-    """Time passes, and the watch may catch up."""
+class Advance:
+    """Advance the clock, and sync the watch if ``watch`` is set."""
 
     seconds: float
     watch: bool
 
 
-Step = Says | Binds | Evicts | Passes
+Step = PatchStatus | Bind | Evict | Advance
 
 names = st.sampled_from(("p", "p", "p", "q"))
 messages = st.lists(st.sampled_from(("x", "y")), max_size=2)
 patches = st.builds(
-    lambda messages, nominated: said(*messages, nominated=nominated),
+    lambda messages, nominated: status_patch(*messages, nominated=nominated),
     messages,
     st.sampled_from((None, "", "a")),
 )
 times = st.sampled_from((0.0, 0.5, 1.0, 3.0))
 steps = st.one_of(
-    st.builds(Says, names, patches),
-    st.builds(Says, names, patches),
-    st.builds(Says, names, patches),
-    st.builds(Passes, times, st.booleans()),
-    st.builds(Passes, times, st.just(False)),
-    st.builds(Binds, names),
-    st.builds(Evicts, names),
+    st.builds(PatchStatus, names, patches),
+    st.builds(PatchStatus, names, patches),
+    st.builds(PatchStatus, names, patches),
+    st.builds(Advance, times, st.booleans()),
+    st.builds(Advance, times, st.just(False)),
+    st.builds(Bind, names),
+    st.builds(Evict, names),
 )
 failures = st.one_of(
-    st.builds(silence),
-    st.builds(busy, st.sampled_from((409, 500, 503))),
-    st.builds(busy, st.just(429), retry_after=times),
+    st.builds(unreachable),
+    st.builds(api_error, st.sampled_from((409, 500, 503))),
+    st.builds(api_error, st.just(429), retry_after=times),
 )
-answers = st.one_of(
-    st.builds(Answer, times),
-    st.builds(Answer, times, failures),
-    st.builds(Answer, times, st.one_of(st.builds(silence), st.builds(busy, st.just(500))), st.just(True)),
+responses = st.one_of(
+    st.builds(Response, times),
+    st.builds(Response, times, failures),
+    st.builds(Response, times, st.one_of(st.builds(unreachable), st.builds(api_error, st.just(500))), st.just(True)),
 )
 
 
-class Capricious(Server):
-    """Fails a pod's requests three times in succession at most, and minds what is said of a pod that is bound."""
+class UnreliableCluster(ScriptedCluster):
+    """Fails at most three consecutive requests of a pod, and rejects patches of bound pods as violations."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, responses: Sequence[Response]) -> None:
         super().__init__()
-        self._moods = list(answers)
+        self._script = list(responses)
         self._failed: Counter[str] = Counter()
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        self._be_moody(pod)
+        self._script_response(pod)
         await super().bind(pod, node_name)
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        self._be_moody(pod)
+        self._script_response(pod)
         is_eviction = [condition.type for condition in patch.conditions] == ["DisruptionTarget"]
         if self.pod(pod.name).spec.node_name and not is_eviction:
-            self.complaints.append("a binding has overtaken a status")
+            self.violations.append("a binding has overtaken a status")
         await super().patch_pod_status(pod, patch)
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        self._be_moody(pod)
+        self._script_response(pod)
         await super().delete_pod(pod)
 
-    def _be_moody(self, pod: ObjectReference) -> None:
-        mood = self._moods.pop(0) if self._moods else Answer()
-        self._failed[pod.uid] = 0 if mood.failure is None else self._failed[pod.uid] + 1
+    def _script_response(self, pod: ObjectReference) -> None:
+        response = self._script.pop(0) if self._script else Response()
+        self._failed[pod.uid] = 0 if response.failure is None else self._failed[pod.uid] + 1
         if self._failed[pod.uid] > _FAILURES:
-            mood, self._failed[pod.uid] = Answer(mood.seconds), 0
-        self.answers = [mood]
+            response, self._failed[pod.uid] = Response(response.seconds), 0
+        self.responses = [response]
 
 
 @dataclass
-class Course:
-    """What was asked for, in order, with the tasks that bind and evict."""
+class Execution:
+    """The executed steps, with the tasks that bind and evict."""
 
-    desk: Desk
-    says: list[Says] = field(default_factory=list)
+    harness: DispatcherHarness
+    patches: list[PatchStatus] = field(default_factory=list)
     bindings: dict[str, asyncio.Task[Status]] = field(default_factory=dict)
     evictions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    async def take(self, step: Step, references: dict[str, ObjectReference]) -> None:
-        """Ask for one thing, if whoever schedules would: nothing is asked of pods that are bound or being evicted."""
-        if isinstance(step, Passes):
+    async def execute(self, step: Step, references: dict[str, ObjectReference]) -> None:
+        """Execute one step, unless the pod is bound or being evicted already."""
+        if isinstance(step, Advance):
             await asyncio.sleep(step.seconds)
             if step.watch:
-                self.desk.watch_catches_up()
+                self.harness.sync_watch()
         elif step.name not in self.evictions:
             binding, pod = self.bindings.get(step.name), references[step.name]
             is_bound = binding is not None and binding.done() and binding.result().ok
-            if isinstance(step, Evicts):
-                self.evictions[step.name] = self.desk.evicts(pod)
-            elif isinstance(step, Says) and not is_bound:
-                self.says.append(step)
-                self.desk.dispatcher.patch_status(pod, step.patch)
-            elif isinstance(step, Binds) and (binding is None or (binding.done() and not is_bound)):
-                self.bindings[step.name] = self.desk.binds(pod)
+            if isinstance(step, Evict):
+                self.evictions[step.name] = self.harness.start_eviction(pod)
+            elif isinstance(step, PatchStatus) and not is_bound:
+                self.patches.append(step)
+                self.harness.dispatcher.patch_status(pod, step.patch)
+            elif isinstance(step, Bind) and (binding is None or (binding.done() and not is_bound)):
+                self.bindings[step.name] = self.harness.start_binding(pod)
 
-    async def over(self) -> None:
-        """Wait for the end of everything."""
-        for ending in (*self.bindings.values(), *self.evictions.values()):
-            await ending
-        await self.desk.done()
+    async def finish(self) -> None:
+        """Wait until all bindings, evictions and patches are done."""
+        for task in (*self.bindings.values(), *self.evictions.values()):
+            await task
+        await self.harness.drain()
 
     def check(self, name: str) -> None:
-        """Hold a pod to what comes of writing one by one."""
-        there = {pod.metadata.name: pod for pod in self.desk.server.pods()}
-        assert (name in there) == (name not in self.evictions)
+        """Compare a pod with the result of sequential writes."""
+        current = {pod.metadata.name: pod for pod in self.harness.server.pods()}
+        assert (name in current) == (name not in self.evictions)
         bound = name in self.bindings and self.bindings[name].result().ok
-        assert self.desk.server.bindings.count((f"default/{name}", "n")) == bound
-        if name not in there or bound:
+        assert self.harness.server.bindings.count((f"default/{name}", "n")) == bound
+        if name not in current or bound:
             return
         conditions: dict[str, PodCondition] = {}
         nomination = ""
-        for step in self.says:
+        for step in self.patches:
             if step.name == name:
                 conditions |= {condition.type: condition for condition in step.patch.conditions}
                 nomination = nomination if step.patch.nominated_node_name is None else step.patch.nominated_node_name
-        status = there[name].status
+        status = current[name].status
         assert {condition.type: condition for condition in status.conditions} == conditions
         assert status.nominated_node_name == nomination
 
 
 @settings(max_examples=300)
-@given(st.lists(steps, min_size=5, max_size=20), st.lists(answers, max_size=15))
-def test_the_server_ends_as_if_everything_had_been_written_one_by_one(steps: list[Step], answers: list[Answer]) -> None:
-    async def told() -> None:
-        desk = Desk(Capricious(answers))
-        references = {name: desk.puts(pod(name)) for name in _NAMES}
-        course = Course(desk)
+@given(st.lists(steps, min_size=5, max_size=20), st.lists(responses, max_size=15))
+def test_the_server_ends_in_the_state_that_sequential_writes_produce(
+    steps: list[Step], responses: list[Response]
+) -> None:
+    async def scenario() -> None:
+        harness = DispatcherHarness(UnreliableCluster(responses))
+        references = {name: harness.create_pod(pod(name)) for name in _NAMES}
+        execution = Execution(harness)
         for step in steps:
-            await course.take(step, references)
-        await course.over()
-        assert desk.server.complaints == []
+            await execution.execute(step, references)
+        await execution.finish()
+        assert harness.server.violations == []
         for name in _NAMES:
-            course.check(name)
+            execution.check(name)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(told())
+    run(scenario())

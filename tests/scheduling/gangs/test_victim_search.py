@@ -1,4 +1,4 @@
-"""Whom a group evicts, by the short way and by the long one."""
+"""The victim search of workload-aware preemption, compared with a linear search and with the reference algorithm."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.scheduling.gangs.victim_search import fewest_removed
 from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.gangs.groups import GATES, group, member
-from tests.scheduling.running import Living, in_virtual_time
 
 ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @given(weights=st.lists(st.integers(0, 4), min_size=1, max_size=40), wanted=st.integers(0, 60))
-def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wanted: int) -> None:
+def test_the_bisecting_search_equals_the_linear_search(weights: list[int], wanted: int) -> None:
     async def fits(gone: NDArray[np.bool_]) -> bool:
         return int(np.array(weights)[gone].sum()) >= wanted
 
@@ -38,21 +38,21 @@ def test_the_search_by_halves_finds_what_one_by_one_finds(weights: list[int], wa
     assert (None if found is None else found.tolist()) == (gone if sum(weights) >= wanted else None)
 
 
-def test_the_search_asks_seldom_where_few_have_to_go() -> None:
-    asked = []
+def test_the_bisecting_search_needs_few_trials_for_few_victims() -> None:
+    trials = []
 
     async def fits(gone: NDArray[np.bool_]) -> bool:
-        asked.append(int(gone.sum()))
-        return asked[-1] >= 3
+        trials.append(int(gone.sum()))
+        return trials[-1] >= 3
 
     found = asyncio.run(fewest_removed(10_000, fits))
     assert found is not None and np.flatnonzero(found).tolist() == [9_997, 9_998, 9_999]
-    assert len(asked) < 20 and max(asked) == 4
+    assert len(trials) < 20 and max(trials) == 4
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Pods that go together: each with its node and CPUs. Units of several pods are groups."""
+    """Pods that are evicted together, each with its node and CPUs; a unit of several pods is a group."""
 
     name: str
     pods: tuple[tuple[str, int], ...]
@@ -76,8 +76,8 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Nodes with CPUs, units on them, and a gang of so many pods of so many CPUs."""
+class Scenario:
+    """Nodes and their CPUs, units on them, and a gang of ``size`` pods with ``cpu`` CPUs each."""
 
     nodes: dict[str, int]
     units: list[Unit]
@@ -85,19 +85,19 @@ class Scene:
     cpu: int
     allowed: int
 
-    def fits(self, gone: set[Unit]) -> bool:
+    def fits(self, evicted: set[Unit]) -> bool:
         free = dict(self.nodes)
         for unit in self.units:
-            for on, cpu in unit.pods if unit not in gone else ():
+            for on, cpu in unit.pods if unit not in evicted else ():
                 free[on] -= cpu
-        return sum(room // self.cpu for room in free.values()) >= self.size
+        return sum(cpus // self.cpu for cpus in free.values()) >= self.size
 
     def survivors(self) -> set[str]:
-        """Semantics 9.7, word by word."""
+        """The units that survive by the rules of (semantics 9.7)."""
         lower = [unit for unit in self.units if unit.priority < 100]
         lower.sort(key=lambda unit: (-unit.priority, len(unit.pods) == 1, -len(unit.pods), unit.started))
-        gone = set(lower)
-        if self.fits(set()) or not self.fits(gone):
+        evicted = set(lower)
+        if self.fits(set()) or not self.fits(evicted):
             return {unit.name for unit in self.units}
         allowed, violating = self.allowed, []
         for unit in lower:
@@ -106,13 +106,13 @@ class Scene:
                 if allowed < 0:
                     violating.append(unit)
         for unit in [*violating, *(unit for unit in lower if unit not in violating)]:
-            if self.fits(gone - {unit}):
-                gone -= {unit}
-        return {unit.name for unit in self.units if unit not in gone}
+            if self.fits(evicted - {unit}):
+                evicted -= {unit}
+        return {unit.name for unit in self.units if unit not in evicted}
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def scenarios(draw: st.DrawFn) -> Scenario:
     nodes = {f"node-{number}": draw(st.integers(1, 5)) for number in range(draw(st.integers(1, 4)))}
     free, units = dict(nodes), []
     for number in range(draw(st.integers(1, 10))):
@@ -125,40 +125,40 @@ def scenes(draw: st.DrawFn) -> Scene:
         if placed:
             priority = draw(st.sampled_from((0, 0, 10, 20, 200)))
             units.append(Unit(f"unit{number}", tuple(placed), priority, number, draw(st.booleans())))
-    return Scene(nodes, units, draw(st.integers(1, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 3)))
+    return Scenario(nodes, units, draw(st.integers(1, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 3)))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(scene=scenes(), alike=st.booleans())
-def test_a_group_evicts_whom_the_rules_say(scene: Scene, alike: bool) -> None:
-    """Counted where the pods of the gang are alike, tried where they are not."""
+@given(example=scenarios(), alike=st.booleans())
+def test_a_group_evicts_the_victims_of_the_reference_algorithm(example: Scenario, alike: bool) -> None:
+    """Members of one shape are counted per node; members of several shapes are placed one by one."""
     budget = convert(
         PodDisruptionBudget,
         {
             "metadata": {"name": "guard", "namespace": "default"},
             "spec": {"selector": {"matchLabels": {"guarded": "yes"}}},
-            "status": {"disruptionsAllowed": scene.allowed},
+            "status": {"disruptionsAllowed": example.allowed},
         },
     )
     gang = [
-        member(f"train-{n}", "train", cpu=str(scene.cpu), priority=100, labels={"n": "" if alike else str(n)})
-        for n in range(scene.size)
+        member(f"train-{n}", "train", cpu=str(example.cpu), priority=100, labels={"n": "" if alike else str(n)})
+        for n in range(example.size)
     ]
 
-    async def story(world: Living) -> None:
+    async def scenario(harness: Living) -> None:
         for each in gang:
-            world.cluster.put(each)
-        await world.passes(30)
-        left = {each.metadata.name.partition("-")[0] for each in world.cluster.pods() if not _is_ours(each)}
-        assert left == scene.survivors()
-        assert all(world.node_of(each.metadata.name) for each in gang) == scene.fits(
-            {unit for unit in scene.units if unit.priority < 100}
+            harness.cluster.put(each)
+        await harness.passes(30)
+        left = {each.metadata.name.partition("-")[0] for each in harness.cluster.pods() if not _is_member(each)}
+        assert left == example.survivors()
+        assert all(harness.node_of(each.metadata.name) for each in gang) == example.fits(
+            {unit for unit in example.units if unit.priority < 100}
         )
 
-    nodes = [node(name, cpu=str(cpu)) for name, cpu in scene.nodes.items()]
-    others = [each for unit in scene.units for each in unit.objects()]
-    in_virtual_time(story, *nodes, *others, budget, group("train", scene.size, priority=100), **ON)
+    nodes = [node(name, cpu=str(cpu)) for name, cpu in example.nodes.items()]
+    others = [each for unit in example.units for each in unit.objects()]
+    in_virtual_time(scenario, *nodes, *others, budget, group("train", example.size, priority=100), **ON)
 
 
-def _is_ours(there: Pod) -> bool:
-    return there.metadata.name.startswith("train-")
+def _is_member(pod: Pod) -> bool:
+    return pod.metadata.name.startswith("train-")

@@ -1,0 +1,72 @@
+"""Preemptors that are gated at PreEnqueue, and the events that requeue them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubestow.errors import APIError
+from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from tests.scheduling.extenders.scripted_extender import ScriptedExtender
+from tests.scheduling.fixture import SlowlyTerminatingCluster
+
+
+@pytest.mark.parametrize("first", ["port", "big"])
+def test_events_during_the_evictions_of_a_preemptor_are_not_lost(first: str) -> None:
+    """The node is rejected for its host port first; once that is free, the CPU is the only conflict left."""
+    priorities = {"port": 1, "big": 1, first: 2}
+
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("high", cpu="3", host_ports=[80], priority=100))
+        await harness.passes(5)
+        assert harness.node_of("high") == "n"
+
+    in_virtual_time(
+        scenario,
+        node("n", cpu="4"),
+        pod("port", node="n", host_ports=[80], priority=priorities["port"]),
+        pod("big", node="n", cpu="3", priority=priorities["big"]),
+    )
+
+
+def test_a_preemptor_whose_binding_elsewhere_fails_is_requeued_when_its_victim_is_deleted() -> None:
+    """It is placed elsewhere because a node is added during an extender call, before its evictions start."""
+
+    async def scenario(harness: Living) -> None:
+        async def during_call(verb: str) -> None:
+            if len(extender.calls) == 1:
+                harness.cluster.put(node("b", cpu="4"))
+                await harness.passes(1)
+
+        extender.during_call = during_call
+        harness.cluster.bind_failures.append(APIError(500, "InternalError", "no"))
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.passes(60)
+        assert harness.cluster.bind_failures == []
+        assert harness.node_of("high")
+
+    extender = ScriptedExtender("filter", passes={"a", "b"})
+    nodes = (node("a", cpu="4"), node("small", cpu="4"))
+    low = pod("low", node="a", cpu="3", priority=0)
+    in_virtual_time(scenario, *nodes, low, extenders=[extender], cluster=SlowlyTerminatingCluster())
+
+
+def test_a_preemptor_requeued_before_its_first_eviction_does_not_preempt_again() -> None:
+    """An event during an extender call requeues it before the first victim is evicted."""
+
+    async def scenario(harness: Living) -> None:
+        async def during_call(verb: str) -> None:
+            harness.cluster.remove(elsewhere)
+
+        extender.during_call = during_call
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.passes(60)
+        assert extender.calls == [("preempt", "high", ["a", "b"])]
+        assert harness.node_of("high")
+
+    extender = ScriptedExtender("preempt")
+    elsewhere = pod("elsewhere", node="c", cpu="1", priority=0)
+    low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
+    in_virtual_time(
+        scenario, node("a", cpu="4"), node("b", cpu="4"), *low, extenders=[extender], cluster=SlowlyTerminatingCluster()
+    )

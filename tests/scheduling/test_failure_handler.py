@@ -1,0 +1,123 @@
+"""What happens to a pod whose attempt fails: it is unreserved, reported and retried."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.filters import Filters
+from kubestow.framework.interface import (
+    PostFilterPlugin,
+    PostFilterResult,
+    ReservePlugin,
+)
+from kubestow.framework.status import Status
+from kubestow.scheduling.ports import ObjectReference
+from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from tests.scheduling.fixture import enabled
+
+
+def test_a_failed_binding_requeues_the_pods_that_its_capacity_can_help() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.bind_failures.append(APIError(403, "Forbidden", "not you"))
+        for name, priority in (("a", 2), ("b", 1)):
+            harness.cluster.put(pod(name, cpu="3", priority=priority))
+        await harness.settles()
+        assert harness.cluster.bindings == [("default/b", "n")]
+
+    in_virtual_time(scenario, node("n", cpu="4"))
+
+
+class DeletingCluster(MemoryCluster):
+    """Deletes and updates a pod during its binding, and rejects the binding."""
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        deleted = replace(self.pod(pod.name).metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        for metadata in (deleted, replace(deleted, labels={"app": "x"})):
+            self.put(replace(self.pod(pod.name), metadata=metadata))
+        raise APIError(409, "Conflict", f"pod {pod.name} is being deleted")
+
+
+def test_a_pod_that_is_deleted_while_its_binding_fails_leaves_the_queue() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.passes(10)
+        assert len(harness.scheduler.queue) == 0
+
+    in_virtual_time(scenario, node("n"), cluster=DeletingCluster())
+
+
+class RaisingAction(PostFilterPlugin):
+    """Returns an action for unschedulable pods that raises before its coroutine exists."""
+
+    name = "RaisingAction"
+    events_to_register = ()
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+        def action() -> Coroutine[Any, Any, None]:
+            raise ValueError("cannot start")
+
+        return PostFilterResult(Status.unschedulable("wait"), action=action)
+
+
+def test_a_post_filter_action_that_raises_does_not_stop_the_scheduler() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("too-big", cpu="64"))
+        await harness.settles()
+        harness.cluster.put(pod("a"))
+        await harness.settles()
+        assert harness.node_of("a") == "n"
+
+    in_virtual_time(scenario, node("n"), **enabled(RaisingAction))
+
+
+def test_a_failed_binding_is_unreserved_and_retried() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.bind_failures.append(APIError(500, "InternalError", "etcd is on fire"))
+        harness.cluster.put(pod("a", cpu="4"))
+        await harness.settles()
+        assert harness.node_of("a") == ""
+        assert harness.scheduler.cluster.all_nodes().requested("cpu").tolist() == [0]
+        condition = harness.cluster.condition("a")
+        assert condition is not None and (condition.reason, condition.message) == (
+            "SchedulerError",
+            'running Bind plugin "DefaultBinder": etcd is on fire',
+        )
+        await harness.passes(5)
+        assert harness.node_of("a") == "n"
+
+    in_virtual_time(scenario, node("n", cpu="4"))
+
+
+class RejectsFirstReserve(ReservePlugin):
+    """Fails each pod's first Reserve."""
+
+    name = "RejectsFirstReserve"
+    unreserved: list[str] = []
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        if pod.name in self.unreserved:
+            return None
+        return Status.error("not yet")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.unreserved.append(pod.name)
+
+
+def test_a_failed_reserve_is_unreserved_and_retried() -> None:
+    async def scenario(harness: Living) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.settles()
+        assert RejectsFirstReserve.unreserved == ["a"]
+        await harness.passes(5)
+        assert harness.node_of("a") == "n"
+
+    RejectsFirstReserve.unreserved.clear()
+    in_virtual_time(scenario, node("n"), **enabled(RejectsFirstReserve))
