@@ -22,10 +22,10 @@ from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.errors import KubestowError
 from kubestow.testing import World, node, pod
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, volume
+from tests.decisions import preemption_of
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = ("n0", "n1", "n2", "not-added")
-from tests.decisions import preemption_of
 
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
 WEB_ON_NODE = WEB | {"topologyKey": "kubernetes.io/hostname"}
