@@ -35,7 +35,12 @@ def name_of(block: str) -> str:
 
 
 MODULES = {name_of(block): block for block in blocks("python")}
-PLUGINS = {"ZoneCost": "zone_cost", "TeamLimit": "team_limit", "Together": "together", "SpareRoom": "spare_room"}
+PLUGINS = {
+    "ZoneCost": "zone_cost",
+    "TeamLimit": "team_limit",
+    "Coscheduling": "coscheduling",
+    "FreeCapacity": "free_capacity",
+}
 
 
 @pytest.fixture

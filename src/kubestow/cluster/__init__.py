@@ -1,1 +1,1 @@
-"""What the scheduler knows of the cluster: columns over nodes, a table of pods, counters, and the cache over them."""
+"""The scheduler cache: nodes and pods as columns, counters over topology domains, volumes and devices in use."""

@@ -1,1 +1,1 @@
-"""A development cluster in one process: API server, controllers and simulated kubelets. No containers, no etcd."""
+"""A development cluster in one process: API server, controllers and simulated kubelets, without containers or etcd."""

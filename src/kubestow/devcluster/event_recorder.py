@@ -1,7 +1,7 @@
 """Recording Events about objects, as ``kubectl describe`` and ``kubectl events`` show them.
 
 The controllers and the simulated kubelets record through this; the scheduler has a recorder of its own
-(:mod:`kubestow.client.events`). Events are not aggregated: each call creates one.
+(:mod:`kubestow.client.event_recorder`). Events are not aggregated: each call creates one.
 """
 
 from __future__ import annotations

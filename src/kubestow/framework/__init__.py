@@ -1,1 +1,1 @@
-"""The contract with plugins (statuses, extension points, events) and the runtime that asks them."""
+"""The plugin interface (extension points, statuses, registered events), and the runtime that calls plugins."""

@@ -1,7 +1,7 @@
 """Gangs: pods that get their nodes all together or not at all.
 
 A plugin that derives from :class:`GangPlugin` says which pods are a gang. Of a gang the scheduler decides in one go
-(:mod:`kubestow.scheduling.gangs.cycle`): with enough members placed all of them go on to be bound, otherwise none keeps
+(:mod:`kubestow.scheduling.gangs.scheduling_cycle`): with enough members placed all of them go on to be bound, otherwise none keeps
 anything.
 """
 

@@ -1,1 +1,4 @@
-"""The scheduler: queue, scheduling cycle, binding cycle, event handlers. Worlds plug into :mod:`.ports`."""
+"""The scheduler: queue, scheduling cycle, binding cycle and event handlers.
+
+A backend (a real API server, a cluster in memory) implements the ports of :mod:`.ports`.
+"""

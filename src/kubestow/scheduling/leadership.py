@@ -2,7 +2,7 @@
 
 A standby watches, so its caches are warm and its queue is full, and it writes nothing. A leader that loses the lead
 stops at once, because its successor may already be doing the same work. How a leader is elected is up to the
-implementation (:mod:`kubestow.client.lease`).
+implementation (:mod:`kubestow.client.leader_election`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The port to one extender: an external service that filters, scores, preempts or binds beside the plugins.
 
-The HTTP client implements it (:mod:`kubestow.client.extenders`). Nodes are given by name, because rows of the node
+The HTTP client implements it (:mod:`kubestow.client.http_extender`). Nodes are given by name, because rows of the node
 table move while an extender is awaited (semantics 5.5, 9.4).
 """
 

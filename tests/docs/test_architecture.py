@@ -1,0 +1,54 @@
+"""docs/architecture.md lists every package with its purpose, and every path on the pages exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "kubestow"
+DOCS = ROOT / "docs"
+ROW = re.compile(r"^\| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|yaml|json|md))`")
+ELSEWHERE = {"apiserver.md"}
+"""Pages whose paths are relative to a package of their own."""
+
+
+def purpose(package: Path) -> str:
+    """The first sentence of the docstring of a package, as Markdown."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    sentence = re.match(r".*?\.(?=\s|$)", " ".join(docstring.split("\n\n")[0].split()))
+    assert sentence, f"the docstring of {package} does not begin with a sentence"
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", sentence[0].replace("``", "`"))
+
+
+def packages() -> dict[str, str]:
+    """The purpose of each package below ``kubestow``, by dotted name."""
+    folders = (path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
+    return {".".join(folder.relative_to(SOURCE).parts): purpose(folder) for folder in sorted(folders)}
+
+
+def test_every_package_is_listed_with_the_first_sentence_of_its_docstring() -> None:
+    listed = dict(ROW.findall((DOCS / "architecture.md").read_text(encoding="utf-8")))
+    expected = packages()
+    assert listed == expected, "the rows should be:\n" + "\n".join(f"| `{k}` | {v} |" for k, v in expected.items())
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE))
+def test_every_path_on_a_page_exists(page: str) -> None:
+    paths = PATH.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert [path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name)
+def test_every_link_to_a_heading_or_file_resolves(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(((?!\w+:)[^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+        file = (page.parent / target) if target else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{target}#{anchor}"
