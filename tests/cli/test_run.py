@@ -12,12 +12,12 @@ from pathlib import Path
 
 import aiohttp
 
-from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
 from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 
-KNOWN = {"own": ADMIN, "prometheus": User("prometheus", ("system:authenticated",))}
+KNOWN = {"own": ADMIN, "prometheus": UserInfo("prometheus", ("system:authenticated",))}
 
 
 def free_port() -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kubestow import config
 from kubestow.app import SchedulerApp
 from kubestow.devcluster.apiserver.paths import parse
-from kubestow.devcluster.apiserver.requests import Request, User
+from kubestow.devcluster.apiserver.requests import Request, UserInfo
 from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
@@ -22,7 +22,7 @@ from tests.integration.objects import DEVICE_CLASS, device_claim, devices, stora
 
 pytestmark = [*NEEDS_KUBECTL]
 
-_SCHEDULER = User("system:serviceaccount:kube-system:kubestow")
+_SCHEDULER = UserInfo("system:serviceaccount:kube-system:kubestow")
 _GATES = "GenericWorkload=true,GangScheduling=true"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

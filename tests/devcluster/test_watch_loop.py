@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kubestow.devcluster.apiserver.storage.store import Event, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
 from kubestow.devcluster.watch_loop import WatchLoop
 from kubestow.testing import virtual_time
 
@@ -28,7 +28,7 @@ class RecordingLoop(WatchLoop):
         listed = self.list_and_watch("pods")
         self.calls.append("listed: " + ",".join(stored.key for stored in listed))
 
-    def handle_event(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
         self.calls.append(f"{event.type} {resource} {event.object.key}")
 
     def process_pending(self) -> None:
@@ -41,13 +41,19 @@ class RecordingLoop(WatchLoop):
         return min(self.deadlines, default=None)
 
 
+class ShortHistoryStore(Store):
+    HISTORY_EVENTS = 2
+
+
 def put(store: Store, key: str, resource: str = "pods") -> None:
-    store.put(resource, Stored(key, store.upcoming, b"", {}))
+    store.put(resource, StoredObject(key, store.next_resource_version, b"", {}))
 
 
-def run_scenario(scenario: Callable[[Store, RecordingLoop], Awaitable[None]], *, history: int = 100) -> None:
+def run_scenario(
+    scenario: Callable[[Store, RecordingLoop], Awaitable[None]], *, store_class: type[Store] = Store
+) -> None:
     async def main() -> None:
-        store = Store(history=history)
+        store = store_class()
         put(store, "a")
         loop = RecordingLoop(store)
         task = asyncio.create_task(loop.run())
@@ -113,5 +119,5 @@ def test_a_loop_that_has_fallen_behind_relists(caplog: pytest.LogCaptureFixture)
         assert loop.calls == ["listed: a", "listed: a,b", "ADDED pods c"]
 
     with caplog.at_level(logging.WARNING):
-        run_scenario(scenario, history=2)
+        run_scenario(scenario, store_class=ShortHistoryStore)
     assert caplog.messages == ["recording loop: watch history expired, relisting"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.devcluster.apiserver.registry.registry import Write
+from kubestow.devcluster.apiserver.registry.registry import WriteOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client
 
@@ -66,8 +66,8 @@ async def prepare(server: DevCluster, world: str) -> None:
 
 
 def _create(server: DevCluster, resource: str, new: dict[str, Any], namespace: str = "") -> None:
-    kind = server.registry.catalog[resource]
-    server.registry.create(kind, namespace, kind.struct.read(new, []), Write())
+    kind = server.registry.scheme[resource]
+    server.registry.create(kind, namespace, kind.struct.read(new, []), WriteOptions())
 
 
 def _add_pod(
@@ -82,11 +82,11 @@ def _add_pod(
     _create(server, "pods", {"metadata": metadata, "spec": {"containers": [CONTAINER], **spec}}, "default")
     if status is not None:
         server.registry.update(
-            server.registry.catalog["pods"],
+            server.registry.scheme["pods"],
             "default",
             name,
             lambda old: {**old, "metadata": dict(old["metadata"]), "status": {**old["status"], **status}},
-            Write(),
+            WriteOptions(),
             subresource="status",
         )
 
@@ -94,8 +94,10 @@ def _add_pod(
 def _add_node(server: DevCluster, name: str, zone: str = "zone1") -> None:
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
     _create(server, "nodes", {"metadata": {"name": name, "labels": labels}, "status": NODE_STATUS})
-    nodes = server.registry.catalog["nodes"]
-    server.registry.update(nodes, "", name, lambda old: {**old, "metadata": dict(old["metadata"]), "spec": {}}, Write())
+    nodes = server.registry.scheme["nodes"]
+    server.registry.update(
+        nodes, "", name, lambda old: {**old, "metadata": dict(old["metadata"]), "spec": {}}, WriteOptions()
+    )
 
 
 def _bindable(server: DevCluster) -> None:
@@ -155,8 +157,8 @@ async def _bind_shown(server: DevCluster) -> None:
 
 
 def _event(server: DevCluster) -> dict[str, Any]:
-    pending = server.registry.get(server.registry.catalog["pods"], "default", "pending")
-    uid = server.registry.catalog["pods"].decode(pending)["metadata"]["uid"]
+    pending = server.registry.get(server.registry.scheme["pods"], "default", "pending")
+    uid = server.registry.scheme["pods"].decode(pending)["metadata"]["uid"]
     regarding = {"kind": "Pod", "namespace": "default", "name": "pending", "uid": uid, "apiVersion": "v1"}
     return {
         "metadata": {"name": "pending.1875f0a1b2c3d4e5"},

@@ -255,7 +255,7 @@ class _Others:
 
     def _kind(self, recorded: dict[str, Any]) -> Kind | None:
         group, _, version = recorded["apiVersion"].rpartition("/")
-        kinds = self._player.server.registry.catalog.served(group, version)
+        kinds = self._player.server.registry.scheme.served(group, version)
         return next((kind for kind in kinds if kind.name == recorded["kind"]), None)
 
 

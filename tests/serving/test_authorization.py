@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from kubestow.certificates import CertificateAuthority
-from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
 from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
@@ -117,7 +117,7 @@ async def test_a_token_that_is_not_utf8_is_rejected(api: ScriptedServer, tmp_pat
 
 
 async def test_tokens_of_the_embedded_api_server_are_accepted(tmp_path: Path) -> None:
-    tokens = {"secret": User("prometheus", ("monitoring", "system:authenticated")), "own": ADMIN}
+    tokens = {"secret": UserInfo("prometheus", ("monitoring", "system:authenticated")), "own": ADMIN}
     async with DevCluster(apiserver=APIServerOptions(tokens=tokens)) as api:
         path = save(tmp_path, kubeconfig(api.url, token="own"))
         options = ServingOptions(

@@ -20,7 +20,7 @@ import yaml
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from kubestow.devcluster.apiserver.requests import User
+    from kubestow.devcluster.apiserver.requests import UserInfo
     from kubestow.devcluster.apiserver.tls import TLS
     from kubestow.devcluster.cluster import DevCluster
 
@@ -62,7 +62,7 @@ class SecureServing:
     """The TLS configuration of a server, if any, and its users by bearer token."""
 
     tls: TLS | None = None
-    tokens: Mapping[str, User] = field(default_factory=dict)
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
 
     @property
     def authenticates(self) -> bool:

@@ -160,12 +160,12 @@ def _with_scheduler_user(security: SecureServing) -> SecureServing:
     process.
     """
     from kubestow.devcluster.apiserver.authentication import AUTHENTICATED
-    from kubestow.devcluster.apiserver.requests import User
+    from kubestow.devcluster.apiserver.requests import UserInfo
 
     tls = None if security.tls is None else replace(security.tls, trust=b"", admin=None)
     if not security.authenticates:
         return replace(security, tls=tls)
-    scheduler = {secrets.token_urlsafe(32): User("system:kube-scheduler", (AUTHENTICATED,))}
+    scheduler = {secrets.token_urlsafe(32): UserInfo("system:kube-scheduler", (AUTHENTICATED,))}
     return SecureServing(tls, {**scheduler, **security.tokens})
 
 

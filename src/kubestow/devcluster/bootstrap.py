@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from kubestow.devcluster.apiserver.registry.admission import DEFAULT_CLASS
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
-from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, Write
+from kubestow.devcluster.apiserver.registry.admission import IS_DEFAULT_STORAGE_CLASS
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
 from kubestow.devcluster.node_heartbeats import LEASE_NAMESPACE
@@ -18,7 +18,7 @@ __all__ = ["create_default_storage_class", "create_nodes", "create_system_object
 
 _NAMESPACES = ("default", LEASE_NAMESPACE, "kube-public", "kube-system")
 #: The field manager of system objects.
-_API_SERVER = Write(manager="kube-apiserver")
+_API_SERVER = WriteOptions(field_manager="kube-apiserver")
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _NODE_NAME = re.compile(r"node-(\d+)")
 
@@ -46,13 +46,13 @@ def publish_client_ca(registry: Registry, client_ca: str) -> None:
     Other servers of the cluster, such as the scheduler's secure port, authenticate client certificates with it.
     ``client_ca`` is PEM; if it is empty, the config map does not exist.
     """
-    kind, name = registry.catalog["configmaps"], "extension-apiserver-authentication"
+    kind, name = registry.scheme["configmaps"], "extension-apiserver-authentication"
     data = {"client-ca-file": client_ca}
     stored = registry.store.collection(kind.storage).get(kind.key("kube-system", name))
     if stored is not None and kind.decode(stored).get("data") == data:
         return
     if stored is not None:
-        registry.delete(kind, "kube-system", name, Deletion())
+        registry.delete(kind, "kube-system", name, DeleteOptions())
     if client_ca:
         _create(registry, "configmaps", {"metadata": {"name": name}, "data": data}, namespace="kube-system")
 
@@ -84,7 +84,7 @@ def create_nodes(registry: Registry, count: int) -> None:
 def create_default_storage_class(registry: Registry) -> None:
     """Create the default class ``standard``; its simulated volumes are accessible from every node."""
     new = {
-        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+        "metadata": {"name": "standard", "annotations": {IS_DEFAULT_STORAGE_CLASS: "true"}},
         "provisioner": "kubestow.dev/simulated",
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": True,
@@ -92,7 +92,9 @@ def create_default_storage_class(registry: Registry) -> None:
     _create(registry, "storageclasses.storage.k8s.io", new)
 
 
-def _create(registry: Registry, resource: str, new: Object, *, namespace: str = "", write: Write = _API_SERVER) -> None:
-    kind = registry.catalog[resource]
+def _create(
+    registry: Registry, resource: str, new: Object, *, namespace: str = "", write: WriteOptions = _API_SERVER
+) -> None:
+    kind = registry.scheme[resource]
     if registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
         registry.create(kind, namespace, kind.struct.read(new, []), write)

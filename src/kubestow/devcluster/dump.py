@@ -18,7 +18,7 @@ from kubestow.devcluster.annotations import KUBELET, STOPPED
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.schema import Mismatch
+from kubestow.devcluster.apiserver.schema import UnmarshalTypeError
 from kubestow.devcluster.apiserver.serialization.negotiation import YAMLLoader
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.errors import InputError
@@ -75,7 +75,7 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.catalog}
+        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme}
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
@@ -105,7 +105,7 @@ class _Loader:
             return None
         try:
             decoded = kind.struct.read(new, [])
-        except Mismatch as mismatch:
+        except UnmarshalTypeError as mismatch:
             raise InputError(self._subject, f"a {kind.name}: {mismatch}") from None
         if not isinstance(decoded.get("metadata"), dict) or not decoded["metadata"].get("name"):
             raise InputError(self._subject, f"a {kind.name} without metadata.name")
@@ -143,7 +143,7 @@ class _Loader:
                     # The claim gets a new uid, so the reference keeps only its name.
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
                 stored = self._registry.create(kind, namespace, new)
-            except statuses.Failure as refused:
+            except statuses.StatusError as refused:
                 raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None
             _count(self._result.created, kind.name)
         return uid_of(stored)
@@ -157,7 +157,7 @@ class _Loader:
 
     def _ensure(self, resource: str, new: Object) -> None:
         """Create a cluster-scoped object unless it exists."""
-        kind = self._registry.catalog[resource]
+        kind = self._registry.scheme[resource]
         if self._registry.store.collection(kind.storage).get(new["metadata"]["name"]) is None:
             self._registry.create(kind, "", kind.struct.read(new, []))
 

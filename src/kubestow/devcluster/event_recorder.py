@@ -23,7 +23,7 @@ class RegistryEventRecorder:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._events = registry.catalog["events"]
+        self._events = registry.scheme["events"]
         #: The number of events by the object's uid and the component.
         self._counts: dict[str, Counter[str]] = {}
 
@@ -45,10 +45,10 @@ class RegistryEventRecorder:
         counts[component] += 1
         if counts[component] > BURST:
             return
-        reference = kind.reference_to(involved)
+        reference = kind.object_reference(involved)
         event = {
             # The suffix is the version that this write will have, so the name is unique.
-            "metadata": {"name": f"{metadata['name']}.{self._registry.store.upcoming:016x}"},
+            "metadata": {"name": f"{metadata['name']}.{self._registry.store.next_resource_version:016x}"},
             "involvedObject": reference,
             "reason": reason,
             "message": message,
@@ -61,7 +61,7 @@ class RegistryEventRecorder:
         }
         try:
             self._registry.create(self._events, reference["namespace"], self._events.struct.read(event, []))
-        except statuses.Failure as refused:
+        except statuses.StatusError as refused:
             # A terminating namespace rejects new events.
             if refused.code != 403:
                 raise

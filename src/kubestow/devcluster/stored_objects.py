@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["is_pod_finished", "is_terminating", "node_name_of", "phase_of", "uid_of"]
 
@@ -23,24 +23,24 @@ class _Identified(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
-def uid_of(stored: Stored) -> str:
+def uid_of(stored: StoredObject) -> str:
     return msgspec.json.decode(stored.data, type=_Identified).metadata.uid
 
 
-def is_terminating(stored: Stored) -> bool:
+def is_terminating(stored: StoredObject) -> bool:
     """Whether the object has a deletionTimestamp."""
     return b'"deletionTimestamp":' in stored.data
 
 
-def node_name_of(pod: Stored) -> str:
+def node_name_of(pod: StoredObject) -> str:
     """The node a pod is bound to; empty if it is not bound."""
     return pod.fields[_NODE_NAME]
 
 
-def phase_of(pod: Stored) -> str:
+def phase_of(pod: StoredObject) -> str:
     return pod.fields[_PHASE]
 
 
-def is_pod_finished(pod: Stored) -> bool:
+def is_pod_finished(pod: StoredObject) -> bool:
     """Whether the pod has succeeded or failed."""
     return phase_of(pod) in ("Succeeded", "Failed")

@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from kubestow.devcluster.apiserver.storage.store import Cursor, Event, Expired, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import Cursor, Expired, Store, StoredObject, WatchEvent
 
 __all__ = ["WatchLoop"]
 
@@ -44,7 +44,7 @@ class WatchLoop(ABC):
         """Drop all cached state, :meth:`list_and_watch` each resource, and rebuild the state from the lists."""
 
     @abstractmethod
-    def handle_event(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
         """Update the cached state for one change, and schedule what has to be done about it."""
 
     @abstractmethod
@@ -56,10 +56,10 @@ class WatchLoop(ABC):
     def next_deadline(self) -> float | None:
         """When there is work again, in the running loop's time. A past time means now, None after the next change."""
 
-    def list_and_watch(self, resource: str) -> list[Stored]:
+    def list_and_watch(self, resource: str) -> list[StoredObject]:
         """List a resource and watch it from there on. No event is delivered for the objects returned."""
         collection = self._store.collection(resource)
-        self._cursors[resource] = collection.cursor(self._store.version)
+        self._cursors[resource] = collection.cursor(self._store.resource_version)
         return collection.snapshot()
 
     def is_watching(self, resource: str) -> bool:
@@ -67,9 +67,9 @@ class WatchLoop(ABC):
 
     def deliver_events(self) -> None:
         """Handle every change up to now. Raises Expired when the history has dropped some of them."""
-        if self._delivered_version == self._store.version:
+        if self._delivered_version == self._store.resource_version:
             return
-        self._delivered_version = self._store.version
+        self._delivered_version = self._store.resource_version
         for resource, cursor in self._cursors.items():
             if cursor.has_more:
                 for event in cursor.take():
@@ -77,7 +77,7 @@ class WatchLoop(ABC):
 
     async def _list_and_watch(self) -> None:
         self._cursors = {}
-        self._delivered_version = self._store.version
+        self._delivered_version = self._store.resource_version
         self.relist()
         while True:
             self.deliver_events()
@@ -87,13 +87,15 @@ class WatchLoop(ABC):
     async def _sleep(self) -> None:
         """Return at the next change or deadline; yields to other tasks even if there is work already."""
         loop, deadline = asyncio.get_running_loop(), self.next_deadline
-        if self._delivered_version != self._store.version or (deadline is not None and deadline <= loop.time()):
+        if self._delivered_version != self._store.resource_version or (
+            deadline is not None and deadline <= loop.time()
+        ):
             await asyncio.sleep(0)
             return
         changed, wake = self._changed, self._changed.set
         changed.clear()
         for resource in self._cursors:
-            self._store.collection(resource).wake(wake)
+            self._store.collection(resource).notify_once(wake)
         timer = None if deadline is None else loop.call_at(deadline, wake)
         try:
             await changed.wait()

@@ -9,21 +9,23 @@ import pytest
 from multidict import CIMultiDict
 
 from kubestow.devcluster.apiserver.authentication import ANONYMOUS, Authenticator, read_tokens
-from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
 from kubestow.devcluster.apiserver.server import APIServerOptions
-from kubestow.devcluster.apiserver.statuses import Failure
+from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
 from tests.devcluster.client import Client
 
-ANN = User("ann", ("dev", "system:authenticated"), "7")
+ANN = UserInfo("ann", ("dev", "system:authenticated"), "7")
 TOKENS = {"secret": ANN}
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 MAY_CREATE = {"resourceAttributes": {"verb": "create", "resource": "pods"}}
 
 
-def who(path: str = "/api/v1/pods", *, tokens: dict[str, User] | None = TOKENS, **headers: str | list[str]) -> User:
+def who(
+    path: str = "/api/v1/pods", *, tokens: dict[str, UserInfo] | None = TOKENS, **headers: str | list[str]
+) -> UserInfo:
     sent = CIMultiDict[str]()
     for name, values in headers.items():
         for value in [values] if isinstance(values, str) else values:
@@ -38,7 +40,7 @@ def test_the_holder_of_a_token_is_its_user(authorization: str) -> None:
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer x", "Basic c2VjcmV0", "secret", "Bearer \udcff"])
 def test_whoever_is_not_known_is_refused(authorization: str) -> None:
-    with pytest.raises(Failure, match="Unauthorized") as refused:
+    with pytest.raises(StatusError, match="Unauthorized") as refused:
         who(Authorization=authorization)
     assert refused.value.code == 401
 
@@ -46,13 +48,13 @@ def test_whoever_is_not_known_is_refused(authorization: str) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz/ping", "/version", "/version/"])
 def test_whoever_shows_nothing_may_look_at_health_and_version(path: str) -> None:
     assert who(path) == ANONYMOUS
-    with pytest.raises(Failure):
+    with pytest.raises(StatusError):
         who(path, Authorization="Bearer x")
 
 
 @pytest.mark.parametrize("path", ["/", "/versions", "/healthz2", "/api", "/metrics", "/openapi/v3"])
 def test_and_at_nothing_else(path: str) -> None:
-    with pytest.raises(Failure):
+    with pytest.raises(StatusError):
         who(path)
 
 
@@ -62,7 +64,7 @@ def test_where_nothing_is_asked_for_everybody_is_the_administrator() -> None:
 
 def test_who_got_in_may_speak_as_another() -> None:
     bob = who(tokens=None, Impersonate_User="bob", Impersonate_Group=["a", "b"], Impersonate_Uid="9")
-    assert bob == User("bob", ("a", "b", "system:authenticated"), "9")
+    assert bob == UserInfo("bob", ("a", "b", "system:authenticated"), "9")
     account = who(Authorization="Bearer secret", Impersonate_User="system:serviceaccount:ns:name")
     assert account.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
     reasoned = who(tokens=None, Impersonate_User="bob", Impersonate_Extra_Why=["a", "b"])
@@ -70,9 +72,9 @@ def test_who_got_in_may_speak_as_another() -> None:
 
 
 def test_nobody_speaks_as_another_before_being_known() -> None:
-    with pytest.raises(Failure, match="Unauthorized"):
+    with pytest.raises(StatusError, match="Unauthorized"):
         who(Impersonate_User="bob")
-    with pytest.raises(Failure, match="and no user"):
+    with pytest.raises(StatusError, match="and no user"):
         who(tokens=None, Impersonate_Group="system:masters")
 
 
@@ -80,8 +82,8 @@ def test_a_token_file_is_read_as_kube_apiserver_reads_it(tmp_path: Path) -> None
     path = tmp_path / "tokens"
     path.write_text('a,ann,7,"dev, ops"\n\nb,bob,8\n')
     assert read_tokens(path) == {
-        "a": User("ann", ("dev", "ops", "system:authenticated"), "7"),
-        "b": User("bob", ("system:authenticated",), "8"),
+        "a": UserInfo("ann", ("dev", "ops", "system:authenticated"), "7"),
+        "b": UserInfo("bob", ("system:authenticated",), "8"),
     }
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubestow.devcluster.apiserver.storage.database import Database, Layout
-from kubestow.devcluster.apiserver.storage.store import Store, Stored
+from kubestow.devcluster.apiserver.storage.database import Database, SelectableFields
+from kubestow.devcluster.apiserver.storage.store import Store, StoredObject
 from kubestow.errors import InputError
 
 TEXT = st.text(max_size=5)
@@ -21,7 +21,7 @@ CONTENT = st.tuples(st.binary(max_size=9), st.dictionaries(TEXT, TEXT, max_size=
 WRITES = st.tuples(PLACES, st.none() | CONTENT)
 
 
-def everything(store: Store) -> dict[str, list[Stored]]:
+def everything(store: Store) -> dict[str, list[StoredObject]]:
     return {resource: store.collection(resource).snapshot() for resource, count in store.counts().items() if count}
 
 
@@ -30,9 +30,9 @@ def apply(store: Store, place: tuple[str, str], content: tuple[bytes, dict[str, 
     resource, key = place
     if content is not None:
         data, labels, fields = content
-        store.put(resource, Stored(key, store.upcoming, data, labels, tuple(fields)))
+        store.put(resource, StoredObject(key, store.next_resource_version, data, labels, tuple(fields)))
     elif store.collection(resource).get(key) is not None:
-        store.delete(resource, Stored(key, store.upcoming, b"", {}))
+        store.delete(resource, StoredObject(key, store.next_resource_version, b"", {}))
     else:
         return False
     return True
@@ -45,27 +45,27 @@ def test_what_is_loaded_equals_what_was_in_memory(groups: list[list[tuple[tuple[
         store = Store()
         for group in groups:
             database = Database(Path(directory))
-            assert everything(database.load()) == everything(store)
+            assert everything(database.load({})) == everything(store)
             changed = [place for place, content in group if apply(store, place, content)]
             changes = {(resource, key): store.collection(resource).get(key) for resource, key in changed}
-            database.write(changes, store.version)
-            database.commit(store.version)
+            database.write(changes, store.resource_version)
+            database.commit(store.resource_version)
             database.close()
         database = Database(Path(directory))
-        loaded = database.load()
+        loaded = database.load({})
         database.close()
-    assert (everything(loaded), loaded.version) == (everything(store), store.version)
+    assert (everything(loaded), loaded.resource_version) == (everything(store), store.resource_version)
 
 
 def test_fields_that_have_become_selectable_are_read_from_what_is_kept(tmp_path: Path) -> None:
     database = Database(tmp_path)
-    store = database.load({"pods": Layout(("size",), lambda data: (str(len(data)),))})
-    store.put("pods", Stored("a/x", 1, b"12345", {}, ("5",)))
+    store = database.load({"pods": SelectableFields(("size",), lambda data: (str(len(data)),))})
+    store.put("pods", StoredObject("a/x", 1, b"12345", {}, ("5",)))
     database.write({("pods", "a/x"): store.collection("pods").get("a/x")}, 1)
     database.commit(1)
     database.close()
-    later = {"pods": Layout(("first", "size"), lambda data: (chr(data[0]), str(len(data))))}
-    for layouts in (later, None):
+    later = {"pods": SelectableFields(("first", "size"), lambda data: (chr(data[0]), str(len(data))))}
+    for layouts in (later, later):
         database = Database(tmp_path)
         assert [one.fields for one in database.load(layouts).collection("pods").snapshot()] == [("1", "5")]
         database.close()
@@ -73,10 +73,10 @@ def test_fields_that_have_become_selectable_are_read_from_what_is_kept(tmp_path:
 
 def test_what_was_not_committed_has_never_been(tmp_path: Path) -> None:
     database = Database(tmp_path)
-    database.write({("pods", "a/x"): Stored("a/x", 1, b"{}", {})}, 1)
+    database.write({("pods", "a/x"): StoredObject("a/x", 1, b"{}", {})}, 1)
     database.close()
     again = Database(tmp_path)
-    assert (again.version, again.load().counts()) == (0, {})
+    assert (again.resource_version, again.load({}).counts()) == (0, {})
     again.close()
 
 
@@ -106,7 +106,7 @@ def emptied(path: Path) -> None:
 
 def damaged(path: Path) -> None:
     database = Database(path.parent)
-    database.write({("pods", f"a/{n}"): Stored(f"a/{n}", 1, b"x" * 3000, {}) for n in range(50)}, 1)
+    database.write({("pods", f"a/{n}"): StoredObject(f"a/{n}", 1, b"x" * 3000, {}) for n in range(50)}, 1)
     database.commit(1)
     database.close()
     content = bytearray(path.read_bytes())
@@ -120,8 +120,8 @@ def damaged(path: Path) -> None:
         (text_file, "is not a database; name another directory"),
         (database_of_another, "is the database of another program; name another directory"),
         (format_to_come, "has format 99; this version of kubestow reads format 1"),
-        (emptied, "is damaged, and was left as it is: it does not say what it holds"),
-        (damaged, "is damaged, and was left as it is"),
+        (emptied, "is damaged and left unchanged: the state table is empty"),
+        (damaged, "is damaged and left unchanged"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line_and_left_alone(
@@ -146,7 +146,7 @@ def test_two_servers_cannot_have_one_directory(tmp_path: Path) -> None:
 
 def test_a_place_where_nothing_can_be_kept_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file/data: cannot keep a cluster here: Not a directory"):
+    with pytest.raises(InputError, match=r"file/data: cannot store a cluster here: Not a directory"):
         Database(tmp_path / "file" / "data")
 
 

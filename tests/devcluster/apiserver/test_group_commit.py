@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubestow.devcluster.apiserver.statuses import Failure
+from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.apiserver.storage.database import Database
-from kubestow.devcluster.apiserver.storage.group_commit import Durability, StorageFailed
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.group_commit import GroupCommit, StorageFailed
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client, pod
 from tests.devcluster.kills import kill_over_and_over
@@ -42,16 +42,16 @@ async def test_versions_go_on_where_they_were_even_after_deletions(tmp_path: Pat
         client = Client(server)
         await client.post(PODS, pod("p"))
         await client.delete(f"{PODS}/p?gracePeriodSeconds=0")
-        last = server.store.version
+        last = server.store.resource_version
     async with kept(tmp_path) as server:
-        assert (server.store.version, server.is_resumed) == (last, True)
+        assert (server.store.resource_version, server.is_resumed) == (last, True)
         assert (await Client(server).post(PODS, pod("q"))).json["metadata"]["resourceVersion"] == str(last + 1)
 
 
 async def test_a_watch_resumes_from_the_last_version_and_begins_anew_from_earlier_ones(tmp_path: Path) -> None:
     async with kept(tmp_path) as server:
         await Client(server).post(PODS, pod("p"))
-        last = server.store.version
+        last = server.store.resource_version
     async with kept(tmp_path) as server:
         client = Client(server)
         await client.post(PODS, pod("q"))
@@ -63,9 +63,9 @@ async def test_a_watch_resumes_from_the_last_version_and_begins_anew_from_earlie
 
 async def test_only_missing_nodes_are_made_again(tmp_path: Path) -> None:
     async with kept(tmp_path, nodes=3) as server:
-        first = {stored.name: stored.version for stored in server.store.collection("nodes").snapshot()}
+        first = {stored.name: stored.resource_version for stored in server.store.collection("nodes").snapshot()}
     async with kept(tmp_path, nodes=11) as server:
-        then = {stored.name: stored.version for stored in server.store.collection("nodes").snapshot()}
+        then = {stored.name: stored.resource_version for stored in server.store.collection("nodes").snapshot()}
     assert len(then) == 11 and then.keys() >= {"node-0", "node-1", "node-2", "node-03", "node-10"}
     assert {name: then[name] for name in first} == first
 
@@ -95,19 +95,19 @@ class SlowDatabase(Database):
 
 async def test_nothing_is_settled_before_it_is_on_disk_and_what_gathers_goes_together(tmp_path: Path) -> None:
     database = SlowDatabase(tmp_path)
-    store = database.load()
-    durability = Durability(store, database)
+    store = database.load({})
+    durability = GroupCommit(store, database)
     durability.start()
-    store.put("pods", Stored("a/0", 1, b"{}", {}))
+    store.put("pods", StoredObject("a/0", 1, b"{}", {}))
     await asyncio.to_thread(database.is_waiting.wait)
     for number in range(1, 5):
-        store.put("pods", Stored(f"a/{number}", number + 1, b"{}", {}))
-    settled = [asyncio.ensure_future(durability.settled()) for _ in range(3)]
+        store.put("pods", StoredObject(f"a/{number}", number + 1, b"{}", {}))
+    settled = [asyncio.ensure_future(durability.wait_durable()) for _ in range(3)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in settled)
     database.may_go_on.set()
     await asyncio.gather(*settled)
-    assert (database.version, database.groups) == (5, [1, 4])
+    assert (database.resource_version, database.groups) == (5, [1, 4])
     await durability.stop()
 
 
@@ -115,23 +115,23 @@ class FullDatabase(Database):
     """One whose disk is full after the first commit."""
 
     def commit(self, version: int) -> None:
-        if self.version:
+        if self.resource_version:
             raise sqlite3.OperationalError("database or disk is full")
         super().commit(version)
 
 
 async def test_a_disk_that_fails_ends_the_answers_and_says_why(tmp_path: Path) -> None:
     database = FullDatabase(tmp_path)
-    store = database.load()
-    durability = Durability(store, database)
+    store = database.load({})
+    durability = GroupCommit(store, database)
     durability.start()
-    store.put("pods", Stored("a/x", 1, b"{}", {}))
-    await durability.settled()
-    store.put("pods", Stored("a/y", 2, b"{}", {}))
-    with pytest.raises(Failure, match="database or disk is full"):
-        await durability.settled()
-    with pytest.raises(StorageFailed, match=r"kubestow.db: a write failed, and nothing after it is kept: database or"):
-        await durability.failed()
+    store.put("pods", StoredObject("a/x", 1, b"{}", {}))
+    await durability.wait_durable()
+    store.put("pods", StoredObject("a/y", 2, b"{}", {}))
+    with pytest.raises(StatusError, match="database or disk is full"):
+        await durability.wait_durable()
+    with pytest.raises(StorageFailed, match=r"kubestow.db: write failed, later writes are not persisted: database or"):
+        await durability.wait_for_failure()
     await durability.stop()
     assert [one.key for one in reopened(tmp_path).collection("pods").snapshot()] == ["a/x"]
 
@@ -139,7 +139,7 @@ async def test_a_disk_that_fails_ends_the_answers_and_says_why(tmp_path: Path) -
 def reopened(directory: Path) -> Any:
     database = Database(directory)
     try:
-        return database.load()
+        return database.load({})
     finally:
         database.close()
 

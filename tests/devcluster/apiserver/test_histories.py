@@ -105,15 +105,15 @@ class Watcher:
 async def play(steps: list[Any]) -> None:
     server = DevCluster(kubelets=False)
     client, watchers = Client(server), list[Watcher]()
-    states: dict[int, State] = {server.store.version: {}}
+    states: dict[int, State] = {server.store.resource_version: {}}
     for step in steps:
         now = states[max(states)]
         match step:
             case Put() | Delete():
                 await change(client, step, now)
-                states[server.store.version] = changed(now, step)
+                states[server.store.resource_version] = changed(now, step)
             case Open(back=back):
-                watchers.append(Watcher(client, step, max(server.store.version - back, min(states))))
+                watchers.append(Watcher(client, step, max(server.store.resource_version - back, min(states))))
             case Read(watcher=number, events=count, resume=resume) if watchers:
                 watcher = watchers[number % len(watchers)]
                 left = len(list(watcher.expected(states))) - len(watcher.told)

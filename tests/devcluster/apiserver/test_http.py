@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubestow.devcluster.apiserver.http import MAX_BODY
-from kubestow.devcluster.apiserver.requests import User
+from kubestow.devcluster.apiserver.requests import UserInfo
 from kubestow.devcluster.apiserver.server import AddressInUse, APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, pod
@@ -57,7 +57,7 @@ async def test_a_watch_delivers_over_the_wire_and_its_client_may_vanish() -> Non
 
 async def test_without_a_known_token_nobody_gets_in() -> None:
     async with (
-        DevCluster(kubelets=False, apiserver=APIServerOptions(tokens={"secret": User("me")})) as server,
+        DevCluster(kubelets=False, apiserver=APIServerOptions(tokens={"secret": UserInfo("me")})) as server,
         aiohttp.ClientSession(server.url) as session,
     ):
         for headers, status in (

@@ -46,7 +46,7 @@ def test_a_json_patch_never_changes_its_input_nor_fails_otherwise(original: Any,
     for operation in ("add", "remove", "replace", "test", "bogus"):
         try:
             patches.json_patch(original, [{"op": operation, "path": f"/{next(iter(original), 'a')}", "value": value}])
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             assert failure.code == 422
         assert repr(original) == before
 

@@ -6,7 +6,7 @@ import pytest
 from kubernetes_asyncio.client import models
 
 from kubestow.devcluster.apiserver.resources import KINDS
-from kubestow.devcluster.apiserver.schema import Mismatch, struct_of
+from kubestow.devcluster.apiserver.schema import UnmarshalTypeError, struct_of
 from kubestow.devcluster.apiserver.schema.quantities import canonical
 from kubestow.devcluster.apiserver.schema.table import entry
 from kubestow.errors import InvalidQuantity
@@ -97,5 +97,5 @@ def test_times_are_kept_in_utc_to_the_second_or_microsecond() -> None:
     assert lease["spec"]["renewTime"] == "2026-01-01T00:00:00.500000Z"
     pod = struct_of("V1Pod").read({"status": {"startTime": "2026-01-01T00:00:00.9Z"}}, [])
     assert pod["status"]["startTime"] == "2026-01-01T00:00:00Z"
-    with pytest.raises(Mismatch):
+    with pytest.raises(UnmarshalTypeError):
         struct_of("V1Pod").read({"status": {"startTime": "0001-01-01T00:00:00+14:00"}}, [])

@@ -6,16 +6,24 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from kubestow.devcluster.apiserver.storage.store import Cursor, Event, Expired, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import Cursor, Expired, Store, StoredObject, WatchEvent
 
 KEYS = st.sampled_from(["a/x", "a/y", "b/x", "b-1/x", "b/z"])
+
+
+class ShortHistoryStore(Store):
+    HISTORY_EVENTS = 6
+
+
+class SmallHistoryStore(Store):
+    HISTORY_BYTES = 1000
 
 
 class Watcher:
     """A cursor and what it has seen so far."""
 
     def __init__(self, cursor: Cursor, start: int) -> None:
-        self.cursor, self.start, self.seen = cursor, start, list[Event]()
+        self.cursor, self.start, self.seen = cursor, start, list[WatchEvent]()
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -23,28 +31,28 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = Store(history=6)
+        self.store = ShortHistoryStore()
         self.pods = self.store.collection("pods")
-        self.log: list[Event] = []
-        self.states: dict[int, dict[str, Stored]] = {0: {}}
+        self.log: list[WatchEvent] = []
+        self.states: dict[int, dict[str, StoredObject]] = {0: {}}
 
     @rule(key=KEYS, data=st.binary(max_size=3))
     def put(self, key: str, data: bytes) -> None:
-        self._record(self.store.put("pods", Stored(key, self.store.upcoming, data, {})))
+        self._record(self.store.put("pods", StoredObject(key, self.store.next_resource_version, data, {})))
 
     @rule(key=KEYS)
     def delete(self, key: str) -> None:
         if self.pods.get(key) is not None:
-            self._record(self.store.delete("pods", Stored(key, self.store.upcoming, b"", {})))
+            self._record(self.store.delete("pods", StoredObject(key, self.store.next_resource_version, b"", {})))
 
     @rule()
     def write_elsewhere(self) -> None:
-        self.store.put("nodes", Stored("n", self.store.upcoming, b"", {}))
-        self.states[self.store.version] = self._now()
+        self.store.put("nodes", StoredObject("n", self.store.next_resource_version, b"", {}))
+        self.states[self.store.resource_version] = self._now()
 
     @rule(target=watchers, back=st.integers(0, 12))
     def watch(self, back: int) -> Watcher:
-        start = max(self.store.version - back, self.pods.floor)
+        start = max(self.store.resource_version - back, self.pods.compacted_version)
         return Watcher(self.pods.cursor(start), start)
 
     @rule(watcher=watchers, limit=st.none() | st.integers(1, 3))
@@ -52,25 +60,25 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             watcher.seen += watcher.cursor.take(limit)
         except Expired:
-            missed = [event for event in self.log if event.version > watcher.cursor.version]
+            missed = [event for event in self.log if event.resource_version > watcher.cursor.resource_version]
             assert missed, "only a watcher that has lost something may be told so"
-            assert missed[0].version <= self.pods.floor
+            assert missed[0].resource_version <= self.pods.compacted_version
 
     @rule(watcher=watchers)
     def resume(self, watcher: Watcher) -> None:
         try:
-            watcher.cursor = self.pods.cursor(watcher.cursor.version)
+            watcher.cursor = self.pods.cursor(watcher.cursor.resource_version)
         except Expired:
-            assert watcher.cursor.version < self.pods.floor
+            assert watcher.cursor.resource_version < self.pods.compacted_version
 
     @rule(back=st.integers(0, 12), prefix=st.sampled_from(["", "a/", "b/"]))
     def list_earlier(self, back: int, prefix: str) -> None:
-        version = max(self.store.version - back, 0)
+        version = max(self.store.resource_version - back, 0)
         expected = sorted(item for item in self.states[version].items() if item[0].startswith(prefix))
         try:
             assert self.pods.snapshot_at(version, prefix) == [stored for _, stored in expected]
         except Expired:
-            assert version < self.pods.floor
+            assert version < self.pods.compacted_version
 
     @invariant()
     def lists_are_the_newest_state(self) -> None:
@@ -81,19 +89,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(watcher=watchers)
     def seen_is_a_gapless_stretch_of_the_log(self, watcher: Watcher) -> None:
-        after = [event for event in self.log if event.version > watcher.start]
+        after = [event for event in self.log if event.resource_version > watcher.start]
         assert watcher.seen == after[: len(watcher.seen)]
 
-    def _now(self) -> dict[str, Stored]:
+    def _now(self) -> dict[str, StoredObject]:
         return self.states[max(self.states)]
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: WatchEvent) -> None:
         self.log.append(event)
         state = dict(self._now())
         state.pop(event.object.key, None)
         if event.type != "DELETED":
             state[event.object.key] = event.object
-        self.states[event.version] = state
+        self.states[event.resource_version] = state
 
 
 TestStoreAgainstAModel = StoreMachine.TestCase
@@ -101,30 +109,30 @@ TestStoreAgainstAModel = StoreMachine.TestCase
 
 def test_a_write_at_a_version_already_taken_is_refused() -> None:
     store = Store()
-    store.put("pods", Stored("a/x", 1, b"", {}))
+    store.put("pods", StoredObject("a/x", 1, b"", {}))
     with pytest.raises(ValueError, match="expected 2"):
-        store.put("pods", Stored("a/y", 1, b"", {}))
+        store.put("pods", StoredObject("a/y", 1, b"", {}))
 
 
 def test_a_waker_is_called_once_at_the_next_change() -> None:
     store, calls = Store(), list[int]()
-    store.collection("pods").wake(lambda: calls.append(store.version))
+    store.collection("pods").notify_once(lambda: calls.append(store.resource_version))
     for name in ("x", "y"):
-        store.put("pods", Stored(name, store.upcoming, b"", {}))
+        store.put("pods", StoredObject(name, store.next_resource_version, b"", {}))
     assert calls == [1]
 
 
 def test_a_stored_key_is_namespace_and_name() -> None:
-    assert (Stored("ns/pod", 1, b"", {}).namespace, Stored("ns/pod", 1, b"", {}).name) == ("ns", "pod")
-    assert (Stored("node", 1, b"", {}).namespace, Stored("node", 1, b"", {}).name) == ("", "node")
+    assert (StoredObject("ns/pod", 1, b"", {}).namespace, StoredObject("ns/pod", 1, b"", {}).name) == ("ns", "pod")
+    assert (StoredObject("node", 1, b"", {}).namespace, StoredObject("node", 1, b"", {}).name) == ("", "node")
 
 
 def test_large_objects_shorten_the_history_but_never_lose_the_newest_event() -> None:
-    store = Store(history_bytes=1000)
+    store = SmallHistoryStore()
     pods = store.collection("pods")
     for size in (300, 300, 300, 300, 5000):
-        store.put("pods", Stored("a/x", store.upcoming, b"x" * size, {}))
-    assert pods.floor == 4
-    assert [event.version for event in pods.cursor(4).take()] == [5]
+        store.put("pods", StoredObject("a/x", store.next_resource_version, b"x" * size, {}))
+    assert pods.compacted_version == 4
+    assert [event.resource_version for event in pods.cursor(4).take()] == [5]
     with pytest.raises(Expired):
         pods.cursor(3)

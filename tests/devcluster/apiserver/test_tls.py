@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from kubestow.certificates import CertificateAuthority, KeyPair
-from kubestow.devcluster.apiserver.requests import User
+from kubestow.devcluster.apiserver.requests import UserInfo
 from kubestow.devcluster.apiserver.server import APIServerOptions
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.tls import TLS, hosts_of
@@ -50,7 +50,7 @@ async def test_a_self_made_server_is_trusted_and_knows_its_administrator(tmp_pat
 async def test_a_token_does_as_well_as_a_certificate(tmp_path: Path) -> None:
     tls = TLS.self_made(hosts_of("127.0.0.1"))
     async with DevCluster(
-        kubelets=False, apiserver=APIServerOptions(tls=tls, tokens={"secret": User("ann")})
+        kubelets=False, apiserver=APIServerOptions(tls=tls, tokens={"secret": UserInfo("ann")})
     ) as server:
         assert await asked(server, trusting(tls, tmp_path), "secret") == (201, "ann")
         assert await asked(server, trusting(tls, tmp_path), "wrong") == (401, "")

@@ -24,7 +24,7 @@ def shown(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 async def test_a_watch_from_a_version_replays_what_came_after_it(client: Client) -> None:
-    version = client.server.store.version
+    version = client.server.store.resource_version
     await client.post(PODS, pod("a"))
     await client.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
     await client.delete(f"{PODS}/a")
@@ -43,7 +43,7 @@ async def test_a_watch_without_a_version_begins_with_what_there_is(client: Clien
 
 
 async def test_objects_enter_and_leave_a_selectors_view(client: Client) -> None:
-    events = client.watch(f"{PODS}?watch=1&resourceVersion={client.server.store.version}&labelSelector=in=yes")
+    events = client.watch(f"{PODS}?watch=1&resourceVersion={client.server.store.resource_version}&labelSelector=in=yes")
     await client.post(PODS, pod("a"))
     for value in ("yes", "still", "yes"):
         await client.patch(f"{PODS}/a", {"metadata": {"labels": {"in": value, "seen": value}}})
@@ -55,7 +55,9 @@ async def test_objects_enter_and_leave_a_selectors_view(client: Client) -> None:
 
 
 async def test_a_field_selector_follows_a_pod_to_its_node(client: Client) -> None:
-    events = client.watch(f"{PODS}?watch=1&resourceVersion={client.server.store.version}&fieldSelector=spec.nodeName=n")
+    events = client.watch(
+        f"{PODS}?watch=1&resourceVersion={client.server.store.resource_version}&fieldSelector=spec.nodeName=n"
+    )
     await client.post(PODS, pod("a"))
     await client.post(f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}})
     assert shown(await take(events, 1)) == [("ADDED", "a")]
@@ -67,7 +69,7 @@ async def test_a_streaming_list_ends_with_a_bookmark(client: Client) -> None:
     added, bookmark = await take(client.watch(f"{PODS}?{query}"), 2)
     assert shown([added, bookmark]) == [("ADDED", "a"), ("BOOKMARK", "")]
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert bookmark["object"]["metadata"]["resourceVersion"] == str(client.server.store.version)
+    assert bookmark["object"]["metadata"]["resourceVersion"] == str(client.server.store.resource_version)
 
 
 async def test_a_watch_of_a_forgotten_version_is_told_it_expired() -> None:
@@ -111,12 +113,16 @@ async def test_rows_of_a_watch_carry_the_columns_once(client: Client) -> None:
     assert first["object"]["columnDefinitions"] and second["object"]["columnDefinitions"] is None
 
 
+class ShortHistoryStore(Store):
+    HISTORY_EVENTS = 2
+
+
 def forgetful() -> Client:
     """A server that remembers only the last few events of a resource."""
     server = DevCluster(kubelets=False)
-    store = Store(history=2)
-    server.registry = Registry(store, server.registry.catalog, clock=server.registry.clock, random=Random(1))
+    store = ShortHistoryStore()
+    server.registry = Registry(store, server.registry.scheme, clock=server.registry.clock, random=Random(1))
     server.store, server.api = store, API(server.registry)
-    namespaces = server.registry.catalog["namespaces"]
+    namespaces = server.registry.scheme["namespaces"]
     server.registry.create(namespaces, "", namespaces.struct.read({"metadata": {"name": "default"}}, []))
     return Client(server)

@@ -120,9 +120,9 @@ async def test_a_bound_pod_lingers_for_its_grace_period(client: Client) -> None:
 
 
 async def test_a_dry_run_changes_nothing(client: Client) -> None:
-    version = client.server.store.version
+    version = client.server.store.resource_version
     assert (await client.post(f"{PODS}?dryRun=All", pod())).status == 201
-    assert client.server.store.version == version
+    assert client.server.store.resource_version == version
     assert (await client.get(f"{PODS}/p")).status == 404
 
 

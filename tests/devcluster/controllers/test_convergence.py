@@ -179,7 +179,10 @@ def versions(cluster: Cluster) -> dict[str, int]:
     """The version of the last write to each resource that the controllers write."""
     apps = ("deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions")
     others = ("pods", "replicationcontrollers", "poddisruptionbudgets.policy", "events")
-    return {one: cluster.server.store.collection(one).version for one in (*(f"{one}.apps" for one in apps), *others)}
+    return {
+        one: cluster.server.store.collection(one).resource_version
+        for one in (*(f"{one}.apps" for one in apps), *others)
+    }
 
 
 def kind_of_owner(path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.devcluster.apiserver.resources.pods import set_condition
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from kubestow.devcluster.kubelets.pod_lifecycle import apply_step, next_step, terminate_pod
 
@@ -84,7 +84,7 @@ def test_steps_make_progress_and_do_not_spin(pod: dict[str, Any], behaviour: Pod
         assert all(old <= new for old, new in zip(restarts_before, restarts_after, strict=False))
         restarts_before = restarts_after
         if number == gate_after:
-            set_condition(pod["status"], {"type": "gate", "status": "True"}, format_time(now))
+            update_pod_condition(pod["status"], {"type": "gate", "status": "True"}, format_time(now))
     if is_ready(pod):
         assert pod["status"]["phase"] == "Running"
         assert all(

@@ -19,13 +19,13 @@ from urllib.parse import unquote
 from multidict import MultiMapping
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.requests import ADMIN, User
+from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
 from kubestow.errors import InputError
 
 __all__ = ["ANONYMOUS", "AUTHENTICATED", "UNAUTHENTICATED", "Authenticator", "read_tokens"]
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
-ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+ANONYMOUS = UserInfo("system:anonymous", (UNAUTHENTICATED,))
 
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -39,26 +39,26 @@ class Authenticator:
     With neither, every request is the administrator's.
     """
 
-    def __init__(self, tokens: Mapping[str, User] | None = None, *, certificates: bool = False) -> None:
+    def __init__(self, tokens: Mapping[str, UserInfo] | None = None, *, certificates: bool = False) -> None:
         self._tokens = {token.encode(): user for token, user in (tokens or {}).items()}
         self._certificates = certificates
         self._is_open = not self._tokens and not certificates
 
-    def user(self, headers: MultiMapping[str], path: str, peer: ssl.SSLObject | None = None) -> User:
+    def user(self, headers: MultiMapping[str], path: str, peer: ssl.SSLObject | None = None) -> UserInfo:
         """Raises a 401 Failure. ``peer`` is the other end of a TLS connection, its certificate checked already."""
         user = ADMIN if self._is_open else self._known(headers.get("Authorization", ""), path, peer)
         if any(header in headers for header in _IMPERSONATION):
             return _impersonated(headers)
         return user
 
-    def holder(self, token: str) -> User | None:
+    def holder(self, token: str) -> UserInfo | None:
         """Whose token this is."""
         offered = token.encode(errors="surrogateescape")
         # Every token is compared, and in constant time, so that answers do not tell how close a guess was.
         found = [user for known, user in self._tokens.items() if hmac.compare_digest(known, offered)]
         return found[0] if found else None
 
-    def _known(self, authorization: str, path: str, peer: ssl.SSLObject | None) -> User:
+    def _known(self, authorization: str, path: str, peer: ssl.SSLObject | None) -> UserInfo:
         if self._certificates and peer is not None and (certificate := peer.getpeercert()):
             return _named(certificate, peer.getpeercert(binary_form=True) or b"")
         scheme, _, token = authorization.partition(" ")
@@ -73,7 +73,7 @@ def _is_open(path: str) -> bool:
     return "/" + path.split("/", 2)[1] in _OPEN_PATHS
 
 
-def _named(certificate: Mapping[str, object], encoded: bytes) -> User:
+def _named(certificate: Mapping[str, object], encoded: bytes) -> UserInfo:
     """The user a certificate names: its common name, with the organizations as groups. Raises a 401 Failure."""
     subject = certificate.get("subject", ())
     names = [pair for relative in subject for pair in relative]  # type: ignore[attr-defined]
@@ -83,10 +83,10 @@ def _named(certificate: Mapping[str, object], encoded: bytes) -> User:
     groups = [value for name, value in names if name == "organizationName"]
     identifier = f"X509SHA256={hashlib.sha256(encoded).hexdigest()}"
     extra = {"authentication.kubernetes.io/credential-id": [identifier]}
-    return User(common[0], (*groups, AUTHENTICATED), extra=extra)
+    return UserInfo(common[0], (*groups, AUTHENTICATED), extra=extra)
 
 
-def _impersonated(headers: MultiMapping[str]) -> User:
+def _impersonated(headers: MultiMapping[str]) -> UserInfo:
     """The user that the request is made as. Raises a 400 Failure for headers that name none."""
     name = headers.get("Impersonate-User", "")
     groups = tuple(headers.getall("Impersonate-Group", ()))
@@ -103,10 +103,10 @@ def _impersonated(headers: MultiMapping[str]) -> User:
         if header.lower().startswith(_IMPERSONATED_EXTRA):
             extra.setdefault(unquote(header.lower().removeprefix(_IMPERSONATED_EXTRA)), []).append(value)
     groups = groups if implied in groups else (*groups, implied)
-    return User(name, groups, headers.get("Impersonate-Uid", ""), extra)
+    return UserInfo(name, groups, headers.get("Impersonate-Uid", ""), extra)
 
 
-def read_tokens(path: Path) -> dict[str, User]:
+def read_tokens(path: Path) -> dict[str, UserInfo]:
     """A token file as kube-apiserver's: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
 
     Raises InputError naming file and line.
@@ -116,14 +116,14 @@ def read_tokens(path: Path) -> dict[str, User]:
     except (OSError, UnicodeDecodeError) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(str(path), f"cannot be read: {problem}") from None
-    tokens: dict[str, User] = {}
+    tokens: dict[str, UserInfo] = {}
     for number, record in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
         if not record:
             continue
         if len(record) < 3 or not record[0] or not record[1]:
             raise InputError(str(path), "expected token,user,uid[,groups]", place=f"line {number}")
         groups = tuple(group.strip() for group in record[3].split(",") if group.strip()) if len(record) > 3 else ()
-        tokens[record[0]] = User(record[1], (*groups, AUTHENTICATED), record[2])
+        tokens[record[0]] = UserInfo(record[1], (*groups, AUTHENTICATED), record[2])
     if not tokens:
         raise InputError(str(path), "holds no token; expected lines of token,user,uid[,groups]")
     return tokens

@@ -55,7 +55,7 @@ class Handler:
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await self._read(incoming)
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             answer = Answer.failure(failure)
             answer.headers["Connection"] = "close"
             return _response(answer)
@@ -63,7 +63,7 @@ class Handler:
         if self._settled is not None:
             try:
                 await self._settled()
-            except statuses.Failure as failure:
+            except statuses.StatusError as failure:
                 result = Answer.failure(failure)
         if isinstance(result, Stream):
             return await _stream(incoming, result, self._settled)
@@ -182,7 +182,7 @@ async def _stream(incoming: web.BaseRequest, stream: Stream, settled: Settled | 
         await response.write_eof()
     except (ConnectionResetError, ClientConnectionResetError):
         pass  # The client closed its watch, which is how watches end.
-    except (TimeoutError, statuses.Failure):
+    except (TimeoutError, statuses.StatusError):
         _drop(incoming)
     return response
 

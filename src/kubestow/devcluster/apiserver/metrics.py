@@ -50,6 +50,6 @@ class Metrics:
             *(f'apiserver_storage_objects{{resource="{name}"}} {n}' for name, n in sorted(store.counts().items())),
             "# HELP apiserver_current_resource_version The version of the last write.",
             "# TYPE apiserver_current_resource_version counter",
-            f"apiserver_current_resource_version {store.version}",
+            f"apiserver_current_resource_version {store.resource_version}",
         ]
         return "\n".join(lines) + "\n"

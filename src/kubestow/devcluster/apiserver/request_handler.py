@@ -82,13 +82,13 @@ class API:
         whose_token = partial(reviews.whose_token, authenticator=authenticator or Authenticator())
         self._questions = _QUESTIONS | {"tokenreviews.authentication.k8s.io": whose_token}
         self._lines = watching.LineCache()
-        self._openapi = OpenAPI(registry.catalog)
+        self._openapi = OpenAPI(registry.scheme)
         self._metrics = Metrics(registry.store)
 
     async def handle(self, request: Request) -> Result:
         """The answer to any request whatever; nothing is raised."""
         target = parse(request.path)
-        kind = None if target is None else self._registry.catalog.find(target.group, target.version, target.resource)
+        kind = None if target is None else self._registry.scheme.find(target.group, target.version, target.resource)
         result = await self._answer(request, target, kind)
         if target is not None and kind is not None:
             self._metrics.count(request, target, result.status if isinstance(result, Answer) else 200)
@@ -102,7 +102,7 @@ class API:
                 return self._unserved(request, target)
             result = self._dispatch(request, target, kind)
             return await result if inspect.isawaitable(result) else result
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             return Answer.failure(failure)
         except RecursionError:
             return Answer.failure(statuses.bad_request("the body is nested too deeply"))
@@ -138,7 +138,7 @@ class API:
         return _verb(kind, target, request.method)(call)
 
     def _unserved(self, request: Request, target: Target) -> Result:
-        if target.group not in self._registry.catalog.groups():
+        if target.group not in self._registry.scheme.groups():
             return Answer.text("404 page not found\n", 404)
         raise statuses.no_such_resource()
 
@@ -153,7 +153,7 @@ class API:
             return self._openapi.answer(request, path)
         if path == "/metrics":
             return Answer(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
-        found = discovery.answer(request, path, self._registry.catalog) or health.answer(request, path)
+        found = discovery.answer(request, path, self._registry.scheme) or health.answer(request, path)
         if found is None:
             return Answer.text("404 page not found\n", 404)
         return found

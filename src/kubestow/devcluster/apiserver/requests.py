@@ -14,7 +14,7 @@ import msgspec
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.serialization.negotiation import Representation, accepted
 
-__all__ = ["JSON", "Answer", "Request", "Stream", "User"]
+__all__ = ["JSON", "Answer", "Request", "Stream", "UserInfo"]
 
 JSON = "application/json"
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -25,14 +25,14 @@ _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOpti
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class UserInfo:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
 
 
-ADMIN = User("system:admin", ("system:masters", "system:authenticated"))
+ADMIN = UserInfo("system:admin", ("system:masters", "system:authenticated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Request:
     user_agent: str = ""
     if_none_match: str = ""
     body: bytes = b""
-    user: User = ADMIN
+    user: UserInfo = ADMIN
     #: host:port by which the client reached the server.
     host: str = ""
 
@@ -100,7 +100,7 @@ class Request:
             raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
         return number
 
-    def _invalid(self, cause: field_errors.Cause) -> statuses.Failure:
+    def _invalid(self, cause: field_errors.Cause) -> statuses.StatusError:
         options = _OPTIONS.get(self.method, "CreateOptions")
         return statuses.invalid(options, "", [cause], group="meta.k8s.io")
 
@@ -123,7 +123,7 @@ class Answer:
         return cls(status, text.encode(), "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
     @classmethod
-    def failure(cls, failure: statuses.Failure) -> Answer:
+    def failure(cls, failure: statuses.StatusError) -> Answer:
         headers = {} if failure.retry_after is None else {"Retry-After": str(int(failure.retry_after))}
         return cls(failure.code, failure.encode(), headers=headers)
 

@@ -1,7 +1,7 @@
 """Label and field selectors as they come in a query string, parsed once and matched against stored objects.
 
 Errors carry the API server's own texts. Field selectors know only ``=``, ``==`` and ``!=``, on the fields a kind
-declares selectable besides name and namespace. :func:`selects` is for selectors that objects have in their spec.
+declares selectable besides name and namespace. :func:`matches_label_selector` is for selectors that objects have in their spec.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.errors import InvalidSelector
 
-__all__ = ["EVERYTHING", "Selector", "selector", "selects"]
+__all__ = ["EVERYTHING", "Selector", "matches_label_selector", "selector"]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -30,7 +30,7 @@ class Selector(NamedTuple):
     fields: tuple[tuple[int, str, bool], ...] = ()
     metadata: tuple[tuple[str, str, bool], ...] = ()
 
-    def matches(self, stored: Stored) -> bool:
+    def matches(self, stored: StoredObject) -> bool:
         for index, value, equal in self.fields:
             if (stored.fields[index] == value) is not equal:
                 return False
@@ -39,7 +39,7 @@ class Selector(NamedTuple):
                 return False
         return all(requirement(stored.labels) for requirement in self.labels)
 
-    def select(self, objects: Sequence[Stored]) -> list[Stored]:
+    def select(self, objects: Sequence[StoredObject]) -> list[StoredObject]:
         if self == EVERYTHING:
             return list(objects)
         return [stored for stored in objects if self.matches(stored)]
@@ -49,7 +49,7 @@ EVERYTHING = Selector()
 
 
 def selector(labels: str, fields: str, selectable: Sequence[str]) -> Selector:
-    """Parse both selectors of a request. ``selectable`` names what ``Stored.fields`` holds. Raises InvalidSelector."""
+    """Parse both selectors of a request. ``selectable`` names what ``StoredObject.fields`` holds. Raises InvalidSelector."""
     if not labels and not fields:
         return EVERYTHING
     by_field: list[tuple[int, str, bool]] = []
@@ -195,7 +195,7 @@ def _values(tokens: _Tokens) -> frozenset[str]:
             values.add(token)
 
 
-def selects(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
+def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
     """Whether a LabelSelector object matches. No selector matches nothing, an empty one everything."""
     if selector is None:
         return False

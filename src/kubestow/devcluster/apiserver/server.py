@@ -20,10 +20,10 @@ from kubestow.devcluster.apiserver.authentication import Authenticator
 from kubestow.devcluster.apiserver.http import Handler, connection_log
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.request_handler import API
-from kubestow.devcluster.apiserver.requests import User
-from kubestow.devcluster.apiserver.resources import Catalog
-from kubestow.devcluster.apiserver.storage.database import Database, Layout
-from kubestow.devcluster.apiserver.storage.group_commit import Durability
+from kubestow.devcluster.apiserver.requests import UserInfo
+from kubestow.devcluster.apiserver.resources import Scheme
+from kubestow.devcluster.apiserver.storage.database import Database
+from kubestow.devcluster.apiserver.storage.group_commit import GroupCommit
 from kubestow.devcluster.apiserver.storage.store import Store
 from kubestow.errors import KubestowError
 
@@ -52,7 +52,7 @@ class APIServerOptions:
     port: int = 0
     tls: TLS | None = None
     #: The user by bearer token.
-    tokens: Mapping[str, User] = field(default_factory=dict)
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
 
 
 def wall_clock() -> datetime:
@@ -76,17 +76,17 @@ class APIServer:
     ) -> None:
         self.host, self.port, self._tls = options.host, options.port, options.tls
         #: Whether the database already held a cluster.
-        self.is_resumed = database is not None and database.version > 0
-        catalog = Catalog()
-        self.store = Store() if database is None else database.load(_layouts(catalog))
-        self._durability = None if database is None else Durability(self.store, database)
+        self.is_resumed = database is not None and database.resource_version > 0
+        scheme = Scheme()
+        self.store = Store() if database is None else database.load(scheme.selectable_fields())
+        self._group_commit = None if database is None else GroupCommit(self.store, database)
         # Seeded once, so that uids need no system call each.
         random = random if random is not None else Random(SystemRandom().getrandbits(128))
-        self.registry = Registry(self.store, catalog, clock=clock, random=random)
+        self.registry = Registry(self.store, scheme, clock=clock, random=random)
         authenticator = Authenticator(options.tokens, certificates=bool(self.client_authorities))
         self.api = API(self.registry, authenticator)
-        settled = None if self._durability is None else self._durability.settled
-        self._handler = Handler(self.api, authenticator, settled)
+        wait_durable = None if self._group_commit is None else self._group_commit.wait_durable
+        self._handler = Handler(self.api, authenticator, wait_durable)
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -129,25 +129,21 @@ class APIServer:
             raise
         self._runner = runner
         self.port = runner.addresses[0][1]
-        if self._durability is not None:
-            self._durability.start()
+        if self._group_commit is not None:
+            self._group_commit.start()
 
     async def failed(self) -> None:
         """Wait until a write to the database fails, then raise StorageFailed. Never returns without a database."""
-        if self._durability is None:
+        if self._group_commit is None:
             await asyncio.get_running_loop().create_future()
         else:
-            await self._durability.failed()
+            await self._group_commit.wait_for_failure()
 
     async def stop(self) -> None:
         """Close all connections, watches included, and the database."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        if self._durability is not None:
-            durability, self._durability = self._durability, None
-            await durability.stop()
-
-
-def _layouts(catalog: Catalog) -> dict[str, Layout]:
-    return {kind.storage: Layout(kind.selectable, kind.fields_of) for kind in catalog if not kind.stored_in}
+        if self._group_commit is not None:
+            group_commit, self._group_commit = self._group_commit, None
+            await group_commit.stop()

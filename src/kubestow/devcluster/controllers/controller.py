@@ -14,10 +14,10 @@ from typing import ClassVar
 import msgspec
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of, new_controller_ref
 from kubestow.devcluster.controllers.pods import PodIndexer, PodView
 from kubestow.devcluster.controllers.work_queue import WorkQueue
@@ -46,7 +46,7 @@ class ObjectChange:
     """A change of one object of ``resource``, with its owner references before and after."""
 
     resource: str
-    event: Event
+    event: WatchEvent
     owner_refs: tuple[OwnerRef, ...]
     previous_owner_refs: tuple[OwnerRef, ...]
 
@@ -93,7 +93,7 @@ class Controller:
     def __init__(self, context: ControllerContext) -> None:
         self.registry, self.pods, self.recorder = context.registry, context.pods, context.recorder
         self._queue = context.queue
-        self.kind: Kind = context.registry.catalog[self.resource]
+        self.kind: Kind = context.registry.scheme[self.resource]
 
     def handle_change(self, change: ObjectChange) -> None:
         """Enqueue the objects that a change affects. Called for every change of every resource."""
@@ -199,7 +199,7 @@ class PodController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self.pod_kind: Kind = context.registry.catalog["pods"]
+        self.pod_kind: Kind = context.registry.scheme["pods"]
 
     def handle_change(self, change: ObjectChange) -> None:
         super().handle_change(change)
@@ -247,19 +247,19 @@ class PodController(Controller):
         namespace = owner["metadata"]["namespace"]
         try:
             created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
             raise
         self.record_pod_created(owner, created.name)
 
     def delete_pod(self, owner: Object, pod: PodView) -> None:
-        self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, Deletion(uid=pod.metadata.uid))
+        self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, DeleteOptions(uid=pod.metadata.uid))
         self.record_pod_deleted(owner, pod.name)
 
     def record_pod_created(self, owner: Object, pod: str) -> None:
         self.record_event(owner, "SuccessfulCreate", f"Created pod: {pod}")
 
-    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.Failure) -> None:
+    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.StatusError) -> None:
         self.record_warning(owner, "FailedCreate", f"Error creating: {failure.message}")
 
     def record_pod_deleted(self, owner: Object, pod: str) -> None:

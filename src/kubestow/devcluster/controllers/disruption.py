@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
 from kubestow.devcluster.apiserver.resources.kind import value_at
-from kubestow.devcluster.apiserver.selectors import selects
+from kubestow.devcluster.apiserver.selectors import matches_label_selector
 from kubestow.devcluster.controllers.conditions import with_condition
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of, owner_refs_of
@@ -50,7 +50,7 @@ class DisruptionController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind: Kind = context.registry.catalog["pods"]
+        self._pod_kind: Kind = context.registry.scheme["pods"]
         self._scalable: set[str] = set()
         self._catalog_revision = 0
         #: The selectors of all budgets, by namespace and key.
@@ -68,7 +68,9 @@ class DisruptionController(Controller):
         elif change.resource == "pods":
             previous_labels = event.previous.labels if event.previous is not None else event.object.labels
             for key, selector in selectors.items():
-                if selects(selector, event.object.labels) or selects(selector, previous_labels):
+                if matches_label_selector(selector, event.object.labels) or matches_label_selector(
+                    selector, previous_labels
+                ):
                     self.enqueue(key)
         elif selectors and self._is_scalable(change.resource):
             for key in selectors:
@@ -76,10 +78,10 @@ class DisruptionController(Controller):
 
     def _is_scalable(self, resource: str) -> bool:
         """Whether the resource has the scale subresource; custom resources may have it too."""
-        catalog = self.registry.catalog
-        if self._catalog_revision != catalog.revision:
-            self._catalog_revision = catalog.revision
-            self._scalable = {kind.storage for kind in catalog if kind.scale}
+        scheme = self.registry.scheme
+        if self._catalog_revision != scheme.revision:
+            self._catalog_revision = scheme.revision
+            self._scalable = {kind.storage for kind in scheme if kind.scale}
         return resource in self._scalable
 
     def reconcile(self, key: str) -> None:
@@ -88,7 +90,9 @@ class DisruptionController(Controller):
             return
         namespace = budget["metadata"]["namespace"]
         selector = budget["spec"].get("selector")
-        pods = [pod for pod in self.pods.in_namespace(namespace) if selects(selector, pod.metadata.labels)]
+        pods = [
+            pod for pod in self.pods.in_namespace(namespace) if matches_label_selector(selector, pod.metadata.labels)
+        ]
         self.throttle(key, len(pods))
         try:
             self._sync_status(budget, self._count_pods(key, budget, pods), has_pods=bool(pods))
@@ -132,7 +136,7 @@ class DisruptionController(Controller):
     def _controller_scale(self, namespace: str, controller: OwnerRef) -> tuple[str, int] | None:
         """The uid and scale of a controller, or of its Deployment; None if the controller does not exist."""
         group = controller.api_version.rpartition("/")[0]
-        kind = self.registry.catalog.named((group, controller.kind))
+        kind = self.registry.scheme.kind_for(group, controller.kind)
         if kind is None or not kind.scale:
             name = f"{controller.kind}.{group}" if kind is None else kind.resource
             raise _ScaleUnknown(f"{name} does not implement the scale subresource")

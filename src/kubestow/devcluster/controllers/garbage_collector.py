@@ -7,9 +7,9 @@ dependent refers to it any more.
 
 from __future__ import annotations
 
-from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, Deletion
+from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow.devcluster.apiserver.resources import Kind
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.owner_references import OwnerRef, owner_refs_of
 from kubestow.devcluster.stored_objects import is_terminating, uid_of
@@ -65,12 +65,12 @@ class GarbageCollector(Controller):
 
     def _resolve(self, owner: OwnerRef, dependent: ObjectRef) -> ObjectRef | None:
         """The owner's resource and key; None for a kind that is not served."""
-        kind = self.registry.catalog.named((owner.api_version.rpartition("/")[0], owner.kind))
+        kind = self.registry.scheme.kind_for(owner.api_version.rpartition("/")[0], owner.kind)
         if kind is None:
             return None
         return kind.storage, kind.key(dependent[1].rpartition("/")[0], owner.name)
 
-    def _find(self, ref: ObjectRef) -> Stored | None:
+    def _find(self, ref: ObjectRef) -> StoredObject | None:
         resource, key = ref
         return self.registry.store.collection(resource).get(key)
 
@@ -78,9 +78,9 @@ class GarbageCollector(Controller):
         resource, _, object_key = key.partition(" ")
         ref = (resource, object_key)
         stored = self._find(ref)
-        if stored is None or resource not in self.registry.catalog:
+        if stored is None or resource not in self.registry.scheme:
             return
-        kind = self.registry.catalog[resource]
+        kind = self.registry.scheme[resource]
         metadata = kind.decode(stored)["metadata"]
         finalizers = metadata.get("finalizers") or () if "deletionTimestamp" in metadata else ()
         if _ORPHAN in finalizers:
@@ -92,7 +92,7 @@ class GarbageCollector(Controller):
         elif owner_refs := owner_refs_of(stored):
             self._collect(ref, kind, stored, owner_refs)
 
-    def _collect(self, ref: ObjectRef, kind: Kind, stored: Stored, owner_refs: tuple[OwnerRef, ...]) -> None:
+    def _collect(self, ref: ObjectRef, kind: Kind, stored: StoredObject, owner_refs: tuple[OwnerRef, ...]) -> None:
         """Delete a dependent without a solid owner; if it has one, only drop its references to the others."""
         dangling = {owner.uid for owner in owner_refs if not self._exists(owner, ref)}
         waiting = {
@@ -107,7 +107,9 @@ class GarbageCollector(Controller):
         elif not is_terminating(stored):
             uid = uid_of(stored)
             propagation = "Foreground" if waiting and self._dependents.get(uid) else ""
-            self.registry.delete(kind, stored.namespace, stored.name, Deletion(uid=uid, propagation=propagation))
+            self.registry.delete(
+                kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
+            )
 
     def _exists(self, owner: OwnerRef, dependent: ObjectRef) -> bool:
         ref = self._resolve(owner, dependent)
@@ -135,12 +137,12 @@ class GarbageCollector(Controller):
     def _orphan_dependents(self, uid: str) -> None:
         for resource, key in list(self._dependents.get(uid, ())):
             stored = self._find((resource, key))
-            if stored is not None and resource in self.registry.catalog:
-                kind = self.registry.catalog[resource]
+            if stored is not None and resource in self.registry.scheme:
+                kind = self.registry.scheme[resource]
                 self.remove_owner_references(kind, stored.namespace, stored.name, {uid})
 
 
-def _waits_for_dependents(stored: Stored, *finalizers: str) -> bool:
+def _waits_for_dependents(stored: StoredObject, *finalizers: str) -> bool:
     """Whether the object is terminating and has one of the finalizers, by default either of the garbage collector's."""
     if not is_terminating(stored):
         return False

@@ -10,7 +10,7 @@ import logging
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, WorkItem
 from kubestow.devcluster.controllers.disruption import DisruptionController
 from kubestow.devcluster.controllers.event_ttl import EventTTLController
@@ -98,15 +98,15 @@ class ControllerManager(WatchLoop):
 
     def _watch_new_resources(self) -> None:
         """Watch every resource of the catalog; custom resources can be defined at any time."""
-        catalog = self._registry.catalog
-        if self._catalog_revision == catalog.revision:
+        scheme = self._registry.scheme
+        if self._catalog_revision == scheme.revision:
             return
-        self._catalog_revision = catalog.revision
-        resources = {kind.storage for kind in catalog if "list" in kind.verbs}
+        self._catalog_revision = scheme.revision
+        resources = {kind.storage for kind in scheme if "list" in kind.verbs}
         lists = {name: self.list_and_watch(name) for name in sorted(resources) if not self.is_watching(name)}
         for resource, objects in lists.items():
             for stored in objects:
-                self.handle_event(resource, Event("ADDED", stored, None))
+                self.handle_event(resource, WatchEvent("ADDED", stored, None))
 
     def deliver_events(self) -> None:
         self._watch_new_resources()
@@ -124,7 +124,7 @@ class ControllerManager(WatchLoop):
                 return
             self._process(item)
 
-    def handle_event(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
         if resource == "pods":
             self._pods.update(event)
         previous = () if event.previous is None else owner_refs_of(event.previous)
@@ -142,7 +142,7 @@ class ControllerManager(WatchLoop):
         controller, key = item
         try:
             controller.reconcile(key)
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             _log.info("reconciling %s %s failed, will retry: %s", controller.resource, key, failure.message)
             self._queue.add_rate_limited(item)
         except Exception:

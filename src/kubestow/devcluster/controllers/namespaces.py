@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.controllers.controller import Controller, ObjectChange
 from kubestow.devcluster.stored_objects import is_terminating
@@ -34,11 +34,12 @@ class NamespaceController(Controller):
     def _delete_all_content(self, namespace: str) -> bool:
         """Delete every object that is not terminating yet. Returns whether the namespace is empty then."""
         is_empty = True
-        kinds = {kind.storage: kind for kind in self.registry.catalog if kind.namespaced and "delete" in kind.verbs}
+        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.verbs}
         for kind in kinds.values():
             for stored in self.registry.store.collection(kind.storage).snapshot(f"{namespace}/"):
                 is_removed = (
-                    not is_terminating(stored) and self.registry.delete(kind, namespace, stored.name, Deletion())[1]
+                    not is_terminating(stored)
+                    and self.registry.delete(kind, namespace, stored.name, DeleteOptions())[1]
                 )
                 is_empty = is_empty and is_removed
         return is_empty

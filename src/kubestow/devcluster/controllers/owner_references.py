@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["OwnerRef", "controller_of", "new_controller_ref", "owner_refs_of"]
 
@@ -29,7 +29,7 @@ class _Dependent(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
-def owner_refs_of(stored: Stored) -> tuple[OwnerRef, ...]:
+def owner_refs_of(stored: StoredObject) -> tuple[OwnerRef, ...]:
     # Most objects have no owner, so most need no decoding.
     if b'"ownerReferences":' not in stored.data:
         return ()

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from kubestow.api.core import NodeAffinity
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of
 
 __all__ = ["PodIndexer", "PodView"]
@@ -116,7 +116,7 @@ class PodIndexer:
         self._by_node: dict[str, dict[str, PodView]] = {}
         self._by_namespace: dict[str, dict[str, PodView]] = {}
 
-    def update(self, event: Event) -> None:
+    def update(self, event: WatchEvent) -> None:
         """Apply a change of a pod."""
         key = event.object.key
         old = self._pods.pop(key, None)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 from kubestow.devcluster.stored_objects import is_pod_finished, uid_of
@@ -36,8 +36,8 @@ class ResourceClaimTemplateController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claim_kind = context.registry.catalog[_CLAIMS]
-        self._template_kind = context.registry.catalog[_TEMPLATES]
+        self._claim_kind = context.registry.scheme[_CLAIMS]
+        self._template_kind = context.registry.scheme[_TEMPLATES]
         #: The names of the claims created for pods, by the pod's uid and the name of its entry.
         self._created: dict[tuple[str, str], str] = {}
 
@@ -83,12 +83,12 @@ class ResourceClaimTemplateController(Controller):
             return name
         try:
             return self._create_claim(pod, entry).name
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             message = f"PodResourceClaim {entry['name']}: {failure.message}"
             self.record_warning(pod, "FailedResourceClaimCreation", message)
             raise
 
-    def _create_claim(self, pod: Object, entry: Object) -> Stored:
+    def _create_claim(self, pod: Object, entry: Object) -> StoredObject:
         namespace, template_name = pod["metadata"]["namespace"], entry["resourceClaimTemplateName"]
         template = self._template_kind.decode(self.registry.get(self._template_kind, namespace, template_name))["spec"]
         template_metadata = template.get("metadata") or {}
@@ -111,7 +111,7 @@ class ResourceClaimController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.catalog["pods"]
+        self._pod_kind = context.registry.scheme["pods"]
         self._pods = context.registry.store.collection("pods")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -121,7 +121,7 @@ class ResourceClaimController(Controller):
             for name in self._claim_names(pod):
                 self.enqueue(f"{pod.namespace}/{name}")
 
-    def _claim_names(self, stored: Stored) -> Iterator[str]:
+    def _claim_names(self, stored: StoredObject) -> Iterator[str]:
         """The names of the claims that a pod uses."""
         if b'"resourceClaims":' not in stored.data and b'"extendedResourceClaimStatus":' not in stored.data:
             return
@@ -146,7 +146,7 @@ class ResourceClaimController(Controller):
         if not valid and not is_terminating and owner is not None and owner.kind == "Pod":
             consumer = {"resource": "pods", "name": owner.name, "uid": owner.uid}
             if not self._is_in_use_by(namespace, consumer):
-                self.registry.delete(self.kind, namespace, stored.name, Deletion(uid=claim["metadata"]["uid"]))
+                self.registry.delete(self.kind, namespace, stored.name, DeleteOptions(uid=claim["metadata"]["uid"]))
 
     def _is_in_use_by(self, namespace: str, consumer: Object) -> bool:
         """Whether a consumer uses the claim or still can; consumers other than pods are assumed to."""

@@ -6,7 +6,7 @@ import logging
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
 from kubestow.devcluster.kubelets.node_status import NodeStatusManager
 from kubestow.devcluster.kubelets.pod_workers import PodWorkers
@@ -59,7 +59,7 @@ class Kubelets(WatchLoop):
     def next_deadline(self) -> float | None:
         return self._timers.next_deadline
 
-    def handle_event(self, resource: str, event: Event) -> None:
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
         if resource == "nodes":
             self._handle_node(event)
         else:
@@ -72,18 +72,18 @@ class Kubelets(WatchLoop):
                 return
             try:
                 callback()
-            except statuses.Failure as failure:
+            except statuses.StatusError as failure:
                 # Not found and conflict: another client's write came first, and its event leads to the next step.
                 if failure.code not in (404, 409):
                     _log.warning("kubelets: write rejected: %s", failure.message)
 
-    def _handle_node(self, event: Event) -> None:
+    def _handle_node(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
             self._nodes.remove(event.object.name)
         else:
             self._nodes.sync(event.object)
 
-    def _handle_pod(self, event: Event) -> None:
+    def _handle_pod(self, event: WatchEvent) -> None:
         stored, node = event.object, node_name_of(event.object)
         if event.type == "DELETED":
             self._pods.remove(stored.key)

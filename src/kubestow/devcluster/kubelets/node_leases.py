@@ -33,7 +33,7 @@ class NodeLeases:
         renew_interval: float = RENEW_INTERVAL,
     ) -> None:
         self._registry, self._timers, self._on_heartbeat = registry, timers, on_heartbeat
-        self._kind: Kind = registry.catalog["leases.coordination.k8s.io"]
+        self._kind: Kind = registry.scheme["leases.coordination.k8s.io"]
         self._collection = registry.store.collection(self._kind.storage)
         self._tick_interval = renew_interval / _SLOTS
         #: Per slot, the uid of each node by its name.

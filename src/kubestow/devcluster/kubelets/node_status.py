@@ -13,7 +13,7 @@ from typing import Literal
 from kubestow.devcluster.annotations import KUBELET, SHUT_DOWN, STOPPED
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.kubelets.addresses import NodeAddressAllocator
 from kubestow.devcluster.kubelets.node_leases import NodeLeases
 from kubestow.devcluster.kubelets.timers import Timers
@@ -64,7 +64,7 @@ class NodeStatusManager:
         lease_renew_interval: float = RENEW_INTERVAL,
     ) -> None:
         self._registry = registry
-        self._kind: Kind = registry.catalog["nodes"]
+        self._kind: Kind = registry.scheme["nodes"]
         self._collection = registry.store.collection("nodes")
         self._sync_pods = sync_pods
         self._states: dict[str, KubeletState] = {}
@@ -76,7 +76,7 @@ class NodeStatusManager:
     def state(self, node: str) -> KubeletState:
         return self._states.get(node, "absent")
 
-    def reserve_addresses(self, stored: Stored) -> None:
+    def reserve_addresses(self, stored: StoredObject) -> None:
         """Reserve the addresses that a node already has; to be called for all nodes before :meth:`sync`."""
         node = self._kind.decode(stored)
         for address in node["status"].get("addresses") or ():
@@ -84,7 +84,7 @@ class NodeStatusManager:
         if node["spec"].get("podCIDR"):
             self._addresses.reserve(node["spec"]["podCIDR"])
 
-    def sync(self, stored: Stored) -> None:
+    def sync(self, stored: StoredObject) -> None:
         """Handle a node that was added or updated."""
         node = self._kind.decode(stored)
         name, before, after = stored.name, self.state(stored.name), _desired_state(node)

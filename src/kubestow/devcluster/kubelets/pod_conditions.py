@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
 
 __all__ = ["are_conditions_stale", "is_sidecar", "update_conditions"]
 
@@ -19,7 +19,7 @@ _FINISHED_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 def update_conditions(pod: Object, now: str) -> None:
     """Write the generated conditions into the pod's status."""
     for condition in _generate_conditions(pod):
-        set_condition(pod["status"], condition, now)
+        update_pod_condition(pod["status"], condition, now)
 
 
 def are_conditions_stale(pod: Object) -> bool:

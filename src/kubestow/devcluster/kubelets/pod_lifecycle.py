@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, is_sidecar, update_conditions
 
@@ -181,7 +181,7 @@ def _admit(pod: Object, now: str) -> None:
     if inits:
         status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
     status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
-    set_condition(status, {"type": "PodReadyToStartContainers", "status": "False"}, now)
+    update_pod_condition(status, {"type": "PodReadyToStartContainers", "status": "False"}, now)
 
 
 def _expire(pod: Object, now: str) -> None:
@@ -216,7 +216,7 @@ def _apply(pod: Object, transition: Transition, behaviour: PodBehaviour, now: st
             container["ready"] = is_sidecar(pod, transition.container)
         else:
             container["ready"] = _ready_after(pod, transition.container, behaviour) <= 0
-        set_condition(status, {"type": "PodReadyToStartContainers", "status": "True"}, now)
+        update_pod_condition(status, {"type": "PodReadyToStartContainers", "status": "True"}, now)
     elif transition.action == "ready":
         container["ready"] = True
     elif transition.action == "exit":

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubestow.devcluster.annotations import PREFIX
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
 from kubestow.devcluster.kubelets.addresses import PodIPAllocator
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
@@ -57,19 +57,19 @@ class PodWorkers:
         self, registry: Registry, timers: Timers, nodes: NodeStatusManager, recorder: RegistryEventRecorder
     ) -> None:
         self._registry, self._timers, self._nodes, self._recorder = registry, timers, nodes, recorder
-        self._kind: Kind = registry.catalog["pods"]
+        self._kind: Kind = registry.scheme["pods"]
         self._collection = registry.store.collection("pods")
         self._ips = PodIPAllocator()
         self._scheduled: dict[str, _ScheduledStep] = {}
 
-    def reserve_ip(self, stored: Stored) -> None:
+    def reserve_ip(self, stored: StoredObject) -> None:
         """Reserve the IP that a pod already has; to be called for all pods before :meth:`sync`."""
         if b'"podIP":' in stored.data:
             pod = self._kind.decode(stored)
             if not pod["spec"].get("hostNetwork"):
                 self._ips.reserve(stored.key, pod["status"]["podIP"])
 
-    def sync(self, stored: Stored) -> None:
+    def sync(self, stored: StoredObject) -> None:
         """Schedule the next step of a pod that was added or updated."""
         state, phase = self._nodes.state(node_name_of(stored)), phase_of(stored)
         if state in ("absent", "stopped"):
@@ -95,7 +95,7 @@ class PodWorkers:
                 self._record_event(pod, "Killing", f"Stopping container {container['name']}")
         self._timers.call_later(step.delay, lambda: self._run_step(stored.key, scheduled))
 
-    def resume(self, stored: Stored) -> None:
+    def resume(self, stored: StoredObject) -> None:
         """Sync a pod whose node is ready again, and restore the conditions that node lifecycle had set to False."""
         if phase_of(stored) == "Running" and _NOT_READY in stored.data:
             pod = self._kind.decode(stored)
@@ -192,7 +192,10 @@ class PodWorkers:
             terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
             self._registry.commit(self._kind, pod)
         self._registry.delete(
-            self._kind, metadata["namespace"], metadata["name"], Deletion(grace_period=0, uid=metadata["uid"])
+            self._kind,
+            metadata["namespace"],
+            metadata["name"],
+            DeleteOptions(grace_period_seconds=0, uid=metadata["uid"]),
         )
 
     def _shut_down(self, pod: Object) -> None:
@@ -202,5 +205,5 @@ class PodWorkers:
             return
         terminate_pod(pod, now)
         status["reason"], status["message"] = "Terminated", _TERMINATED_BY_KUBELET["message"]
-        set_condition(status, _TERMINATED_BY_KUBELET, now)
+        update_pod_condition(status, _TERMINATED_BY_KUBELET, now)
         self._registry.commit(self._kind, pod)

@@ -12,7 +12,7 @@ import msgspec
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.requests import Answer, Request
-from kubestow.devcluster.apiserver.resources import Catalog, Kind
+from kubestow.devcluster.apiserver.resources import Kind, Scheme
 
 __all__ = ["answer"]
 
@@ -32,20 +32,20 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
-def answer(request: Request, path: str, catalog: Catalog) -> Answer | None:
+def answer(request: Request, path: str, scheme: Scheme) -> Answer | None:
     """None for a path that is no discovery document. Raises a Failure for one that names an unknown version."""
     parts = path.split("/")[1:]
     if path == "/":
-        return Answer.json({"paths": _paths(catalog)})
+        return Answer.json({"paths": _paths(scheme)})
     if parts[0] == "api" and len(parts) <= 2:
-        return _core(request, parts, catalog)
+        return _core(request, parts, scheme)
     if parts[0] != "apis" or len(parts) > 3:
         return None
-    groups = {group: versions for group, versions in catalog.groups().items() if group}
+    groups = {group: versions for group, versions in scheme.groups().items() if group}
     if len(parts) == 1:
         if _wants_aggregated(request):
             return _aggregated(
-                request, [_group_discovery(group, versions, catalog) for group, versions in groups.items()]
+                request, [_group_discovery(group, versions, scheme) for group, versions in groups.items()]
             )
         made = [_group(group, versions) for group, versions in groups.items()]
         return Answer.json({"kind": "APIGroupList", "apiVersion": "v1", "groups": made})
@@ -54,21 +54,21 @@ def answer(request: Request, path: str, catalog: Catalog) -> Answer | None:
         return None
     if len(parts) == 2:
         return Answer.json({"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])})
-    return _resources(group, parts[2], catalog)
+    return _resources(group, parts[2], scheme)
 
 
-def _core(request: Request, parts: list[str], catalog: Catalog) -> Answer:
+def _core(request: Request, parts: list[str], scheme: Scheme) -> Answer:
     if len(parts) == 2:
-        return _resources("", parts[1], catalog)
+        return _resources("", parts[1], scheme)
     if _wants_aggregated(request):
-        return _aggregated(request, [_group_discovery("", ["v1"], catalog)])
+        return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
     address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
     return Answer.json({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
 
 
-def _paths(catalog: Catalog) -> list[str]:
+def _paths(scheme: Scheme) -> list[str]:
     paths = ["/api", "/api/v1", "/apis", "/apis/"]
-    for group, versions in sorted(catalog.groups().items()):
+    for group, versions in sorted(scheme.groups().items()):
         if group:
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
     return [*paths, "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
@@ -79,8 +79,8 @@ def _group(group: str, versions: list[str]) -> Document:
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _resources(group: str, version: str, catalog: Catalog) -> Answer:
-    kinds = catalog.served(group, version)
+def _resources(group: str, version: str, scheme: Scheme) -> Answer:
+    kinds = scheme.served(group, version)
     if not kinds:
         raise statuses.no_such_resource()
     resources = [entry for kind in sorted(kinds, key=lambda kind: kind.plural) for entry in _entries(kind)]
@@ -136,13 +136,13 @@ def _aggregated(request: Request, items: list[Document]) -> Answer:
     return Answer(200, body, _AGGREGATED, headers)
 
 
-def _group_discovery(group: str, versions: list[str], catalog: Catalog) -> Document:
+def _group_discovery(group: str, versions: list[str], scheme: Scheme) -> Document:
     listed = [
         {
             "version": version,
             "resources": [
                 _resource_discovery(kind)
-                for kind in sorted(catalog.served(group, version), key=lambda kind: kind.plural)
+                for kind in sorted(scheme.served(group, version), key=lambda kind: kind.plural)
             ],
             "freshness": "Current",
         }

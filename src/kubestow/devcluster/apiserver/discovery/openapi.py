@@ -16,7 +16,7 @@ import msgspec
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.health import KUBERNETES_VERSION
 from kubestow.devcluster.apiserver.requests import Answer, Request
-from kubestow.devcluster.apiserver.resources import Catalog, Kind
+from kubestow.devcluster.apiserver.resources import Kind, Scheme
 from kubestow.devcluster.apiserver.schema import Field, ListOf, MapOf, Struct, Type, struct_of
 from kubestow.devcluster.apiserver.schema.structural import CustomStruct
 from kubestow.devcluster.apiserver.schema.types import ANYTHING, Bytes, IntOrString, QuantityText, Scalar, Time
@@ -37,14 +37,14 @@ _ACTIONS = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delet
 class OpenAPI:
     """The documents of one catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme = scheme
         self._documents: dict[str, bytes] = {}
-        self._revision = catalog.revision
+        self._revision = scheme.revision
 
     def answer(self, request: Request, path: str) -> Answer:
         """Raises a 404 Failure."""
-        if self._revision != self._catalog.revision:
+        if self._revision != self._scheme.revision:
             self._forget()
         if path == "/openapi/v3":
             body = msgspec.json.encode({"paths": self._index}) + b"\n"
@@ -59,7 +59,7 @@ class OpenAPI:
 
     def _forget(self) -> None:
         """Kinds have come, gone or changed; everything is made anew when it is asked for."""
-        self._revision = self._catalog.revision
+        self._revision = self._scheme.revision
         self._documents.clear()
         for made in ("_index", "_hash"):
             self.__dict__.pop(made, None)
@@ -67,21 +67,21 @@ class OpenAPI:
     @cached_property
     def _index(self) -> dict[str, Document]:
         names = [
-            _document_name(group, version) for group, versions in self._catalog.groups().items() for version in versions
+            _document_name(group, version) for group, versions in self._scheme.groups().items() for version in versions
         ]
         return {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={self._hash}"} for name in sorted(names)}
 
     @cached_property
     def _hash(self) -> str:
         """One for all documents, of what they are made from, so that the index needs none of them."""
-        served = " ".join(f"{kind.api_version}/{kind.plural}" for kind in self._catalog)
-        served += "".join(msgspec.json.encode(kind.custom.schema).decode() for kind in self._catalog if kind.custom)
+        served = " ".join(f"{kind.api_version}/{kind.plural}" for kind in self._scheme)
+        served += "".join(msgspec.json.encode(kind.custom.schema).decode() for kind in self._scheme if kind.custom)
         return hashlib.sha512(f"{KUBERNETES_VERSION} {served}".encode()).hexdigest().upper()
 
     def _document(self, name: str) -> bytes:
         made = self._documents.get(name)
         if made is None:
-            kinds = [kind for kind in self._catalog if _document_name(kind.group, kind.version) == name]
+            kinds = [kind for kind in self._scheme if _document_name(kind.group, kind.version) == name]
             made = self._documents[name] = msgspec.json.encode(_Document(kinds).made())
         return made
 

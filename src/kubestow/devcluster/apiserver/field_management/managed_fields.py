@@ -25,7 +25,7 @@ from kubestow.devcluster.apiserver.field_management.fieldsets import (
 )
 from kubestow.devcluster.apiserver.field_management.parts import Object, Path, child, is_granular, parts
 from kubestow.devcluster.apiserver.schema import Field, ListOf, Struct, Type
-from kubestow.devcluster.apiserver.statuses import Failure
+from kubestow.devcluster.apiserver.statuses import StatusError
 
 __all__ = ["Manager", "apply", "record_update"]
 
@@ -125,7 +125,7 @@ def apply(live: Object | None, config: Object, struct: Struct, manager: Manager,
     return applied
 
 
-def _conflict(conflicts: list[tuple[Manager, Path]]) -> Failure:
+def _conflict(conflicts: list[tuple[Manager, Path]]) -> StatusError:
     causes = [Cause("FieldManagerConflict", f"conflict with {manager}", _shown(path)) for manager, path in conflicts]
     if len(conflicts) == 1:
         message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
@@ -136,7 +136,7 @@ def _conflict(conflicts: list[tuple[Manager, Path]]) -> Failure:
         listed = "\n".join(line for heading, paths in sorted(lines.items()) for line in (heading, *paths))
         message = f"Apply failed with {len(conflicts)} conflicts: {listed}"
     details = {"causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]}
-    return Failure(409, "Conflict", message, details=details)
+    return StatusError(409, "Conflict", message, details=details)
 
 
 def _shown(path: Path) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.devcluster.apiserver import printing as columns
 from kubestow.devcluster.apiserver.resources import Kind
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["table"]
 
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def table(
-    kind: Kind, objects: Sequence[Stored], metadata: Object, *, include: str, now: datetime, columns: bool = True
+    kind: Kind, objects: Sequence[StoredObject], metadata: Object, *, include: str, now: datetime, columns: bool = True
 ) -> Object:
     """``include`` is the request's includeObject: Object, Metadata or None."""
     layout = _layout(kind)

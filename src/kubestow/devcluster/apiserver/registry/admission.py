@@ -15,11 +15,11 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.storage.store import Store
 
-__all__ = ["DEFAULT_CLASS", "Admission"]
+__all__ = ["IS_DEFAULT_STORAGE_CLASS", "Admission"]
 
 _UNREACHABLE_SECONDS = 300
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+IS_DEFAULT_STORAGE_CLASS = "storageclass.kubernetes.io/is-default-class"
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
@@ -60,7 +60,7 @@ class Admission:
         namespace = self._namespaces.get(name)
         if namespace is None:
             message = f'namespaces "{name}" not found'
-            raise statuses.Failure(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
+            raise statuses.StatusError(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
         if namespace.fields[0] == "Terminating":
             problem = f"unable to create new content in namespace {name} because it is being terminated"
             raise statuses.forbidden(kind, new["metadata"].get("name", ""), problem)
@@ -129,7 +129,7 @@ class Admission:
         defaults = [
             one
             for one in self._storage_classes.by_name().values()
-            if (one["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+            if (one["metadata"].get("annotations") or {}).get(IS_DEFAULT_STORAGE_CLASS) == "true"
         ]
         if defaults:
             newest = max(defaults, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
@@ -159,7 +159,7 @@ class _Decoded:
         self._objects: dict[str, dict[str, Any]] = {}
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        if self._version != self._collection.version:
-            self._version = self._collection.version
+        if self._version != self._collection.resource_version:
+            self._version = self._collection.resource_version
             self._objects = {stored.name: msgspec.json.decode(stored.data) for stored in self._collection.snapshot()}
         return self._objects

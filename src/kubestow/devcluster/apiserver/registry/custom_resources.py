@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubestow.devcluster.apiserver.resources import Catalog, Kind, Object, custom, definitions
+from kubestow.devcluster.apiserver.resources import Kind, Object, Scheme, custom, definitions
 from kubestow.devcluster.apiserver.storage.store import Store
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 class Definitions:
     """The definitions of one registry. What the store already holds is served from the start."""
 
-    def __init__(self, registry: Registry, store: Store, catalog: Catalog) -> None:
-        self._registry, self._store, self._catalog = registry, store, catalog
-        self._kind = catalog[DEFINITIONS]
+    def __init__(self, registry: Registry, store: Store, scheme: Scheme) -> None:
+        self._registry, self._store, self._scheme = registry, store, scheme
+        self._kind = scheme[DEFINITIONS]
         for stored in store.collection(DEFINITIONS).snapshot():
-            self._catalog.define(stored.name, custom.kinds_of(self._kind.decode(stored)))
+            self._scheme.define(stored.name, custom.kinds_of(self._kind.decode(stored)))
 
     def settle(self, new: Object, now: str) -> None:
         """Decide on the names of a definition that is about to be written."""
         spec, name = new["spec"], new["metadata"]["name"]
-        others = [kind for kind in self._catalog if kind.group == spec["group"] and kind.resource != name]
+        others = [kind for kind in self._scheme if kind.group == spec["group"] and kind.resource != name]
         definitions.accept_names(new, others, now)
         if definitions.is_terminating(new):
             definitions.mark_terminating(new, now)
@@ -39,12 +39,12 @@ class Definitions:
     def written(self, definition: Object) -> None:
         """Serve a definition as it now is; begin to clean up one that is being deleted."""
         name = definition["metadata"]["name"]
-        self._catalog.define(name, custom.kinds_of(definition))
+        self._scheme.define(name, custom.kinds_of(definition))
         if definitions.is_terminating(definition):
             self._clean_up(name)
 
     def removed(self, name: str) -> None:
-        self._catalog.define(name, [])
+        self._scheme.define(name, [])
 
     def instance_removed(self, kind: Kind) -> None:
         """Let a terminating definition go with its last instance."""
@@ -53,7 +53,7 @@ class Definitions:
             self._finish(kind.resource)
 
     def _clean_up(self, name: str) -> None:
-        kind = next((kind for kind in self._catalog if kind.resource == name), None)
+        kind = next((kind for kind in self._scheme if kind.resource == name), None)
         if kind is not None:
             for stored in self._store.collection(name).snapshot():
                 if b'"deletionTimestamp"' not in stored.data:

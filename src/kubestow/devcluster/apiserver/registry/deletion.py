@@ -13,26 +13,26 @@ from kubestow.api.timestamps import timestamp
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Kind, Object
 
-__all__ = ["PROPAGATION_FINALIZERS", "Deletion", "begin_deletion", "check_preconditions", "is_released"]
+__all__ = ["PROPAGATION_FINALIZERS", "DeleteOptions", "begin_deletion", "check_preconditions", "is_released"]
 
 #: Propagation policy -> the finalizer by which the garbage collector learns of it.
 PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeleteOptions:
     """DeleteOptions: seconds of grace (None: the kind's default) and what must hold of the object.
 
-    ``propagation`` says what becomes of its dependents: Background, Foreground or Orphan; empty: as its finalizers say.
+    ``propagation_policy`` says what becomes of its dependents: Background, Foreground or Orphan; empty: as its finalizers say.
     """
 
-    grace_period: int | None = None
+    grace_period_seconds: int | None = None
     uid: str = ""
     resource_version: str = ""
-    propagation: str = ""
+    propagation_policy: str = ""
 
 
-def check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:
+def check_preconditions(kind: Kind, old: Object, deletion: DeleteOptions) -> None:
     """Raises a 409 Failure."""
     identity = old["metadata"]
     if deletion.uid and deletion.uid != identity["uid"]:
@@ -49,10 +49,10 @@ def check_preconditions(kind: Kind, old: Object, deletion: Deletion) -> None:
         raise statuses.conflict(kind, identity["name"], problem, resource=kind.name)
 
 
-def begin_deletion(kind: Kind, old: Object, deletion: Deletion, now: datetime) -> tuple[Object, bool]:
+def begin_deletion(kind: Kind, old: Object, deletion: DeleteOptions, now: datetime) -> tuple[Object, bool]:
     """The object as it is once its deletion has begun, and whether it stays for now."""
     new = {**old, "metadata": dict(old["metadata"])}
-    _keep_for_dependents(new["metadata"], deletion.propagation)
+    _keep_for_dependents(new["metadata"], deletion.propagation_policy)
     lingers = _mark(kind, new, deletion, now)
     if kind.storage == "namespaces" and new["status"].get("phase") != "Terminating":
         new["status"] = {**new["status"], "phase": "Terminating"}
@@ -81,18 +81,18 @@ def _keep_for_dependents(identity: Object, propagation: str) -> None:
         del identity["finalizers"]
 
 
-def _mark(kind: Kind, new: Object, deletion: Deletion, now: datetime) -> bool:
+def _mark(kind: Kind, new: Object, deletion: DeleteOptions, now: datetime) -> bool:
     """Set the deletion timestamp where this kind of deletion needs one; whether there is time left to live."""
     identity = new["metadata"]
     if "deletionTimestamp" in identity:
-        left, asked = identity.get("deletionGracePeriodSeconds", 0), deletion.grace_period
+        left, asked = identity.get("deletionGracePeriodSeconds", 0), deletion.grace_period_seconds
         if asked is None or asked >= left:
             return bool(left)
         begun = datetime.fromisoformat(identity["deletionTimestamp"]) - timedelta(seconds=left)
         identity["deletionTimestamp"] = timestamp(begun + timedelta(seconds=asked))
         identity["deletionGracePeriodSeconds"] = asked
         return asked > 0
-    period = kind.strategy.grace_period(new, deletion.grace_period)
+    period = kind.strategy.grace_period(new, deletion.grace_period_seconds)
     if period is None and not identity.get("finalizers") and kind.storage != "namespaces":
         return False
     identity["deletionTimestamp"] = timestamp(now + timedelta(seconds=period or 0))

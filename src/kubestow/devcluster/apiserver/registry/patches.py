@@ -32,7 +32,7 @@ def json_patch(original: Object, operations: Any) -> Object:
         raise statuses.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise statuses.Failure(413, "RequestEntityTooLarge", message)
+        raise statuses.StatusError(413, "RequestEntityTooLarge", message)
     document: Any = copy.deepcopy(original)
     copied = 0
     for operation in operations:
@@ -57,7 +57,7 @@ def _check_copies(copied: int) -> None:
             "Request entity too large: Unable to complete the copy, the accumulated size increase of copy is"
             f" {copied}, exceeding the limit {MAX_COPIED}"
         )
-        raise statuses.Failure(413, "RequestEntityTooLarge", message)
+        raise statuses.StatusError(413, "RequestEntityTooLarge", message)
 
 
 def _operate(document: Any, operation: Object) -> Any:

@@ -2,7 +2,7 @@
 
 Every write passes here, whether it came over HTTP or from a controller inside the process: defaults, ownership,
 admission, what the kind's strategy prepares and validates, then one commit. Objects are dicts without ``kind`` and
-``apiVersion``, already read through the kind's schema; refusals are raised as :class:`Failure`.
+``apiVersion``, already read through the kind's schema; refusals are raised as :class:`StatusError`.
 """
 
 from __future__ import annotations
@@ -21,35 +21,40 @@ from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver import field_management as ownership
 from kubestow.devcluster.apiserver.registry.admission import Admission
 from kubestow.devcluster.apiserver.registry.custom_resources import DEFINITIONS, Definitions
-from kubestow.devcluster.apiserver.registry.deletion import Deletion, begin_deletion, check_preconditions, is_released
-from kubestow.devcluster.apiserver.resources import Catalog, Kind, Object, metadata
-from kubestow.devcluster.apiserver.storage.store import Store, Stored
+from kubestow.devcluster.apiserver.registry.deletion import (
+    DeleteOptions,
+    begin_deletion,
+    check_preconditions,
+    is_released,
+)
+from kubestow.devcluster.apiserver.resources import Kind, Object, Scheme, metadata
+from kubestow.devcluster.apiserver.storage.store import Store, StoredObject
 
-__all__ = ["SYSTEM", "Registry", "Write"]
+__all__ = ["SYSTEM", "Registry", "WriteOptions"]
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED = 63 - 5
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteOptions:
     """How a write is made: by which field manager, and whether only as a rehearsal."""
 
-    manager: str = "unknown"
+    field_manager: str = "unknown"
     dry_run: bool = False
 
 
 #: Writes of the server's own controllers; they are not recorded in managedFields.
-SYSTEM = Write(manager="")
+SYSTEM = WriteOptions(field_manager="")
 
 
 class Registry:
     """``clock`` gives the present moment, ``random`` the uids and name suffixes."""
 
-    def __init__(self, store: Store, catalog: Catalog, *, clock: Callable[[], datetime], random: Random) -> None:
-        self.store, self.catalog = store, catalog
+    def __init__(self, store: Store, scheme: Scheme, *, clock: Callable[[], datetime], random: Random) -> None:
+        self.store, self.scheme = store, scheme
         self.admission = Admission(store)
-        self._definitions = Definitions(self, store, catalog)
+        self._definitions = Definitions(self, store, scheme)
         self.clock, self._random = clock, random
         self._stamp: tuple[int, str] = (0, "")
 
@@ -61,7 +66,7 @@ class Registry:
             self._stamp = (second, timestamp(moment))
         return self._stamp[1]
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+    def get(self, kind: Kind, namespace: str, name: str) -> StoredObject:
         """Raises a 404 Failure."""
         stored = self.store.collection(kind.storage).get(kind.key(namespace, name))
         if stored is None:
@@ -70,13 +75,13 @@ class Registry:
 
     # Create
 
-    def create(self, kind: Kind, namespace: str, new: Object, write: Write = SYSTEM) -> Stored:
+    def create(self, kind: Kind, namespace: str, new: Object, write: WriteOptions = SYSTEM) -> StoredObject:
         """Store a new object. ``new`` is taken over and changed."""
         self._name(kind, namespace, new)
         self._own(kind, None, new, write, "")
         return self._create(kind, new, write)
 
-    def create_applied(self, kind: Kind, namespace: str, new: Object, write: Write) -> Stored:
+    def create_applied(self, kind: Kind, namespace: str, new: Object, write: WriteOptions) -> StoredObject:
         """Store a new object whose managedFields are settled already."""
         self._name(kind, namespace, new)
         return self._create(kind, new, write)
@@ -97,7 +102,7 @@ class Registry:
         suffix = "".join(self._random.choice(_SUFFIX_ALPHABET) for _ in range(5))
         return prefix[:_MAX_GENERATED] + suffix
 
-    def _create(self, kind: Kind, new: Object, write: Write) -> Stored:
+    def _create(self, kind: Kind, new: Object, write: WriteOptions) -> StoredObject:
         strategy, now = kind.strategy, self.now()
         self.admission.admit(kind, new)
         identity = new["metadata"]
@@ -126,11 +131,11 @@ class Registry:
         namespace: str,
         name: str,
         change: Callable[[Object], Object],
-        write: Write = SYSTEM,
+        write: WriteOptions = SYSTEM,
         *,
         subresource: str = "",
         owned: bool = False,
-    ) -> Stored:
+    ) -> StoredObject:
         """Replace an object by what ``change`` makes of it; the same object again is no write.
 
         ``subresource`` is ``status`` for writes of the status alone. ``owned``: managedFields are settled already.
@@ -152,11 +157,11 @@ class Registry:
         self._validate_update(kind, new, old, subresource)
         if is_released(kind, new):
             self.commit_deletion(kind, new, dry_run=write.dry_run)
-            new["metadata"]["resourceVersion"] = str(stored.version)
-            return self._encoded(kind, new, stored.version)
+            new["metadata"]["resourceVersion"] = str(stored.resource_version)
+            return self._encoded(kind, new, stored.resource_version)
         return self.commit(kind, new, dry_run=write.dry_run)
 
-    def _restore(self, kind: Kind, new: Object, old: Object, stored: Stored, subresource: str) -> None:
+    def _restore(self, kind: Kind, new: Object, old: Object, stored: StoredObject, subresource: str) -> None:
         """Put back what this write may not touch, and check the version it was based on."""
         identity, before = new["metadata"], old["metadata"]
         based_on = identity.get("resourceVersion", "")
@@ -204,10 +209,10 @@ class Registry:
         if causes:
             raise statuses.invalid(kind.name, identity["name"], causes, group=kind.group)
 
-    def _own(self, kind: Kind, old: Object | None, new: Object, write: Write, subresource: str) -> None:
-        if not write.manager:
+    def _own(self, kind: Kind, old: Object | None, new: Object, write: WriteOptions, subresource: str) -> None:
+        if not write.field_manager:
             return
-        manager = ownership.Manager(write.manager, "Update", kind.api_version, subresource)
+        manager = ownership.Manager(write.field_manager, "Update", kind.api_version, subresource)
         if old is not None:
             ownership.record_update(old, new, kind.struct, manager, self.now())
             return
@@ -221,8 +226,8 @@ class Registry:
     # Delete
 
     def delete(
-        self, kind: Kind, namespace: str, name: str, deletion: Deletion, write: Write = SYSTEM
-    ) -> tuple[Stored, bool]:
+        self, kind: Kind, namespace: str, name: str, deletion: DeleteOptions, write: WriteOptions = SYSTEM
+    ) -> tuple[StoredObject, bool]:
         """Delete an object, or begin to. Returns its state and whether it is gone."""
         stored = self.get(kind, namespace, name)
         old = kind.decode(stored)
@@ -239,11 +244,11 @@ class Registry:
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object for the server's own reasons."""
-        self.delete(kind, namespace, name, Deletion())
+        self.delete(kind, namespace, name, DeleteOptions())
 
     # Commit
 
-    def commit(self, kind: Kind, new: Object, *, dry_run: bool = False, version: bool = True) -> Stored:
+    def commit(self, kind: Kind, new: Object, *, dry_run: bool = False, version: bool = True) -> StoredObject:
         """Store an object as it is. With ``dry_run`` only what would be stored is returned."""
         if dry_run:
             if not version:
@@ -251,21 +256,21 @@ class Registry:
             return self._encoded(kind, new, 0)
         if kind.storage == DEFINITIONS:
             self._definitions.settle(new, self.now())
-        upcoming = self.store.upcoming
-        new["metadata"]["resourceVersion"] = str(upcoming)
-        stored = self._encoded(kind, new, upcoming)
+        next_resource_version = self.store.next_resource_version
+        new["metadata"]["resourceVersion"] = str(next_resource_version)
+        stored = self._encoded(kind, new, next_resource_version)
         self.store.put(kind.storage, stored)
         if kind.storage == DEFINITIONS:
             self._definitions.written(new)
         return stored
 
-    def commit_deletion(self, kind: Kind, last: Object, *, dry_run: bool = False) -> Stored:
+    def commit_deletion(self, kind: Kind, last: Object, *, dry_run: bool = False) -> StoredObject:
         """Remove an object; ``last`` is the state that watchers see go."""
         if dry_run:
             return self._encoded(kind, last, 0)
-        upcoming = self.store.upcoming
-        last["metadata"]["resourceVersion"] = str(upcoming)
-        final = self._encoded(kind, last, upcoming)
+        next_resource_version = self.store.next_resource_version
+        last["metadata"]["resourceVersion"] = str(next_resource_version)
+        final = self._encoded(kind, last, next_resource_version)
         self.store.delete(kind.storage, final)
         if kind.storage == DEFINITIONS:
             self._definitions.removed(final.name)
@@ -273,12 +278,12 @@ class Registry:
             self._definitions.instance_removed(kind)
         return final
 
-    def _encoded(self, kind: Kind, new: Object, version: int) -> Stored:
+    def _encoded(self, kind: Kind, new: Object, version: int) -> StoredObject:
         held = kind.strategy.stored(new) if kind.strategy.converts else new
-        shelf = self.catalog[kind.stored_in] if kind.stored_in else kind
+        shelf = self.scheme[kind.stored_in] if kind.stored_in else kind
         identity = metadata.ordered(held["metadata"])
         body = {"metadata": identity} | {field: value for field, value in held.items() if field != "metadata"}
-        return Stored(
+        return StoredObject(
             kind.key(identity.get("namespace", ""), identity["name"]),
             version,
             msgspec.json.encode(body),

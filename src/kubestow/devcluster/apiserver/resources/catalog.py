@@ -18,8 +18,9 @@ from kubestow.devcluster.apiserver.resources.definitions import priority_of
 from kubestow.devcluster.apiserver.resources.kind import REPLICAS, Kind
 from kubestow.devcluster.apiserver.resources.workloads import daemon_sets, jobs, stateful_sets
 from kubestow.devcluster.apiserver.resources.workloads import replicas as workloads
+from kubestow.devcluster.apiserver.storage.database import SelectableFields
 
-__all__ = ["KINDS", "Catalog"]
+__all__ = ["KINDS", "Scheme"]
 
 _ALL = ("all",)
 _CREATE = ("create",)
@@ -264,7 +265,7 @@ KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 
 
-class Catalog:
+class Scheme:
     """The kinds by (group, version, plural), and by group and version for discovery.
 
     Custom kinds come and go with their definitions; one of the same name stands in for a kind of the table.
@@ -315,13 +316,17 @@ class Catalog:
         """By resource name, such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError."""
         return self._by_resource[resource]
 
-    def named(self, group_and_kind: tuple[str, str]) -> Kind | None:
-        """The kind that an owner reference means, whatever its version."""
-        return self._by_name.get(group_and_kind)
+    def kind_for(self, group: str, name: str) -> Kind | None:
+        """The kind that an owner reference names, in any version."""
+        return self._by_name.get((group, name))
 
     def groups(self) -> dict[str, list[str]]:
         """The versions of every group, preferred first, in the order of the table."""
         return self._groups
+
+    def selectable_fields(self) -> dict[str, SelectableFields]:
+        """The selectable fields of every stored resource."""
+        return {kind.storage: SelectableFields(kind.selectable, kind.fields_of) for kind in self if not kind.stored_in}
 
     def served(self, group: str, version: str) -> list[Kind]:
         return [kind for kind in self if (kind.group, kind.version) == (group, version)]

@@ -18,7 +18,7 @@ from kubestow.devcluster.apiserver.field_errors import Cause
 from kubestow.devcluster.apiserver.printing.layout import Layout
 from kubestow.devcluster.apiserver.schema import Struct, struct_of
 from kubestow.devcluster.apiserver.schema.structural import CustomStruct
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["REPLICAS", "Kind", "Object", "Strategy", "value_at"]
 
@@ -148,17 +148,17 @@ class Kind:
         """What stands before the stored bytes when an object is sent."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.name.encode(), self.api_version.encode())
 
-    def encode(self, stored: Stored) -> bytes:
+    def encode(self, stored: StoredObject) -> bytes:
         """The whole object, as it is sent."""
         return self.head + self.encode_item(stored)[1:]
 
-    def encode_item(self, stored: Stored) -> bytes:
+    def encode_item(self, stored: StoredObject) -> bytes:
         """The object as an item of a list, where kind and apiVersion are left out."""
         if self.strategy.converts:
             return msgspec.json.encode(self.decode(stored))
         return stored.data
 
-    def decode(self, stored: Stored) -> Object:
+    def decode(self, stored: StoredObject) -> Object:
         """The object as this kind serves it, without kind and apiVersion."""
         decoded: Object = msgspec.json.decode(stored.data)
         return self.strategy.served(decoded)
@@ -166,7 +166,7 @@ class Kind:
     def key(self, namespace: str, name: str) -> str:
         return f"{namespace}/{name}" if self.namespaced else name
 
-    def reference_to(self, whole: Object) -> Object:
+    def object_reference(self, whole: Object) -> Object:
         """An ObjectReference to this state of an object of the kind."""
         identity = whole["metadata"]
         return {

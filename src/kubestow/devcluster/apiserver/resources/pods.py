@@ -8,7 +8,7 @@ from kubestow.devcluster.apiserver.field_errors import Cause, forbidden_value, i
 from kubestow.devcluster.apiserver.resources import pod_spec
 from kubestow.devcluster.apiserver.resources.kind import Object, Strategy
 
-__all__ = ["PodStrategy", "PodTemplateStrategy", "set_condition"]
+__all__ = ["PodStrategy", "PodTemplateStrategy", "update_pod_condition"]
 
 _IMMUTABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -21,7 +21,7 @@ _NOT_EPHEMERAL_CONTAINERS = "only ephemeral containers may be added through this
 _OTHER_CLASS = "Pod QOS Class may not change as a result of resizing"
 
 
-def set_condition(status: Object, condition: Object, now: str) -> bool:
+def update_pod_condition(status: Object, condition: Object, now: str) -> bool:
     """Add or replace the condition of this type; its transition time moves only with its status. Whether it changed."""
     conditions: list[Object] = status.get("conditions") or []
     made: Object = {"type": condition["type"], "status": condition["status"], "lastProbeTime": None}

@@ -5,12 +5,12 @@ from kubestow.devcluster.apiserver.schema.types import (
     ListOf,
     MapOf,
     Merge,
-    Mismatch,
     QuantityText,
     Scalar,
     Struct,
     Time,
     Type,
+    UnmarshalTypeError,
     struct_of,
 )
 
@@ -19,11 +19,11 @@ __all__ = [
     "ListOf",
     "MapOf",
     "Merge",
-    "Mismatch",
     "QuantityText",
     "Scalar",
     "Struct",
     "Time",
     "Type",
+    "UnmarshalTypeError",
     "struct_of",
 ]

@@ -27,12 +27,12 @@ __all__ = [
     "ListOf",
     "MapOf",
     "Merge",
-    "Mismatch",
     "QuantityText",
     "Scalar",
     "Struct",
     "Time",
     "Type",
+    "UnmarshalTypeError",
     "struct_of",
 ]
 
@@ -41,7 +41,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-class Mismatch(Exception):
+class UnmarshalTypeError(Exception):
     """A value that is not of its field's type; ``str()`` is what the API server says about it."""
 
     def __init__(self, value: object, expected: str, *, problem: str = "") -> None:
@@ -51,7 +51,7 @@ class Mismatch(Exception):
         self.owner = ""
         self.path: list[str] = []
 
-    def inside(self, owner: str, field: str) -> Mismatch:
+    def inside(self, owner: str, field: str) -> UnmarshalTypeError:
         self.owner = self.owner or owner
         self.path.insert(0, field)
         return self
@@ -97,7 +97,7 @@ class Scalar(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not self.python and not (self.python is float and type(value) is int):
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         return value
 
 
@@ -115,7 +115,7 @@ class IntOrString(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) not in (int, str):
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         return value
 
 
@@ -126,11 +126,11 @@ class QuantityText(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> str:
         if type(value) not in (str, int, float):
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         try:
             return canonical(value if type(value) is str else repr(value))
         except InvalidQuantity as invalid:
-            raise Mismatch(value, self.go_name, problem=str(invalid)) from None
+            raise UnmarshalTypeError(value, self.go_name, problem=str(invalid)) from None
 
 
 class Time(Type):
@@ -143,7 +143,7 @@ class Time(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
         if type(value) is not str:
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         if not self._micro and _CANONICAL_TIME.fullmatch(value):
             return value
         if not value:
@@ -156,7 +156,7 @@ class Time(Type):
         except (ValueError, OverflowError):
             layout = "2006-01-02T15:04:05.000000Z07:00" if self._micro else "2006-01-02T15:04:05Z07:00"
             problem = f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
-            raise Mismatch(value, self.go_name, problem=problem) from None
+            raise UnmarshalTypeError(value, self.go_name, problem=problem) from None
 
 
 class ListOf(Type):
@@ -168,7 +168,7 @@ class ListOf(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> list[Any]:
         if type(value) is not list:
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         read = self.item.read
         return [read(item, unknown_fields) for item in value]
 
@@ -182,7 +182,7 @@ class MapOf(Type):
 
     def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
         if type(value) is not dict:
-            raise Mismatch(value, self.go_name)
+            raise UnmarshalTypeError(value, self.go_name)
         read = self.item.read
         return {key: read("" if item is None else item, unknown_fields) for key, item in value.items()}
 
@@ -256,7 +256,7 @@ class Struct(Type):
             if value is None:
                 value = {}
             else:
-                raise Mismatch(value, self.go_name)
+                raise UnmarshalTypeError(value, self.go_name)
         fields, result = self.fields, {}
         for key, item in value.items():
             field = fields.get(key)
@@ -270,11 +270,11 @@ class Struct(Type):
                 continue
             if field.scalar is not None:
                 if type(item) is not field.scalar:
-                    raise Mismatch(item, field.type_.go_name).inside(self.name, key)
+                    raise UnmarshalTypeError(item, field.type_.go_name).inside(self.name, key)
             else:
                 try:
                     item = field.type_.read(item, unknown_fields)
-                except Mismatch as mismatch:
+                except UnmarshalTypeError as mismatch:
                     raise mismatch.inside(self.name, key) from None
             if item or not field.omit_empty:
                 result[key] = item

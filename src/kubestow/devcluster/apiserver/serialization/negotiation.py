@@ -157,7 +157,7 @@ def _decode_protobuf(body: bytes, expected: str) -> Any:
         ) from None
 
 
-def _unknown_format(accepted: str) -> statuses.Failure:
+def _unknown_format(accepted: str) -> statuses.StatusError:
     return statuses.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     )
@@ -188,7 +188,7 @@ class YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore
     }
 
 
-def _unrecognized(expected: str, problem: str, body: bytes) -> statuses.Failure:
+def _unrecognized(expected: str, problem: str, body: bytes) -> statuses.StatusError:
     text = body.decode("utf-8", "replace")
     shown = "<empty>" if not text else text if len(text) <= 30 else f"{text[:30]} ..."
     found = f"couldn't get version/kind; {problem} ({shown})"

@@ -17,7 +17,7 @@ from kubestow.devcluster.apiserver.printing import tables
 from kubestow.devcluster.apiserver.requests import JSON, Answer
 from kubestow.devcluster.apiserver.resources import Kind
 from kubestow.devcluster.apiserver.serialization.negotiation import Form, Representation
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["View"]
 
@@ -52,10 +52,10 @@ class View:
         """Whether an object looks the same to all who ask this way."""
         return self.form is Form.OBJECT and not self._is_yaml
 
-    def one(self, stored: Stored, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
+    def one(self, stored: StoredObject, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
         return self._answer(self.object(stored), status, headers)
 
-    def many(self, objects: Sequence[Stored], list_metadata: dict[str, Any]) -> Answer:
+    def many(self, objects: Sequence[StoredObject], list_metadata: dict[str, Any]) -> Answer:
         metadata = msgspec.json.encode(list_metadata)
         if self.form is Form.TABLE:
             return self._answer(self._table(objects, list_metadata), 200, None)
@@ -73,13 +73,13 @@ class View:
             return self._answer(b"".join(parts), 200, None)
         return Answer(200, parts)
 
-    def object(self, stored: Stored, *, first: bool = True) -> bytes:
+    def object(self, stored: StoredObject, *, first: bool = True) -> bytes:
         """One object without a newline. ``first`` rows of a watch carry the column definitions."""
         if self.form is Form.OBJECT:
             return self.kind.encode(stored)
         if self.form is Form.METADATA:
             return _METADATA_HEAD + b'"metadata":%s}' % bytes(_METADATA.decode(stored.data).metadata)
-        return self._table([stored], {"resourceVersion": str(stored.version)}, columns=first)
+        return self._table([stored], {"resourceVersion": str(stored.resource_version)}, columns=first)
 
     def bookmark(self, version: int, annotations: dict[str, str]) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
@@ -92,7 +92,7 @@ class View:
         empty = {} if self.kind.struct.open else self.kind.struct.read({}, [])
         return self.kind.head + msgspec.json.encode({**empty, "metadata": metadata})[1:]
 
-    def _table(self, objects: Sequence[Stored], metadata: dict[str, Any], *, columns: bool = True) -> bytes:
+    def _table(self, objects: Sequence[StoredObject], metadata: dict[str, Any], *, columns: bool = True) -> bytes:
         made = tables.table(self.kind, objects, metadata, include=self._include, now=self._now(), columns=columns)
         return msgspec.json.encode(made)
 

@@ -1,1 +1,4 @@
-"""Storage: objects by key with their resource versions and history, in memory and on disk."""
+"""Storage: objects by key with resourceVersions and a watch history (``store``), persisted in SQLite when asked for.
+
+``database`` is the file, ``group_commit`` the policy: no response is sent before the writes it depends on are on disk.
+"""

@@ -1,12 +1,12 @@
-"""Nothing leaves the server before it is on disk.
+"""Group commit: writes are applied in memory at once and persisted in groups.
 
-Writes go to the store at once and to the disk in groups: while one group is being committed, beside the event loop, the
-next one gathers. Answers of every kind wait in :meth:`Durability.settled` for all that happened before them, reads and
-watches too, so what a client has ever seen is there after a crash: no write that was answered is lost, and no resource
-version is given out twice. A store in memory alone waits for nothing.
+While one group is being committed in a worker thread, the next one accumulates. Every response, including those to
+reads and watches, waits in :meth:`GroupCommit.wait_durable` for all earlier writes. So a client never sees state that a
+crash could lose: no acknowledged write is lost, and no resourceVersion is used twice. A store without a database does
+not wait.
 
-When the disk fails, memory and disk no longer agree and cannot be made to: requests are refused from then on, and
-:meth:`Durability.failed` tells whoever runs the server, who ends it.
+When the disk fails, memory and disk have diverged for good: all further requests fail with 500, and
+:meth:`GroupCommit.wait_for_failure` raises :class:`StorageFailed` so that the process exits.
 """
 
 from __future__ import annotations
@@ -18,60 +18,63 @@ from dataclasses import dataclass, field
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.storage.database import Database
-from kubestow.devcluster.apiserver.storage.store import Event, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
 from kubestow.errors import KubestowError
 
-__all__ = ["Durability", "StorageFailed"]
+__all__ = ["GroupCommit", "StorageFailed"]
 
 
 class StorageFailed(KubestowError):
-    """The disk did not take a write. What was answered before is kept."""
+    """A write could not be persisted. All writes acknowledged before it are on disk."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Writes that are committed together. Of several to one object the last counts."""
+    """Writes that are committed in one transaction; of several writes to one object, the last."""
 
-    changes: dict[tuple[str, str], Stored | None] = field(default_factory=dict)
-    version: int = 0
+    writes: dict[tuple[str, str], StoredObject | None] = field(default_factory=dict)
+    resource_version: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Durability:
-    """Keeps a store in a database, on the event loop it is started on."""
+class GroupCommit:
+    """Persists the writes of ``store`` in ``database``, on the event loop that :meth:`start` runs on."""
 
     def __init__(self, store: Store, database: Database) -> None:
         self._store, self._database = store, database
-        self._gathering = _Group()
-        self._committing = self._gathering
+        self._pending = _Group()
+        self._committing = self._pending
         self._committer: asyncio.Task[None] | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kubestow-storage")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: StorageFailed | None = None
-        self._broken = asyncio.Event()
-        store.recorder = self._record
+        self._failed = asyncio.Event()
+        store.on_write = self._on_write
 
     def start(self) -> None:
-        """Commit what was written so far, all of it or nothing, and from now on whatever is. Raises StorageFailed."""
+        """Commit the writes so far in one transaction; later writes are committed as they happen.
+
+        Raises StorageFailed.
+        """
         self._loop = asyncio.get_running_loop()
         self._flush()
 
-    async def settled(self) -> None:
-        """Return when everything written before the call is on disk. Raises a 500 Failure when it will not be."""
-        if self._database.version < self._store.version:
-            # The newest write is among those that gather, unless they are all being committed.
-            await (self._gathering if self._gathering.changes else self._committing).done.wait()
+    async def wait_durable(self) -> None:
+        """Wait until every write before the call is on disk. Raises a 500 StatusError when the disk failed."""
+        if self._database.resource_version < self._store.resource_version:
+            # The newest write is in the pending group, unless that is empty and the last group is being committed.
+            await (self._pending if self._pending.writes else self._committing).done.wait()
         if self._failure is not None:
             raise statuses.internal_error(str(self._failure))
 
-    async def failed(self) -> None:
-        """Wait until the disk fails, then raise StorageFailed."""
-        await self._broken.wait()
+    async def wait_for_failure(self) -> None:
+        """Block until a commit fails, then raise StorageFailed."""
+        await self._failed.wait()
         assert self._failure is not None
         raise self._failure
 
     async def stop(self) -> None:
-        """Commit the rest, if it was ever started, and let go of the file. Raises StorageFailed."""
+        """Commit the pending writes if started, and close the database. Raises StorageFailed."""
         if self._committer is not None:
             await self._committer
         try:
@@ -82,44 +85,44 @@ class Durability:
             self._writer.shutdown()
             self._database.close()
 
-    def _record(self, resource: str, event: Event) -> None:
-        group, written = self._gathering, event.object
-        group.changes[resource, written.key] = None if event.type == "DELETED" else written
-        group.version = written.version
+    def _on_write(self, resource: str, event: WatchEvent) -> None:
+        group, stored = self._pending, event.object
+        group.writes[resource, stored.key] = None if event.type == "DELETED" else stored
+        group.resource_version = stored.resource_version
         if self._committer is None and self._loop is not None:
             self._committer = self._loop.create_task(self._commit_groups(self._loop))
 
     async def _commit_groups(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._gathering.changes and self._failure is None:
-            group = self._take_group()
+        while self._pending.writes and self._failure is None:
+            group = self._next_group()
             try:
-                # Filling a transaction takes the interpreter, so it is done here; the disk is waited for elsewhere.
-                self._database.write(group.changes, group.version)
-                await loop.run_in_executor(self._writer, self._database.commit, group.version)
+                # Filling the transaction needs the GIL and stays on this thread; waiting for the disk does not.
+                self._database.write(group.writes, group.resource_version)
+                await loop.run_in_executor(self._writer, self._database.commit, group.resource_version)
             except sqlite3.Error as error:
                 self._fail(error)
             group.done.set()
         self._committer = None
 
     def _flush(self) -> None:
-        """Commit what has gathered at once."""
-        if not self._gathering.changes:
+        """Commit the pending group on this thread. Raises StorageFailed."""
+        if not self._pending.writes:
             return
-        group = self._take_group()
+        group = self._next_group()
         try:
-            self._database.write(group.changes, group.version)
-            self._database.commit(group.version)
+            self._database.write(group.writes, group.resource_version)
+            self._database.commit(group.resource_version)
         except sqlite3.Error as error:
             raise self._fail(error) from None
         group.done.set()
 
-    def _take_group(self) -> _Group:
-        group, self._gathering = self._gathering, _Group()
+    def _next_group(self) -> _Group:
+        group, self._pending = self._pending, _Group()
         self._committing = group
         return group
 
     def _fail(self, error: sqlite3.Error) -> StorageFailed:
-        self._failure = StorageFailed(f"{self._database.path}: a write failed, and nothing after it is kept: {error}")
-        self._gathering.done.set()
-        self._broken.set()
+        self._failure = StorageFailed(f"{self._database.path}: write failed, later writes are not persisted: {error}")
+        self._pending.done.set()
+        self._failed.set()
         return self._failure

@@ -1,49 +1,44 @@
-"""What the server holds: objects by key, one version counter, and the recent history of every resource.
+"""The in-memory object store: objects by key, one resourceVersion counter, and a watch history per resource.
 
-A write replaces one immutable :class:`Stored` and appends one :class:`Event` to the history of its resource. Lists are
-snapshots of references; a watch is a :class:`Cursor` over the shared history, so a watcher costs no queue, sees every
-event in order exactly once, and one that falls behind the bounded history learns so (:class:`Expired`) instead of
-holding memory. A list at an earlier version is today's objects with the later events undone.
+A write replaces one immutable :class:`StoredObject` and appends one :class:`WatchEvent` to the history of its resource.
+A list is a snapshot of references. A watch is a :class:`Cursor` over the shared history: it needs no queue of its own
+and reads every event in order exactly once. History is bounded; a cursor that falls behind raises :class:`Expired`. A
+list at an earlier resourceVersion is the current state with the later events undone.
 
-Nothing here knows HTTP, JSON or Kubernetes kinds: an object is bytes plus the few values that selectors read. Nothing
-here touches a disk either: :attr:`Store.recorder` is told every write, and ``durability`` keeps it.
+This module knows neither HTTP nor JSON nor Kubernetes kinds: an object is bytes plus the values that selectors match.
+It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`group_commit` persists it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-__all__ = ["Change", "Collection", "Cursor", "Event", "Expired", "Store", "Stored"]
+__all__ = ["Collection", "Cursor", "EventType", "Expired", "Store", "StoredObject", "WatchEvent"]
 
-Change = Literal["ADDED", "MODIFIED", "DELETED"]
-
-#: Events kept per resource. Past twice this the older half is dropped in one cut.
-HISTORY = 16_384
-#: Bytes of objects in the events kept per resource; past them, too, the older half is dropped.
-HISTORY_BYTES = 256 * 1024 * 1024
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Expired(Exception):
-    """The history no longer reaches back to the version asked for."""
+    """The watch history does not reach back to the requested resourceVersion."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        self.asked, self.oldest = asked, oldest
-        super().__init__(f"version {asked} is older than the history, which begins at {oldest}")
+    def __init__(self, requested: int, oldest: int) -> None:
+        self.requested, self.oldest = requested, oldest
+        super().__init__(f"resource version {requested} is older than the watch history, which starts after {oldest}")
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One object at one version.
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
+    """One object at one resourceVersion.
 
-    ``key`` is ``namespace/name`` (``name`` alone in cluster scope), ``data`` the encoded object, ``labels`` and
-    ``fields`` what label and field selectors match against (``fields`` in the order of the kind's selectable fields).
+    ``key`` is ``namespace/name`` (``name`` alone for cluster-scoped kinds), ``data`` the encoded object, ``labels`` and
+    ``fields`` the values that label and field selectors match (``fields`` in the order of the kind's selectable fields).
     """
 
     key: str
-    version: int
+    resource_version: int
     data: bytes
     labels: dict[str, str]
     fields: tuple[str, ...] = ()
@@ -57,76 +52,80 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return self.key[: max(self.key.rfind("/"), 0)]
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change: ``object`` is the state it led to (for a deletion: the last state, at the deletion's version)."""
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One write: ``object`` is the new state (for DELETED the last state, at the resourceVersion of the deletion)."""
 
-    type: Change
-    object: Stored
-    previous: Stored | None
+    type: EventType
+    object: StoredObject
+    previous: StoredObject | None
 
     @property
-    def version(self) -> int:
-        return self.object.version
+    def resource_version(self) -> int:
+        return self.object.resource_version
 
 
 class Collection:
-    """The objects of one resource and their history."""
+    """The objects of one resource and their watch history.
 
-    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
-        self._objects: dict[str, Stored] = {}
+    ``history_events`` events are kept. When twice as many have accumulated, or when their objects exceed
+    ``history_bytes`` bytes, the older half is dropped in one step.
+    """
+
+    def __init__(self, *, history_events: int, history_bytes: int, resource_version: int) -> None:
+        self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
         self._unsorted = self._removed = False
-        self._events: list[Event] = []
+        self._events: list[WatchEvent] = []
         self._dropped = 0
-        self._capacity, self._bytes_capacity = history, history_bytes
+        self._history_events, self._history_bytes = history_events, history_bytes
         self._bytes = 0
-        self._wakers: dict[Callable[[], None], None] = {}
-        #: The newest version that the history has forgotten; it is complete for every later one.
-        self.floor = version
-        #: The version of the last change to this resource, or the one the store began at.
-        self.version = version
+        self._listeners: dict[Callable[[], None], None] = {}
+        #: The newest resourceVersion whose event has been dropped; the history is complete after it.
+        self.compacted_version = resource_version
+        #: The resourceVersion of the last write to this resource, or the one the store started at.
+        self.resource_version = resource_version
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, key: str) -> StoredObject | None:
         return self._objects.get(key)
 
-    def snapshot(self, prefix: str = "") -> list[Stored]:
-        """All objects whose key begins with ``prefix``, by key."""
+    def snapshot(self, prefix: str = "") -> list[StoredObject]:
+        """All objects whose key starts with ``prefix``, ordered by key."""
         keys = self._sorted_keys()
         if prefix:
             keys = keys[bisect_left(keys, prefix) : bisect_right(keys, prefix + "\U0010ffff")]
         objects = self._objects
         return [objects[key] for key in keys]
 
-    def snapshot_at(self, version: int, prefix: str = "") -> list[Stored]:
-        """The objects as they were at ``version``. Raises Expired when the history does not reach back that far."""
-        if version < self.floor:
-            raise Expired(version, self.floor)
-        undone: dict[str, Stored | None] = {}
-        for event in reversed(self._events[self._index_after(version) :]):
+    def snapshot_at(self, resource_version: int, prefix: str = "") -> list[StoredObject]:
+        """The objects as of ``resource_version``, ordered by key. Raises Expired when it has been compacted."""
+        if resource_version < self.compacted_version:
+            raise Expired(resource_version, self.compacted_version)
+        undone: dict[str, StoredObject | None] = {}
+        for event in reversed(self._events[self._index_after(resource_version) :]):
             if event.object.key.startswith(prefix):
                 undone[event.object.key] = event.previous
         if not undone:
             return self.snapshot(prefix)
-        kept = [stored for stored in self.snapshot(prefix) if stored.key not in undone]
-        kept.extend(stored for stored in undone.values() if stored is not None)
-        kept.sort(key=lambda stored: stored.key)
-        return kept
+        objects = [stored for stored in self.snapshot(prefix) if stored.key not in undone]
+        objects.extend(stored for stored in undone.values() if stored is not None)
+        objects.sort(key=lambda stored: stored.key)
+        return objects
 
-    def cursor(self, version: int) -> Cursor:
-        """A cursor that delivers every event after ``version``. Raises Expired when some of them are gone."""
-        if version < self.floor:
-            raise Expired(version, self.floor)
-        return Cursor(self, self._dropped + self._index_after(version), version)
+    def cursor(self, resource_version: int) -> Cursor:
+        """A cursor over every event after ``resource_version``. Raises Expired when it has been compacted."""
+        if resource_version < self.compacted_version:
+            raise Expired(resource_version, self.compacted_version)
+        return Cursor(self, self._dropped + self._index_after(resource_version), resource_version)
 
-    def wake(self, waker: Callable[[], None]) -> None:
-        """Call ``waker`` once, at the next change; asking again before that changes nothing."""
-        self._wakers[waker] = None
+    def notify_once(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` at the next write, once. A listener that is already registered is not added again."""
+        self._listeners[listener] = None
 
-    def restore(self, stored: Stored) -> None:
-        """Take in an object from before the store began, or replace it. No event tells of it."""
+    def load(self, stored: StoredObject) -> None:
+        """Add or replace an object that was persisted by an earlier process. Emits no event."""
         if stored.key not in self._objects:
             self._keys.append(stored.key)
             self._unsorted = True
@@ -140,99 +139,105 @@ class Collection:
         self._unsorted = self._removed = False
         return self._keys
 
-    def _index_after(self, version: int) -> int:
-        return bisect_right(self._events, version, key=lambda event: event.version)
+    def _index_after(self, resource_version: int) -> int:
+        return bisect_right(self._events, resource_version, key=lambda event: event.resource_version)
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         key = event.object.key
         if event.type == "DELETED":
             del self._objects[key]
             self._removed = True
         else:
             if event.type == "ADDED":
-                # A key deleted and created again between two lists may stand in the list twice.
+                # A key that is deleted and created again between two lists is in the list of keys twice.
                 self._keys.append(key)
                 self._unsorted = True
             self._objects[key] = event.object
         self._events.append(event)
         self._bytes += len(event.object.data)
-        self.version = event.version
-        if len(self._events) >= 2 * self._capacity or self._bytes > self._bytes_capacity:
-            self._forget()
-        if self._wakers:
-            wakers, self._wakers = self._wakers, {}
-            for waker in wakers:
-                waker()
+        self.resource_version = event.resource_version
+        if len(self._events) >= 2 * self._history_events or self._bytes > self._history_bytes:
+            self._compact()
+        if self._listeners:
+            listeners, self._listeners = self._listeners, {}
+            for listener in listeners:
+                listener()
 
-    def _forget(self) -> None:
-        """Drop the older half, by number or by bytes."""
-        kept = held = 0
+    def _compact(self) -> None:
+        """Drop the older half of the history, by count or by bytes. The newest event always stays."""
+        kept = size = 0
         for event in reversed(self._events):
-            if kept and (kept >= self._capacity or held + len(event.object.data) > self._bytes_capacity // 2):
+            if kept and (kept >= self._history_events or size + len(event.object.data) > self._history_bytes // 2):
                 break
-            kept, held = kept + 1, held + len(event.object.data)
-        gone = len(self._events) - kept
-        if not gone:
+            kept, size = kept + 1, size + len(event.object.data)
+        dropped = len(self._events) - kept
+        if not dropped:
             return
-        self.floor = self._events[gone - 1].version
-        del self._events[:gone]
-        self._dropped += gone
-        self._bytes = held
+        self.compacted_version = self._events[dropped - 1].resource_version
+        del self._events[:dropped]
+        self._dropped += dropped
+        self._bytes = size
 
 
 class Cursor:
-    """A place in the history of one resource; it moves only forward, and only when it is read."""
+    """A position in the watch history of one resource. It advances only when it is read."""
 
-    def __init__(self, collection: Collection, position: int, version: int) -> None:
+    def __init__(self, collection: Collection, position: int, resource_version: int) -> None:
         self._collection = collection
         self._position = position
-        #: The version of the last event taken.
-        self.version = version
+        #: The resourceVersion of the last event read.
+        self.resource_version = resource_version
 
     @property
     def has_more(self) -> bool:
-        """Whether there is anything to take: events, or the news that some were lost."""
+        """Whether :meth:`take` returns events or raises Expired."""
         collection = self._collection
         return self._position < collection._dropped + len(collection._events)
 
-    def take(self, limit: int | None = None) -> list[Event]:
-        """The events since the last call, at most ``limit``. Raises Expired when some were dropped unread."""
+    def take(self, limit: int | None = None) -> list[WatchEvent]:
+        """The events since the last call, at most ``limit``. Raises Expired when unread events were dropped."""
         collection = self._collection
         start = self._position - collection._dropped
         if start < 0:
-            raise Expired(self.version, collection.floor)
+            raise Expired(self.resource_version, collection.compacted_version)
         events = collection._events[start:] if limit is None else collection._events[start : start + limit]
         if events:
             self._position += len(events)
-            self.version = events[-1].version
+            self.resource_version = events[-1].resource_version
         return events
 
 
 class Store:
-    """Every collection, and the one version counter they share.
+    """The collections of all resources and the resourceVersion counter they share.
 
-    A store that goes on where another ended begins at that one's ``version``: what was before has no history here.
+    A store that is loaded from disk starts at the persisted ``resource_version``, without earlier history.
     """
 
-    def __init__(self, *, history: int = HISTORY, history_bytes: int = HISTORY_BYTES, version: int = 0) -> None:
-        self._history, self._history_bytes = history, history_bytes
-        self._began = version
+    #: Events kept per resource.
+    HISTORY_EVENTS: ClassVar = 16_384
+    #: Bytes of encoded objects kept in the history of one resource.
+    HISTORY_BYTES: ClassVar = 256 * 1024 * 1024
+
+    def __init__(self, *, resource_version: int = 0) -> None:
+        self._initial_version = resource_version
         self._collections: dict[str, Collection] = {}
-        #: Told of every write, as it happens: the resource and the event.
-        self.recorder: Callable[[str, Event], None] | None = None
-        #: The version of the last write anywhere.
-        self.version = version
+        #: Called with the resource and the event of every write, before any watcher is notified.
+        self.on_write: Callable[[str, WatchEvent], None] | None = None
+        #: The resourceVersion of the last write to any resource.
+        self.resource_version = resource_version
 
     @property
-    def upcoming(self) -> int:
-        """The version the next write will have; the object it stores carries it."""
-        return self.version + 1
+    def next_resource_version(self) -> int:
+        """The resourceVersion of the next write; the stored object must carry it."""
+        return self.resource_version + 1
 
     def collection(self, resource: str) -> Collection:
         found = self._collections.get(resource)
         if found is None:
             found = self._collections[resource] = Collection(
-                history=self._history, history_bytes=self._history_bytes, version=self._began
+                history_events=self.HISTORY_EVENTS,
+                history_bytes=self.HISTORY_BYTES,
+                resource_version=self._initial_version,
             )
         return found
 
@@ -240,22 +245,27 @@ class Store:
         """The number of objects of each resource."""
         return {resource: len(collection) for resource, collection in self._collections.items()}
 
-    def put(self, resource: str, stored: Stored) -> Event:
-        """Create or replace an object. ``stored.version`` must be :attr:`upcoming`."""
+    def put(self, resource: str, stored: StoredObject) -> WatchEvent:
+        """Create or replace an object at :attr:`next_resource_version`. Raises ValueError for another version."""
         collection = self.collection(resource)
         previous = collection.get(stored.key)
-        return self._commit(resource, collection, Event("MODIFIED" if previous else "ADDED", stored, previous))
+        return self._write(resource, collection, WatchEvent("MODIFIED" if previous else "ADDED", stored, previous))
 
-    def delete(self, resource: str, final: Stored) -> Event:
-        """Remove the object with ``final``'s key; ``final`` is its last state, at version :attr:`upcoming`."""
+    def delete(self, resource: str, final: StoredObject) -> WatchEvent:
+        """Remove the object with the key of ``final``, its last state at :attr:`next_resource_version`.
+
+        Raises ValueError for another version.
+        """
         collection = self.collection(resource)
-        return self._commit(resource, collection, Event("DELETED", final, collection._objects[final.key]))
+        return self._write(resource, collection, WatchEvent("DELETED", final, collection._objects[final.key]))
 
-    def _commit(self, resource: str, collection: Collection, event: Event) -> Event:
-        if event.version != self.upcoming:
-            raise ValueError(f"write at version {event.version}, expected {self.upcoming}")
-        self.version = event.version
-        if self.recorder is not None:
-            self.recorder(resource, event)
+    def _write(self, resource: str, collection: Collection, event: WatchEvent) -> WatchEvent:
+        if event.resource_version != self.next_resource_version:
+            raise ValueError(
+                f"write at resource version {event.resource_version}, expected {self.next_resource_version}"
+            )
+        self.resource_version = event.resource_version
+        if self.on_write is not None:
+            self.on_write(resource, event)
         collection._apply(event)
         return event

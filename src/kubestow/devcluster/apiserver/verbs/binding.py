@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.registry import Registry, Write
+from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow.devcluster.apiserver.requests import Answer
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
 from kubestow.devcluster.apiserver.serialization import negotiation
 from kubestow.devcluster.apiserver.verbs.call import Call
 
@@ -22,7 +22,7 @@ def create_pod_binding(call: Call) -> Answer:
 
 def create_binding(call: Call) -> Answer:
     """``POST bindings``, the older form, which names the pod in the body only."""
-    return _create(call, call.registry.catalog["pods"], "")
+    return _create(call, call.registry.scheme["pods"], "")
 
 
 def _create(call: Call, pods: Kind, name: str) -> Answer:
@@ -46,7 +46,7 @@ def _create(call: Call, pods: Kind, name: str) -> Answer:
     return Answer(201, _BOUND)
 
 
-def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Object, write: Write) -> None:
+def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Object, write: WriteOptions) -> None:
     """Put the pod on the node of ``binding``. Raises a 404 or 409 Failure."""
     pod = pods.decode(registry.get(pods, namespace, name))
     metadata, spec = pod["metadata"], pod["spec"]
@@ -72,7 +72,7 @@ def bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Obj
             metadata[field] = {**(metadata.get(field) or {}), **added}
     # A nomination has done its work once the pod is on a node.
     pod["status"].pop("nominatedNodeName", None)
-    set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, registry.now())
+    update_pod_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, registry.now())
     # What was promised is done (feature gate ClearingNominatedNodeNameAfterBinding).
     pod["status"].pop("nominatedNodeName", None)
     registry.commit(pods, pod, dry_run=write.dry_run)

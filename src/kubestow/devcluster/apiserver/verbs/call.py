@@ -7,10 +7,10 @@ from typing import Any
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.paths import Target
-from kubestow.devcluster.apiserver.registry.registry import Registry, Write
+from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow.devcluster.apiserver.requests import Request
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.schema import Mismatch
+from kubestow.devcluster.apiserver.schema import UnmarshalTypeError
 from kubestow.devcluster.apiserver.selectors import Selector, selector
 from kubestow.devcluster.apiserver.serialization import negotiation
 from kubestow.devcluster.apiserver.serialization.views import View
@@ -37,8 +37,8 @@ class Call:
         return View(self.kind, self.request.representation, include_object=include, now=self.registry.clock)
 
     @property
-    def write(self) -> Write:
-        return Write(self.request.manager, self.request.dry_run)
+    def write(self) -> WriteOptions:
+        return WriteOptions(self.request.manager, self.request.dry_run)
 
     @property
     def prefix(self) -> str:
@@ -76,7 +76,7 @@ class Call:
         unknown_fields: list[str] = []
         try:
             new = kind.struct.read(decoded, unknown_fields)
-        except Mismatch as mismatch:
+        except UnmarshalTypeError as mismatch:
             raise self.unreadable(str(mismatch)) from None
         headers: dict[str, str] = {}
         how = self.request.field_validation
@@ -88,13 +88,13 @@ class Call:
             raise self.unreadable("metadata is not an object")
         return new, headers
 
-    def unreadable(self, problem: str) -> statuses.Failure:
+    def unreadable(self, problem: str) -> statuses.StatusError:
         kind = self.kind
         return statuses.bad_request(
             f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
         )
 
-    def _wrong_type(self, said: Any, version: Any) -> statuses.Failure:
+    def _wrong_type(self, said: Any, version: Any) -> statuses.StatusError:
         kind = self.kind
         if version == kind.api_version:
             problem = f"converting ({kind.version}.{said}) to ({kind.group or 'core'}.{kind.name}): unknown conversion"

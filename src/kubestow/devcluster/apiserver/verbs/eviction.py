@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.registry import Registry, Write
+from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow.devcluster.apiserver.requests import Answer
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.apiserver.selectors import selects
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.selectors import matches_label_selector
 from kubestow.devcluster.apiserver.serialization import negotiation
 from kubestow.devcluster.apiserver.verbs.call import Call
 from kubestow.devcluster.apiserver.verbs.writing import read_deletion
@@ -16,7 +16,7 @@ __all__ = ["create_eviction"]
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 #: Field manager of what the server itself writes about an eviction.
-_SERVER = Write("kube-apiserver")
+_SERVER = WriteOptions("kube-apiserver")
 #: Seconds after which a client may ask again while the budget's controller has not looked yet.
 _RETRY = 10
 
@@ -28,7 +28,7 @@ def create_eviction(call: Call) -> Answer:
     if name != call.target.name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
     options = eviction.get("deleteOptions") or {}
-    write = Write(call.request.manager, call.request.dry_run or bool(options.get("dryRun")))
+    write = WriteOptions(call.request.manager, call.request.dry_run or bool(options.get("dryRun")))
     registry, pods = call.registry, call.kind
     pod = pods.decode(registry.get(pods, call.target.namespace, name))
     if _needs_budget(pod):
@@ -54,7 +54,7 @@ def _announce(registry: Registry, pods: Kind, pod: Object) -> None:
 
     def mark(old: Object) -> Object:
         new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
-        set_condition(new["status"], condition, registry.now())
+        update_pod_condition(new["status"], condition, registry.now())
         return new
 
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -73,14 +73,14 @@ def _lets_unhealthy_go(budget: Object) -> bool:
     return enough or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
 
 
-def _spend(registry: Registry, pod: Object, write: Write) -> None:
+def _spend(registry: Registry, pod: Object, write: WriteOptions) -> None:
     """Count the eviction against the pod's budget. Raises a 429 Failure when it allows none."""
-    kind = registry.catalog["poddisruptionbudgets.policy"]
+    kind = registry.scheme["poddisruptionbudgets.policy"]
     namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
     matching = [
         budget
         for stored in registry.store.collection(kind.storage).snapshot(f"{namespace}/")
-        if selects((budget := kind.decode(stored))["spec"].get("selector"), labels)
+        if matches_label_selector((budget := kind.decode(stored))["spec"].get("selector"), labels)
     ]
     if not matching:
         return
@@ -106,7 +106,7 @@ def _spend(registry: Registry, pod: Object, write: Write) -> None:
             _mark_insufficient(status, new["metadata"].get("generation", 0), now)
         return new
 
-    manager = Write(_SERVER.manager, write.dry_run)
+    manager = WriteOptions(_SERVER.field_manager, write.dry_run)
     registry.update(kind, namespace, name, count, manager, subresource="status")
 
 

@@ -49,11 +49,11 @@ def _check_container(pod: Object, asked: str) -> None:
 
 def _check_address(call: Call, pod: Object) -> None:
     """What the real server says of a node that cannot be reached. Raises a 404 or 500 Failure."""
-    nodes = call.registry.catalog["nodes"]
+    nodes = call.registry.scheme["nodes"]
     node = nodes.decode(call.registry.get(nodes, "", pod["spec"]["nodeName"]))
     if not node.get("status", {}).get("addresses"):
         raise statuses.internal("no preferred addresses found; known addresses: []")
 
 
-def _not_there(problem: str) -> statuses.Failure:
-    return statuses.Failure(501, "NotImplemented", _NOTHING_RUNS.format(problem))
+def _not_there(problem: str) -> statuses.StatusError:
+    return statuses.StatusError(501, "NotImplemented", _NOTHING_RUNS.format(problem))

@@ -12,7 +12,7 @@ import msgspec
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.requests import Answer, Request
 from kubestow.devcluster.apiserver.selectors import EVERYTHING
-from kubestow.devcluster.apiserver.storage.store import Expired, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import Expired, Store, StoredObject
 from kubestow.devcluster.apiserver.verbs.call import Call
 
 __all__ = ["get", "list_", "parse_version", "wait_for_version"]
@@ -56,7 +56,7 @@ async def list_(call: Call) -> Answer:
             metadata["remainingItemCount"] = len(chosen_objects) - limit
         chosen_objects = page
     if version < 0:
-        metadata["resourceVersion"] = str(store.version)
+        metadata["resourceVersion"] = str(store.resource_version)
     return view.many(chosen_objects, metadata)
 
 
@@ -77,10 +77,10 @@ def parse_version(text: str) -> int | None:
 async def wait_for_version(store: Store, version: int) -> None:
     """Return once the store has reached ``version``. Raises a 504 Failure when it does not in time."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
-    while store.version < version:
+    while store.resource_version < version:
         left = deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            raise statuses.version_too_large(version, store.version)
+            raise statuses.version_too_large(version, store.resource_version)
         await asyncio.sleep(min(left, 0.05))
 
 
@@ -105,19 +105,19 @@ def _forbidden_match(problem: str) -> field_errors.Cause:
     return field_errors.forbidden_value("resourceVersionMatch", problem)
 
 
-async def _snapshot(call: Call) -> tuple[list[Stored], int]:
+async def _snapshot(call: Call) -> tuple[list[StoredObject], int]:
     store, request = call.registry.store, call.request
     version = parse_version(request.query.get("resourceVersion", ""))
-    if version is not None and version > store.version:
+    if version is not None and version > store.resource_version:
         await wait_for_version(store, version)
     limited = bool(request.number("limit"))
     match = request.query.get("resourceVersionMatch", "")
     if version and (match == "Exact" or (limited and not match)):
         return _at(call, version, _TOO_OLD_LIST), version
-    return call.collection.snapshot(call.prefix), store.version
+    return call.collection.snapshot(call.prefix), store.resource_version
 
 
-def _at(call: Call, version: int, too_old: str, *, continue_: str = "") -> list[Stored]:
+def _at(call: Call, version: int, too_old: str, *, continue_: str = "") -> list[StoredObject]:
     try:
         return call.collection.snapshot_at(version, call.prefix)
     except Expired:
@@ -147,10 +147,10 @@ class _Token(msgspec.Struct):
         return token
 
 
-def _continued(call: Call, token: _Token) -> tuple[list[Stored], int]:
+def _continued(call: Call, token: _Token) -> tuple[list[StoredObject], int]:
     start = call.prefix + token.start.lstrip("/")
     if token.rv < 0:
-        objects, version = call.collection.snapshot(call.prefix), call.registry.store.version
+        objects, version = call.collection.snapshot(call.prefix), call.registry.store.resource_version
     else:
         fresh = _Token(rv=-1, start=token.start.lstrip("/")).encode()
         objects, version = _at(call, token.rv, _TOO_OLD_CONTINUE, continue_=fresh), token.rv

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.authentication import ANONYMOUS, UNAUTHENTICATED, Authenticator
-from kubestow.devcluster.apiserver.requests import Answer, User
+from kubestow.devcluster.apiserver.requests import Answer, UserInfo
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.serialization import negotiation
 from kubestow.devcluster.apiserver.verbs.call import Call
@@ -101,7 +101,7 @@ def whose_token(call: Call, authenticator: Authenticator) -> Answer:
     return _answered(call, question, {"authenticated": True, "user": _info(user)})
 
 
-def _info(user: User) -> Object:
+def _info(user: UserInfo) -> Object:
     info: Object = {"username": user.name}
     if user.uid:
         info["uid"] = user.uid

@@ -18,7 +18,15 @@ from kubestow.devcluster.apiserver.requests import Stream
 from kubestow.devcluster.apiserver.resources import Kind
 from kubestow.devcluster.apiserver.selectors import EVERYTHING, Selector
 from kubestow.devcluster.apiserver.serialization.views import View
-from kubestow.devcluster.apiserver.storage.store import Change, Collection, Cursor, Event, Expired, Store, Stored
+from kubestow.devcluster.apiserver.storage.store import (
+    Collection,
+    Cursor,
+    EventType,
+    Expired,
+    Store,
+    StoredObject,
+    WatchEvent,
+)
 from kubestow.devcluster.apiserver.verbs.call import Call
 from kubestow.devcluster.apiserver.verbs.reading import parse_version
 
@@ -45,10 +53,10 @@ class LineCache:
     def __init__(self, size: int = 4096, size_bytes: int = 64 * PART) -> None:
         self._size, self._size_bytes = size, size_bytes
         self._bytes = 0
-        self._lines: dict[tuple[str, str, int, Change], bytes] = {}
+        self._lines: dict[tuple[str, str, int, EventType], bytes] = {}
 
-    def line(self, kind: Kind, change: Change, stored: Stored) -> bytes:
-        key = (kind.group, kind.plural, stored.version, change)
+    def line(self, kind: Kind, change: EventType, stored: StoredObject) -> bytes:
+        key = (kind.group, kind.plural, stored.resource_version, change)
         found = self._lines.get(key)
         if found is None:
             found = _line(change, kind.encode(stored))
@@ -108,11 +116,11 @@ class _Watcher:
         loop = asyncio.get_running_loop()
         end = None if lasts is None else loop.time() + lasts
         synthetic = initial or not start
-        version = self._store.version if synthetic else start or 0
+        version = self._store.resource_version if synthetic else start or 0
         try:
             cursor = self._collection.cursor(version)
         except Expired as gone:
-            yield self._error(statuses.expired(f"too old resource version: {gone.asked} ({gone.oldest + 1})"))
+            yield self._error(statuses.expired(f"too old resource version: {gone.requested} ({gone.oldest + 1})"))
             return
         if synthetic:
             for part in self._state():
@@ -133,11 +141,11 @@ class _Watcher:
             try:
                 batch = cursor.take(BATCH)
             except Expired as gone:
-                yield self._error(statuses.expired(f"too old resource version: {gone.asked} ({gone.oldest + 1})"))
+                yield self._error(statuses.expired(f"too old resource version: {gone.requested} ({gone.oldest + 1})"))
                 return
             written = False
             for part in _joined(self._encoded(batch)):
-                told, written = cursor.version, True
+                told, written = cursor.resource_version, True
                 yield part
             now = loop.time()
             if end is not None and now >= end:
@@ -146,7 +154,7 @@ class _Watcher:
             if bookmarks and due and not batch:
                 last_bookmark, before_end = now, None
                 # Versions of other resources count too: nothing of this one happened up to here.
-                told = max(told, self._store.version)
+                told = max(told, self._store.resource_version)
                 yield self._bookmark(told, {})
             if len(batch) < BATCH:
                 if written:
@@ -166,7 +174,7 @@ class _Watcher:
             if not changed.done():
                 changed.set_result(None)
 
-        self._collection.wake(wake)
+        self._collection.notify_once(wake)
         timer = None if deadline is None else loop.call_at(deadline, wake)
         try:
             await changed
@@ -180,13 +188,13 @@ class _Watcher:
         # Not through the cache: the state is long, and only this watcher reads it now.
         return _joined(_line("ADDED", self._body(stored)) for stored in state)
 
-    def _encoded(self, batch: list[Event]) -> Iterator[bytes]:
+    def _encoded(self, batch: list[WatchEvent]) -> Iterator[bytes]:
         if self._sees_all and self._view.is_plain:
             line, kind = self._lines.line, self._kind
             return (line(kind, event.type, event.object) for event in batch)
         return (written for event in batch if (written := self._filtered(event)))
 
-    def _filtered(self, event: Event) -> bytes:
+    def _filtered(self, event: WatchEvent) -> bytes:
         """The event as this watcher sees it: objects enter and leave as they begin and cease to match."""
         if not event.object.key.startswith(self._prefix):
             return b""
@@ -197,15 +205,15 @@ class _Watcher:
         if matches(event.object):
             return self._written("MODIFIED" if seen else "ADDED", event.object)
         if seen and event.previous is not None:
-            return self._written("DELETED", _at_version(event.previous, event.version))
+            return self._written("DELETED", _at_version(event.previous, event.resource_version))
         return b""
 
-    def _written(self, change: Change, stored: Stored) -> bytes:
+    def _written(self, change: EventType, stored: StoredObject) -> bytes:
         if self._view.is_plain:
             return self._lines.line(self._kind, change, stored)
         return _line(change, self._body(stored))
 
-    def _body(self, stored: Stored) -> bytes:
+    def _body(self, stored: StoredObject) -> bytes:
         body = self._view.object(stored, first=self._first_row)
         self._first_row = False
         return body
@@ -213,7 +221,7 @@ class _Watcher:
     def _bookmark(self, version: int, annotations: dict[str, str]) -> bytes:
         return _line("BOOKMARK", self._view.bookmark(version, annotations))
 
-    def _error(self, failure: statuses.Failure) -> bytes:
+    def _error(self, failure: statuses.StatusError) -> bytes:
         return _line("ERROR", failure.encode().rstrip(b"\n"))
 
 
@@ -235,8 +243,8 @@ def _line(change: str, body: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (change.encode(), body)
 
 
-def _at_version(stored: Stored, version: int) -> Stored:
+def _at_version(stored: StoredObject, version: int) -> StoredObject:
     """The state an object was last seen in, at the version at which it left a watcher's view."""
     body = msgspec.json.decode(stored.data)
     body["metadata"]["resourceVersion"] = str(version)
-    return Stored(stored.key, -version, msgspec.json.encode(body), stored.labels, stored.fields)
+    return StoredObject(stored.key, -version, msgspec.json.encode(body), stored.labels, stored.fields)

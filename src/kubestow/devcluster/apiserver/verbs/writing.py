@@ -9,7 +9,7 @@ import msgspec
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver import field_management as ownership
 from kubestow.devcluster.apiserver.registry import patches
-from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, Deletion
+from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow.devcluster.apiserver.requests import Answer
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.serialization import negotiation
@@ -166,14 +166,14 @@ def delete(call: Call) -> Answer:
 
 def delete_collection(call: Call) -> Answer:
     deletion, write = deletion_of(call), call.write
-    version = call.registry.store.version
+    version = call.registry.store.resource_version
     chosen = call.selector().select(call.collection.snapshot(call.prefix))
     for stored in chosen:
         call.registry.delete(call.kind, stored.namespace, stored.name, deletion, write)
     return call.view.many(chosen, {"resourceVersion": str(version)})
 
 
-def deletion_of(call: Call) -> Deletion:
+def deletion_of(call: Call) -> DeleteOptions:
     """The options of a DELETE, from its body or its query. Raises a 400 Failure."""
     query = call.request.query
     options: Object = {}
@@ -186,7 +186,7 @@ def deletion_of(call: Call) -> Deletion:
     )
 
 
-def read_deletion(options: Object, *, grace_period: int | None = None, propagation: str = "") -> Deletion:
+def read_deletion(options: Object, *, grace_period: int | None = None, propagation: str = "") -> DeleteOptions:
     """DeleteOptions as a Deletion; what the query says is used where the body says nothing. Raises a Failure."""
     preconditions = options.get("preconditions") or {}
     asked = options.get("gracePeriodSeconds", grace_period)
@@ -195,7 +195,7 @@ def read_deletion(options: Object, *, grace_period: int | None = None, propagati
     if asked is not None and asked < 0:
         # A negative period means: the shortest there is.
         asked = 1
-    return Deletion(
+    return DeleteOptions(
         asked,
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",

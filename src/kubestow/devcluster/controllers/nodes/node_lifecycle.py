@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.conditions import get_condition
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.node_heartbeats import LEASE_NAMESPACE
@@ -34,7 +34,7 @@ class NodeLifecycleController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.catalog["pods"]
+        self._pod_kind = context.registry.scheme["pods"]
         self._grace_period = context.node_monitor_grace_period
         #: When each node had its last heartbeat, in the loop's time, oldest first. Unknown nodes have no entry.
         self._last_heartbeat: dict[str, float] = {}
@@ -51,7 +51,7 @@ class NodeLifecycleController(Controller):
         elif change.resource == self.resource:
             self._handle_node(event)
 
-    def _handle_node(self, event: Event) -> None:
+    def _handle_node(self, event: WatchEvent) -> None:
         name = event.object.name
         if event.type == "DELETED":
             for state in (self._last_heartbeat, self._reported_at, self._ready_status):
@@ -122,7 +122,7 @@ class NodeLifecycleController(Controller):
             if stored is None or not pod.is_ready:
                 continue
             current = self._pod_kind.decode(stored)
-            if set_condition(current["status"], {"type": "Ready", "status": "False"}, now):
+            if update_pod_condition(current["status"], {"type": "Ready", "status": "False"}, now):
                 self.registry.commit(self._pod_kind, current)
                 self.recorder.warning(self.component, self._pod_kind, current, "NodeNotReady", "Node is not ready")
 

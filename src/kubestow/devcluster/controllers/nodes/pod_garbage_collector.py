@@ -6,9 +6,9 @@ same name, and terminating pods on nodes that are not ready and tainted ``node.k
 
 from __future__ import annotations
 
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
-from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.stored_objects import is_terminating, node_name_of
@@ -29,7 +29,7 @@ class PodGarbageCollector(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.catalog["pods"]
+        self._pod_kind = context.registry.scheme["pods"]
         self._nodes = context.registry.store.collection("nodes")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -64,11 +64,11 @@ class PodGarbageCollector(Controller):
             current["status"]["phase"] = "Failed"
             if disruption:
                 condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
-                set_condition(current["status"], condition | {"message": disruption}, self.registry.now())
+                update_pod_condition(current["status"], condition | {"message": disruption}, self.registry.now())
             self.registry.commit(self._pod_kind, current)
-        deletion = Deletion(grace_period=0, uid=pod.metadata.uid)
+        deletion = DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid)
         self.registry.delete(self._pod_kind, pod.metadata.namespace, pod.name, deletion)
 
 
-def _is_out_of_service(node: Stored) -> bool:
+def _is_out_of_service(node: StoredObject) -> bool:
     return _OUT_OF_SERVICE in node.data and b'"type":"Ready","status":"True"' not in node.data

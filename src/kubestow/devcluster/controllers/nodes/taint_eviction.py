@@ -13,10 +13,10 @@ import msgspec
 
 from kubestow.api.core import Taint, Toleration
 from kubestow.cluster.nodes.taints import NO_EXECUTE, tolerates
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import set_condition
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.stored_objects import is_terminating, node_name_of, uid_of
 
@@ -64,7 +64,7 @@ class TaintEvictionController(Controller):
         ):
             self.enqueue(change.key)
 
-    def _handle_node(self, event: Event) -> None:
+    def _handle_node(self, event: WatchEvent) -> None:
         name = event.object.name
         taints: tuple[Taint, ...] = ()
         if event.type != "DELETED" and b'"NoExecute"' in event.object.data:
@@ -109,9 +109,9 @@ class TaintEvictionController(Controller):
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
         }
-        if set_condition(pod["status"], condition, self.registry.now()):
+        if update_pod_condition(pod["status"], condition, self.registry.now()):
             self.registry.commit(self.kind, pod)
-        self.registry.delete(self.kind, metadata["namespace"], metadata["name"], Deletion(uid=metadata["uid"]))
+        self.registry.delete(self.kind, metadata["namespace"], metadata["name"], DeleteOptions(uid=metadata["uid"]))
         self._evictions.pop(key, None)
 
 

@@ -46,6 +46,6 @@ class EphemeralVolumeController(Controller):
             field: template_metadata[field] for field in ("labels", "annotations") if template_metadata.get(field)
         }
         metadata |= {"name": name, "ownerReferences": [new_controller_ref(self.kind, pod)]}
-        kind = self.registry.catalog[_CLAIMS]
+        kind = self.registry.scheme[_CLAIMS]
         new = kind.struct.read({"metadata": metadata, "spec": template.get("spec") or {}}, [])
         self.registry.create(kind, namespace, new)

@@ -18,9 +18,9 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
 )
 from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
-from kubestow.devcluster.apiserver.registry.admission import DEFAULT_CLASS
+from kubestow.devcluster.apiserver.registry.admission import IS_DEFAULT_STORAGE_CLASS
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow.devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY
 from kubestow.devcluster.controllers.storage.volume_index import VolumeIndex
@@ -42,8 +42,8 @@ class PersistentVolumeClaimController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._volume_kind = context.registry.catalog["persistentvolumes"]
-        self._class_kind = context.registry.catalog[_CLASSES]
+        self._volume_kind = context.registry.scheme["persistentvolumes"]
+        self._class_kind = context.registry.scheme[_CLASSES]
         self._volumes = VolumeIndex()
         #: The keys of unbound claims by storage class; a new volume or class enqueues them.
         self._unbound: dict[str, set[str]] = {}
@@ -61,7 +61,7 @@ class PersistentVolumeClaimController(Controller):
         elif change.resource == self.resource:
             self._handle_claim(change.key, event)
 
-    def _handle_claim(self, key: str, event: Event) -> None:
+    def _handle_claim(self, key: str, event: WatchEvent) -> None:
         if event.previous is not None:
             previous_class = self.kind.decode(event.previous)["spec"].get("storageClassName", "")
             self._unbound.get(previous_class, set()).discard(key)
@@ -73,7 +73,7 @@ class PersistentVolumeClaimController(Controller):
             self._unbound.setdefault(claim["spec"].get("storageClassName", ""), set()).add(key)
         self.enqueue(key)
 
-    def _handle_volume(self, event: Event) -> None:
+    def _handle_volume(self, event: WatchEvent) -> None:
         volume = self._volumes.update(event)
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -181,7 +181,7 @@ class PersistentVolumeClaimController(Controller):
         defaults = [
             storage_class["metadata"]
             for storage_class in classes
-            if (storage_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+            if (storage_class["metadata"].get("annotations") or {}).get(IS_DEFAULT_STORAGE_CLASS) == "true"
         ]
         if not defaults:
             return False
@@ -208,7 +208,7 @@ class PersistentVolumeClaimController(Controller):
     def _bind(self, claim: Object, volume: Object) -> None:
         """Bind volume and claim to each other; writes only what differs."""
         now = self.registry.now()
-        if _set_claim_ref(volume, self.kind.reference_to(claim), now):
+        if _set_claim_ref(volume, self.kind.object_reference(claim), now):
             self.registry.commit(self._volume_kind, volume)
         if _set_volume_name(claim, volume):
             self.registry.commit(self.kind, claim)

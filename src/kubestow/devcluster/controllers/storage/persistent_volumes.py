@@ -7,9 +7,9 @@ created by hand are kept, because there is no volume plugin that could delete or
 from __future__ import annotations
 
 from kubestow.api.storage import BOUND_BY_CONTROLLER
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
 __all__ = ["PROVISIONED_BY", "PersistentVolumeController"]
@@ -26,7 +26,7 @@ class PersistentVolumeController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._claim_kind = context.registry.catalog[_CLAIMS]
+        self._claim_kind = context.registry.scheme[_CLAIMS]
         #: The volumes whose claimRef names a claim, by the claim's key.
         self._volumes_of: dict[str, set[str]] = {}
 
@@ -43,7 +43,7 @@ class PersistentVolumeController(Controller):
             if not change.is_deletion and (claim := self._claim_key(event.object)):
                 self._volumes_of.setdefault(claim, set()).add(event.object.name)
 
-    def _claim_key(self, volume: Stored) -> str:
+    def _claim_key(self, volume: StoredObject) -> str:
         """The key of the claim in the volume's claimRef; empty without one."""
         reference = self.kind.decode(volume)["spec"].get("claimRef")
         return f"{reference.get('namespace')}/{reference.get('name')}" if reference else ""
@@ -81,7 +81,7 @@ class PersistentVolumeController(Controller):
     def _release(self, volume: Object) -> None:
         volume = self._set_phase(volume, "Released")
         if _is_reclaimed_by_deletion(volume) and "deletionTimestamp" not in volume["metadata"]:
-            deletion = Deletion(uid=volume["metadata"]["uid"])
+            deletion = DeleteOptions(uid=volume["metadata"]["uid"])
             self.registry.delete(self.kind, "", volume["metadata"]["name"], deletion)
 
 

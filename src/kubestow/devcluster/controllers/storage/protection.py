@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of
 
@@ -37,7 +37,7 @@ class _PodVolumes(msgspec.Struct, frozen=True):
     spec: _PodSpec
 
 
-def _claim_keys(pod: Stored) -> set[str]:
+def _claim_keys(pod: StoredObject) -> set[str]:
     """The keys of the claims that a pod uses."""
     if b'"persistentVolumeClaim":' not in pod.data and b'"ephemeral":' not in pod.data:
         return set()
@@ -50,7 +50,7 @@ def _claim_keys(pod: Stored) -> set[str]:
     return keys
 
 
-def _uses_volumes(pod: Stored) -> bool:
+def _uses_volumes(pod: StoredObject) -> bool:
     return bool(node_name_of(pod)) and not is_pod_finished(pod)
 
 

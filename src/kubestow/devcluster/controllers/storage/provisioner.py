@@ -35,9 +35,9 @@ class Provisioner(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        catalog = context.registry.catalog
-        self._volume_kind, self._class_kind = catalog["persistentvolumes"], catalog["storageclasses.storage.k8s.io"]
-        self._node_kind, self._csi_node_kind = catalog["nodes"], catalog["csinodes.storage.k8s.io"]
+        scheme = context.registry.scheme
+        self._volume_kind, self._class_kind = scheme["persistentvolumes"], scheme["storageclasses.storage.k8s.io"]
+        self._node_kind, self._csi_node_kind = scheme["nodes"], scheme["csinodes.storage.k8s.io"]
         #: When provisioning for a claim started, by its uid, in the loop's time.
         self._started: dict[str, float] = {}
 
@@ -89,7 +89,7 @@ class Provisioner(Controller):
         spec: Object = {
             "capacity": {"storage": claim_spec["resources"]["requests"]["storage"]},
             "accessModes": claim_spec["accessModes"],
-            "claimRef": self.kind.reference_to(claim),
+            "claimRef": self.kind.object_reference(claim),
             "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
             "storageClassName": storage_class["metadata"]["name"],
             "volumeMode": claim_spec["volumeMode"],

@@ -11,7 +11,7 @@ from kubestow.cluster.storage.available_volumes import (
     is_prebound_to,
     satisfies,
 )
-from kubestow.devcluster.apiserver.storage.store import Event, Stored
+from kubestow.devcluster.apiserver.storage.store import StoredObject, WatchEvent
 from kubestow.errors import InvalidObject
 
 __all__ = ["VolumeIndex"]
@@ -25,7 +25,7 @@ class VolumeIndex:
         #: Volumes with claimRef, by the namespace and name of the claim.
         self._reserved: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
 
-    def update(self, event: Event) -> PersistentVolume:
+    def update(self, event: WatchEvent) -> PersistentVolume:
         """Apply a change of a volume. Returns its new state, or its last one if it was deleted."""
         name, volume = event.object.name, _decode(event.object)
         old = self._volumes.pop(name, None)
@@ -61,7 +61,7 @@ class VolumeIndex:
         return self._reserved.setdefault((reference.namespace, reference.name), {})
 
 
-def _decode(stored: Stored) -> PersistentVolume:
+def _decode(stored: StoredObject) -> PersistentVolume:
     try:
         return decode(PersistentVolume, stored.data)
     except InvalidObject:

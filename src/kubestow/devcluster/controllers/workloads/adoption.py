@@ -7,7 +7,7 @@ released, and an owner that is being deleted does neither.
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.selectors import selects
+from kubestow.devcluster.apiserver.selectors import matches_label_selector
 from kubestow.devcluster.controllers.controller import ObjectChange, PodController, key_of
 from kubestow.devcluster.controllers.owner_references import new_controller_ref
 from kubestow.devcluster.controllers.pods import PodView
@@ -29,7 +29,7 @@ class AdoptingController(PodController):
     def _enqueue_matching(self, namespace: str, labels: dict[str, str]) -> None:
         """Enqueue the objects that could adopt an orphan with these labels."""
         for stored in self.registry.store.collection(self.resource).snapshot(f"{namespace}/"):
-            if selects(self.selector(self.kind.decode(stored)), labels):
+            if matches_label_selector(self.selector(self.kind.decode(stored)), labels):
                 self.enqueue(stored.key)
 
     def selector(self, owner: Object) -> Object:
@@ -51,12 +51,12 @@ class AdoptingController(PodController):
         selector, controller_ref = self.selector(owner), new_controller_ref(self.kind, owner)
         claimed = []
         for pod in pods:
-            if pod.is_terminating or selects(selector, pod.metadata.labels):
+            if pod.is_terminating or matches_label_selector(selector, pod.metadata.labels):
                 claimed.append(pod)
             else:
                 self.remove_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, {metadata["uid"]})
         for pod in list(self.pods.orphans(metadata["namespace"])):
-            if pod.is_active and selects(selector, pod.metadata.labels) and self.can_adopt(owner, pod):
+            if pod.is_active and matches_label_selector(selector, pod.metadata.labels) and self.can_adopt(owner, pod):
                 self.add_owner_reference(self.pod_kind, pod.metadata.namespace, pod.name, controller_ref)
                 claimed.append(pod)
         return claimed

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.selectors import selects
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.selectors import matches_label_selector
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, key_of
 from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 
@@ -33,7 +33,7 @@ class ControllerRevisionHistory:
     def __init__(self, controller: Controller, *, hash_label: str) -> None:
         self._controller, self._hash_label = controller, hash_label
         self._registry = controller.registry
-        self._kind: Kind = controller.registry.catalog["controllerrevisions.apps"]
+        self._kind: Kind = controller.registry.scheme["controllerrevisions.apps"]
 
     def sync(self, owner: Object) -> list[Object]:
         """Ensure that the newest revision is the current template's. Returns all revisions, oldest first."""
@@ -63,7 +63,9 @@ class ControllerRevisionHistory:
         surplus = max(0, len(unused) - owner["spec"].get("revisionHistoryLimit", 10))
         for revision in unused[:surplus]:
             metadata = revision["metadata"]
-            self._registry.delete(self._kind, metadata["namespace"], metadata["name"], Deletion(uid=metadata["uid"]))
+            self._registry.delete(
+                self._kind, metadata["namespace"], metadata["name"], DeleteOptions(uid=metadata["uid"])
+            )
 
     def _claim_revisions(self, owner: Object) -> list[Object]:
         """The revisions of the owner, orphans that match its selector included, which it adopts."""
@@ -71,13 +73,13 @@ class ControllerRevisionHistory:
         claimed = []
         for stored in self._registry.store.collection(self._kind.storage).snapshot(f"{metadata['namespace']}/"):
             controller = controller_of(owner_refs_of(stored))
-            if controller is None and selects(owner["spec"]["selector"], stored.labels):
+            if controller is None and matches_label_selector(owner["spec"]["selector"], stored.labels):
                 claimed.append(self._adopt(owner, stored))
             elif controller is not None and controller.uid == metadata["uid"]:
                 claimed.append(self._kind.decode(stored))
         return sorted(claimed, key=lambda revision: (revision["revision"], revision["metadata"]["creationTimestamp"]))
 
-    def _adopt(self, owner: Object, stored: Stored) -> Object:
+    def _adopt(self, owner: Object, stored: StoredObject) -> Object:
         reference = new_controller_ref(self._controller.kind, owner)
         self._controller.add_owner_reference(self._kind, stored.namespace, stored.name, reference)
         return self._kind.decode(self._registry.get(self._kind, stored.namespace, stored.name))

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.devcluster import cron_schedule
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
@@ -37,7 +37,7 @@ class CronJobController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._job_kind: Kind = context.registry.catalog["jobs.batch"]
+        self._job_kind: Kind = context.registry.scheme["jobs.batch"]
         #: The uids of unexpected Jobs about which a warning has been recorded.
         self._unexpected_jobs: set[str] = set()
 
@@ -109,7 +109,7 @@ class CronJobController(Controller):
 
     def _delete_job(self, cron_job: Object, name: str, uid: str) -> None:
         namespace = cron_job["metadata"]["namespace"]
-        self.registry.delete(self._job_kind, namespace, name, Deletion(uid=uid, propagation="Background"))
+        self.registry.delete(self._job_kind, namespace, name, DeleteOptions(uid=uid, propagation_policy="Background"))
         self._unexpected_jobs.discard(uid)
         self.record_event(cron_job, "SuccessfulDelete", f"Deleted job {name}")
 
@@ -183,7 +183,7 @@ class CronJobController(Controller):
         namespace = cron_job_metadata["namespace"]
         try:
             job = self._job_kind.decode(self.registry.create(self._job_kind, namespace, new))
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             if failure.code != 409:
                 self.record_warning(cron_job, "FailedCreate", f"Error creating job: {failure.message}")
                 raise
@@ -197,7 +197,7 @@ class CronJobController(Controller):
             self.record_event(cron_job, "SuccessfulCreate", f"Created job {name}")
         status["lastScheduleTime"] = _format_time(scheduled_time)
         if finished_condition(job) is None:
-            status["active"].append(self._job_kind.reference_to(job))
+            status["active"].append(self._job_kind.object_reference(job))
 
 
 def _time_zone(spec: Object) -> tzinfo:

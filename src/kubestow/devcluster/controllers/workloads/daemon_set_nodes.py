@@ -20,7 +20,7 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.storage.store import Event
+from kubestow.devcluster.apiserver.storage.store import WatchEvent
 
 __all__ = ["DaemonSetNodes", "EligibleNodes", "with_daemon_tolerations"]
 
@@ -52,7 +52,7 @@ class DaemonSetNodes:
         #: By the DaemonSet's uid: the table revision and the pod spec of the cached result.
         self._cache: dict[str, tuple[int, Object, EligibleNodes]] = {}
 
-    def update(self, event: Event) -> bool:
+    def update(self, event: WatchEvent) -> bool:
         """Apply a change of a node. Returns whether it can change the eligible nodes of a DaemonSet."""
         revision = self._table.revision
         node = structs.replace(meta.decode(Node, event.object.data), status=NodeStatus())

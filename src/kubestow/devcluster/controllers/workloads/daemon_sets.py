@@ -108,11 +108,11 @@ class DaemonSetController(AdoptingController):
         hash_ = self._history.hash_of(revisions[-1])
         eligible = self._nodes.eligible(daemon_set["metadata"]["uid"], daemon_set["spec"]["template"]["spec"])
         state = _SetState(daemon_set, _pods_by_node(pods), eligible, hash_)
-        failure: statuses.Failure | None = None
+        failure: statuses.StatusError | None = None
         if "deletionTimestamp" not in daemon_set["metadata"]:
             try:
                 self._execute(state, self._manage(state) or self._rolling_update(state))
-            except statuses.Failure as error:
+            except statuses.StatusError as error:
                 failure = error
         self._sync_status(state)
         hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
@@ -38,7 +38,7 @@ class DeploymentController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._replica_set_kind: Kind = context.registry.catalog["replicasets.apps"]
+        self._replica_set_kind: Kind = context.registry.scheme["replicasets.apps"]
 
     def handle_change(self, change: ObjectChange) -> None:
         super().handle_change(change)
@@ -142,7 +142,7 @@ class DeploymentController(Controller):
         kind = self._replica_set_kind
         try:
             stored = self.registry.create(kind, deployment_metadata["namespace"], kind.struct.read(new, []))
-        except statuses.Failure as failure:
+        except statuses.StatusError as failure:
             message = f"Failed to create new replica set: {failure.message}"
             self.record_warning(deployment, "ReplicaSetCreateError", message)
             raise
@@ -259,7 +259,7 @@ class DeploymentController(Controller):
         limit = spec.get("revisionHistoryLimit", 10)
         for replica_set in sorted(empty, key=_revision)[: max(0, len(old) - limit)]:
             metadata = replica_set["metadata"]
-            deletion = Deletion(uid=metadata["uid"])
+            deletion = DeleteOptions(uid=metadata["uid"])
             self.registry.delete(self._replica_set_kind, metadata["namespace"], metadata["name"], deletion)
 
     def _sync_status(self, deployment: Object, replica_sets: list[Object]) -> None:

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from kubestow.devcluster.annotations import DURATION
-from kubestow.devcluster.apiserver.registry.deletion import Deletion
+from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.statuses import Failure
+from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.controllers.conditions import get_condition, with_condition
 from kubestow.devcluster.controllers.controller import ControllerContext, PodController
 from kubestow.devcluster.controllers.pods import PodView
@@ -75,14 +75,14 @@ class JobController(PodController):
             self._count(key, job, status, pod)
         active = [pod for pod in pods if not _outcome(pod)]
         end = self._evaluate(key, job, status, active)
-        failure: Failure | None = None
+        failure: StatusError | None = None
         created = 0
         if end is not None:
             self._finish(job, status, *end)
         else:
             try:
                 created = self._manage_pods(key, job, status, active)
-            except Failure as error:
+            except StatusError as error:
                 failure = error
         self._sync_status(job, status, active, created)
         for pod in uncounted:
@@ -214,7 +214,7 @@ class JobController(PodController):
             self.enqueue_after(key, remaining)
         elif "deletionTimestamp" not in job["metadata"]:
             metadata = job["metadata"]
-            deletion = Deletion(uid=metadata["uid"], propagation="Foreground")
+            deletion = DeleteOptions(uid=metadata["uid"], propagation_policy="Foreground")
             self.registry.delete(self.kind, metadata["namespace"], metadata["name"], deletion)
 
     def _seconds_since(self, timestamp: str) -> float:

@@ -27,12 +27,12 @@ class ReplicaSetController(AdoptingController):
         replica_set = self.get(key)
         if replica_set is None:
             return
-        failure: statuses.Failure | None = None
+        failure: statuses.StatusError | None = None
         active = [pod for pod in self.claim_pods(replica_set) if pod.is_active]
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
                 self._manage_replicas(replica_set, active)
-            except statuses.Failure as error:
+            except statuses.StatusError as error:
                 failure = error
         self._sync_status(replica_set, active, failure)
         if failure is not None:
@@ -49,7 +49,7 @@ class ReplicaSetController(AdoptingController):
         if abs(missing) > BURST_REPLICAS:
             self.enqueue(key_of(replica_set))
 
-    def _sync_status(self, replica_set: Object, active: list[PodView], failure: statuses.Failure | None) -> None:
+    def _sync_status(self, replica_set: Object, active: list[PodView], failure: statuses.StatusError | None) -> None:
         status: Object = {"replicas": len(active)}
         template_labels = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
         counts = {
@@ -63,7 +63,7 @@ class ReplicaSetController(AdoptingController):
             status["conditions"] = [self._replica_failure(replica_set, failure)]
         self.update_status(replica_set, status)
 
-    def _replica_failure(self, replica_set: Object, failure: statuses.Failure) -> Object:
+    def _replica_failure(self, replica_set: Object, failure: statuses.StatusError) -> Object:
         """The ReplicaFailure condition. It keeps its first message: the pod name in it differs with each attempt."""
         old = get_condition(replica_set.get("status") or {}, "ReplicaFailure")
         return old or {

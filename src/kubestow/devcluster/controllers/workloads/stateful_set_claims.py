@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.statuses import Failure
-from kubestow.devcluster.apiserver.storage.store import Stored
+from kubestow.devcluster.apiserver.statuses import StatusError
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import PodController
 from kubestow.devcluster.controllers.owner_references import new_controller_ref, owner_refs_of
 from kubestow.devcluster.stored_objects import is_terminating
@@ -24,7 +24,7 @@ class StatefulSetClaims:
 
     def __init__(self, controller: PodController) -> None:
         self._controller, self._registry = controller, controller.registry
-        self._kind: Kind = controller.registry.catalog["persistentvolumeclaims"]
+        self._kind: Kind = controller.registry.scheme["persistentvolumeclaims"]
 
     def ensure(self, stateful_set: Object, pod: str, uid: str = "") -> bool:
         """Create the missing claims of a pod. Returns whether none of its claims is being deleted. Raises Failure.
@@ -61,7 +61,7 @@ class StatefulSetClaims:
             return new_controller_ref(self._controller.kind, stateful_set)
         return None
 
-    def _replace_references(self, stored: Stored, managed: set[str], references: list[Object]) -> None:
+    def _replace_references(self, stored: StoredObject, managed: set[str], references: list[Object]) -> None:
         def replace(metadata: Object) -> None:
             others = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in managed]
             metadata["ownerReferences"] = [*others, *references]
@@ -70,7 +70,7 @@ class StatefulSetClaims:
 
         self._controller.update_metadata(self._kind, stored.namespace, stored.name, replace)
 
-    def _find(self, stateful_set: Object, name: str) -> Stored | None:
+    def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
         collection = self._registry.store.collection(self._kind.storage)
         return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
 
@@ -88,7 +88,7 @@ class StatefulSetClaims:
         set_name = stateful_set["metadata"]["name"]
         try:
             self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
-        except Failure as failure:
+        except StatusError as failure:
             message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
             self._controller.record_warning(stateful_set, "FailedCreate", message)
             raise
@@ -102,6 +102,6 @@ def _claim_templates(stateful_set: Object, pod: str) -> Iterator[tuple[str, Obje
         yield f"{template['metadata']['name']}-{pod}", template
 
 
-def _is_owned_by_former_pod(claim: Stored, pod: str, uid: str) -> bool:
+def _is_owned_by_former_pod(claim: StoredObject, pod: str, uid: str) -> bool:
     """Whether the claim is owned by a deleted pod of the same name, and so will be deleted."""
     return any(owner.kind == "Pod" and owner.name == pod and owner.uid != uid for owner in owner_refs_of(claim))

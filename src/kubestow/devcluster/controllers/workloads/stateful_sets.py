@@ -96,11 +96,11 @@ class StatefulSetController(AdoptingController):
         pods = self.claim_pods(stateful_set)
         revisions = self._history.sync(stateful_set)
         state = _set_state(stateful_set, pods, revisions)
-        failure: statuses.Failure | None = None
+        failure: statuses.StatusError | None = None
         if "deletionTimestamp" not in stateful_set["metadata"]:
             try:
                 self._manage_pods(state)
-            except statuses.Failure as error:
+            except statuses.StatusError as error:
                 failure = error
         self._sync_status(state)
         live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
@@ -228,7 +228,7 @@ class StatefulSetController(AdoptingController):
         name = owner["metadata"]["name"]
         self.record_event(owner, "SuccessfulCreate", f"create Pod {pod} in StatefulSet {name} successful")
 
-    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.Failure) -> None:
+    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.StatusError) -> None:
         message = f"create Pod {pod} in StatefulSet {owner['metadata']['name']} failed error: {failure.message}"
         self.record_warning(owner, "FailedCreate", message)
 
