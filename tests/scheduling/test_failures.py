@@ -16,8 +16,14 @@ from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
-from kubestow.framework.interface import Permission, PermitPlugin, PostFilterPlugin, PostFilterResult, PreBindPlugin
+from kubestow.framework.interface import (
+    FilterRunner,
+    Permission,
+    PermitPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+)
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
@@ -269,7 +275,9 @@ class MeansWell(PostFilterPlugin):
     name = "MeansWell"
     events_to_register = ()
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         def action() -> Coroutine[Any, Any, None]:
             raise ValueError("not like this")
 
@@ -294,7 +302,9 @@ class MakesRoomByName(PostFilterPlugin):
     events_to_register = ()
     answers: ClassVar[dict[str, Any]]
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         return PostFilterResult(SUCCESS, nominated_node_name="n", **self.answers)
 
 

@@ -21,7 +21,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation_cache import Evaluations
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import GangPlugin, GangPreemptionPlugin, GangSource
 from kubestow.framework.interface import (
@@ -93,7 +93,7 @@ class Profile:
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
-    evaluations: Evaluations
+    evaluations: EvaluationCache
 
     @property
     def pre_enqueue(self) -> Sequence[PreEnqueuePlugin]:
@@ -158,7 +158,7 @@ def build_profile(
         percentage_of_nodes_to_score if percentage is None else percentage,
         tuple(instances.made.values()),
         runtime,
-        Evaluations(runtime),
+        EvaluationCache(runtime),
     )
 
 
@@ -223,13 +223,16 @@ def _make(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: H
     args = arguments(configured, kind)
     try:
         plugin = kind(args, handle)
-        strangers = [interest for interest in plugin.events_to_register if not isinstance(interest, EventRegistration)]
+        invalid = [event for event in plugin.events_to_register if not isinstance(event, EventRegistration)]
     except KubestowError:
         raise
     except Exception as error:
         raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
-    if strangers:
-        problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.event_registration.on() gives"
+    if invalid:
+        problem = (
+            f"events_to_register holds {type(invalid[0]).__name__}, expected EventRegistration "
+            "(see kubestow.framework.event_registration.on)"
+        )
         raise PluginError(kind.name, "construction", problem)
     for watched in plugin.watched_kinds():
         _check_address(kind, watched)

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
 from operator import index
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,12 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import (
     FilterPlugin,
+    FilterRunner,
     Permission,
     Plugin,
     PostFilterResult,
@@ -58,10 +60,6 @@ from kubestow.framework.validation import (
     in_range,
     unexpected,
 )
-
-if TYPE_CHECKING:
-    from kubestow.framework.diagnosis import Diagnosis
-    from kubestow.framework.filters import Filters
 
 __all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
 
@@ -262,7 +260,7 @@ class FrameworkRuntime:
     # -- PostFilter ------------------------------------------------------------------------------------------------
 
     def run_post_filter_plugins(
-        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
     ) -> Generator[PostFilterResult, None, None]:
         """Call one PostFilter plugin per step of the iteration, so that the caller decides when to stop.
 

@@ -85,7 +85,7 @@ def said(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     assert decision.feasibility is not None
     statuses = {}
     for answers in decision.feasibility.filters.active:
-        verdict = answers.ask_filter(decision.pod, nodes)
+        verdict = answers.run_filter(decision.pod, nodes)
         statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 

@@ -11,9 +11,8 @@ from kubestow.cluster.pods.pod_groups import Members, PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
 from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin, GangPreemptionPlugin
-from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
+from kubestow.framework.interface import FilterRunner, PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
@@ -116,7 +115,9 @@ class Fails(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
         if self.at == "concluded":
             raise ValueError("not like this")
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         return PostFilterResult(Status.unschedulable("no"))
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:

@@ -27,8 +27,8 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Refusal
-from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.evaluation.evaluation import Evaluation, Feasible
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
@@ -212,11 +212,11 @@ class _Cycle:
         assert self._evaluation is not None
         state, diagnosis = self._evaluation.state(), feasibility.diagnose()
         if (rejection := _extender_rejection(self._cluster, result)) is not None:
-            diagnosis = diagnosis.overruled_by(rejection)
-        message, rejectors = diagnosis.message(), frozenset(diagnosis.rejectors)
+            diagnosis = diagnosis.overridden_by(rejection)
+        message, rejectors = diagnosis.message(), frozenset(diagnosis.unschedulable_plugins)
         if result.passed or result.rejected:
             rejectors |= {EXTENDER}  # extenders register no events, so any event may help
-        pending = frozenset(diagnosis.pending)
+        pending = frozenset(diagnosis.pending_plugins)
         post_filter = await self._run_post_filter(state, diagnosis, feasibility)
         return Unschedulable(
             pod=self._pod,
@@ -262,7 +262,7 @@ async def _preempt_with_extenders(extenders: Extenders, pod: PodInfo, result: Po
         return PostFilterResult(Status.error(f"preemption: {error.problem}"))
 
 
-def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Refusal | None:
+def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Rejection | None:
     """The nodes that the extenders rejected, as if the extenders were one plugin; None if they rejected none."""
     rows = cluster.nodes.rows
     keys = np.zeros(len(rows), np.int32)
@@ -273,7 +273,7 @@ def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Refus
     if not legend:
         return None
     verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
-    return Refusal(EXTENDER, ~verdict.passes, verdict)
+    return Rejection(EXTENDER, ~verdict.passes, verdict)
 
 
 def _without_nomination(pod: PodInfo) -> PodInfo:
