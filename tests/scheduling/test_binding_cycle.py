@@ -81,7 +81,7 @@ def test_a_plugin_that_never_answers_holds_nobody_else_back_and_is_given_up_in_t
         await world.passes(105)
         condition = world.cluster.condition("stuck")
         assert condition is not None
-        assert "PreBind" in condition.message and "cancelled after 100 s without an answer" in condition.message
+        assert "PreBind" in condition.message and "cancelled after its time limit of 100 s" in condition.message
 
     in_virtual_time(story, node("n"), **enabled(Stuck))
 
@@ -167,7 +167,7 @@ def test_a_plugin_whose_own_work_is_cancelled_has_failed(step: str, is_bound: bo
         assert list(world.scheduler.cluster.assumed()) == []
         condition = world.cluster.condition(step)
         assert (condition is None) == is_bound
-        assert condition is None or condition.message.endswith("what it waited for was cancelled")
+        assert condition is None or condition.message.endswith("a task that it awaited was cancelled")
 
     in_virtual_time(story, node("n"), **first_at_bind(Leaning))
 

@@ -21,7 +21,7 @@ from kubestow.cluster.nodes.views import Change, HypotheticalNodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.evaluation.evaluation import Evaluation, Feasible
+from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
@@ -115,7 +115,7 @@ class ProfileExtender:
         pods = self._cluster.nodes.pods[row]
         return Change(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
 
-    def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasible]:
+    def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasibility]:
         """Run the filters for all nodes."""
         # kube-scheduler itself evaluates the nominated node of the pod first.
         status = msgspec.structs.replace(pod.status, nominated_node_name="")

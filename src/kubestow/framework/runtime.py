@@ -206,7 +206,7 @@ class FrameworkRuntime:
             return registration.event_filter(old, new)
         except Exception:  # as with hints
             label = registration.event.label
-            _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, label)
+            _log.exception("event filter of plugin %s failed on event %s", plugin, label)
             return True
 
     # -- once per shape of pod -------------------------------------------------------------------------------------
@@ -538,13 +538,13 @@ async def _within_time_limit(plugin: Plugin, extension_point: str, result: Await
     except TimeoutError as error:
         if not limit.expired():
             raise PluginError(plugin.name, extension_point, f"TimeoutError: {error}") from error
-        problem = f"cancelled after {plugin.time_limit:g} s without an answer"
+        problem = f"cancelled after its time limit of {plugin.time_limit:g} s"
         raise PluginError(plugin.name, extension_point, problem) from None
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise PluginError(plugin.name, extension_point, "what it waited for was cancelled") from error
+        raise PluginError(plugin.name, extension_point, "a task that it awaited was cancelled") from error
     except Exception as error:
         raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 

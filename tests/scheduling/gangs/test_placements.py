@@ -121,6 +121,6 @@ def test_a_placement_whose_nodes_are_none_costs_its_gang_the_attempt() -> None:
     async def story(world: Living) -> None:
         put(world, members(2, "train", cpu="1"))
         await world.passes(1)
-        assert "answered with a Placement of list, expected Nodes" in why(world, "train-0")
+        assert "returned a Placement of list, expected Nodes" in why(world, "train-0")
 
     in_virtual_time(story, node("n"), group("train", 2), plugins=[ByName], **gang_scheduling("Picky"))

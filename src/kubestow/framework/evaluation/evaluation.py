@@ -26,13 +26,13 @@ from kubestow.framework.invalidation import ANY_CHANGE, NEVER, Generation
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Evaluation", "Feasible"]
+__all__ = ["Evaluation", "Feasibility"]
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class Feasible:
+class Feasibility:
     """The feasible nodes of a pod: ``rows`` of the node table, a slice over all rows when every node is feasible.
 
     ``error`` ends the cycle. Valid until the next scheduling cycle, like the diagnosis made from it.
@@ -133,7 +133,7 @@ class Evaluation:
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
-    def feasible(self, cluster: Cluster, pod: PodInfo, within: Mask | None = None) -> Feasible:
+    def feasible(self, cluster: Cluster, pod: PodInfo, within: Mask | None = None) -> Feasibility:
         """Find the nodes that pass all filters (semantics 5.3), among some (bool, one per node) or all.
 
         Plugins see the whole cluster in either case. Raises PluginError.
@@ -202,7 +202,7 @@ class Evaluation:
         filters: CycleFilterRunner,
         pre_filtered: _PreFiltered,
         within: Mask | None,
-    ) -> Feasible:
+    ) -> Feasibility:
         """Filter the nodes that PreFilter has left; the node that the pod is nominated to is tried first, alone."""
         candidates = pre_filtered.mask(cluster)
         if within is not None:
@@ -219,14 +219,14 @@ class Evaluation:
         found._pre_filtered, found._within = pre_filtered, within
         return found
 
-    def _run_filters(self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasible:
+    def _run_filters(self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasibility:
         passing = candidates
         nominated_rejections = filters.nominated_rejections(passing)
         for rejection in nominated_rejections:
             if rejection.verdict.has_errors and (
                 error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)
             ):
-                return Feasible(slice(0, 0), 0, filters, error)
+                return Feasibility(slice(0, 0), 0, filters, error)
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
@@ -234,13 +234,13 @@ class Evaluation:
             if passes is None or verdict is None:
                 continue
             if verdict.has_errors and (error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes)):
-                return Feasible(slice(0, 0), 0, filters, error)
+                return Feasibility(slice(0, 0), 0, filters, error)
             verdicts.append((results.plugin.name, verdict, passes))
             passing = passing & passes
         self._filtered = self._now
         count = int(np.count_nonzero(passing))
         rows = slice(0, count) if count == len(passing) else np.flatnonzero(passing)
-        return Feasible(rows, count, filters, None, None, candidates, nominated_rejections, verdicts)
+        return Feasibility(rows, count, filters, None, None, candidates, nominated_rejections, verdicts)
 
     def _verdict(
         self, results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask
@@ -329,11 +329,11 @@ class Evaluation:
         return results.normalize(pod, results.scores[nodes.rows], nodes)
 
 
-def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: _PreFiltered, within: Mask | None) -> Feasible:
+def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: _PreFiltered, within: Mask | None) -> Feasibility:
     rejection = pre_filtered.rejection
     assert rejection is not None
     if rejection.code is Code.ERROR:
-        return Feasible(slice(0, 0), 0, filters, rejection)
+        return Feasibility(slice(0, 0), 0, filters, rejection)
     diagnosis = Diagnosis(
         total,
         filtered=np.zeros(total, np.bool_),
@@ -342,7 +342,7 @@ def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: _PreFiltered
         narrowed_by=pre_filtered.plugins,
         within=within,
     )
-    return Feasible(slice(0, 0), 0, filters, None, diagnosis)
+    return Feasibility(slice(0, 0), 0, filters, None, diagnosis)
 
 
 def _no_nodes_left(plugins: tuple[str, ...]) -> Status:
