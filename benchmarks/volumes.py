@@ -79,9 +79,8 @@ def schedule(world: World, infos: list[PodInfo]) -> float:
         decision = world.pipeline.decide(info)
         assert decision.node_name is not None, decision.message
         world.cluster.assume(info, decision.node_name)
-        for plugin in profile.reserve:
-            status = plugin.reserve(decision.state, info, decision.node_name)
-            assert status is None or status.ok, status
+        status = profile.runtime.run_reserve_plugins(decision.state, info, decision.node_name)
+        assert status.ok, status
         spent += time.perf_counter() - began
         bind_assumed(world.cluster)
     return spent / len(infos)

@@ -171,10 +171,10 @@ def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
         decision = world.decide(probe)
         assert decision.feasibility is not None
         filters = decision.feasibility.filters
-        whole = filters.refusals(world.cluster.all_nodes())
+        whole = filters.rejections(world.cluster.all_nodes())
         for row in range(3):
             one = Nodes(world.cluster.nodes, np.array([row]))
-            alone = filters.refusals(one)
+            alone = filters.rejections(one)
             of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
             assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
 

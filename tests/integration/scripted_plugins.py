@@ -12,10 +12,10 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import EventRegistration
-from kubestow.framework.filters import Filters
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
+    FilterRunner,
     Permission,
     PermitPlugin,
     Plugin,
@@ -82,7 +82,9 @@ class Puppet(
             return Verdict.rejecting(np.zeros(len(nodes), np.bool_), REJECT)
         return Verdict.rejecting(np.ones(len(nodes), np.bool_), status)
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         return PostFilterResult(self._answer("post_filter", pod, REJECT))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:

@@ -13,8 +13,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
-from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
+from kubestow.framework.interface import FilterRunner, PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import Status
 from kubestow.testing import node, pods
 from tests.integration.fixture import Object, Stage
@@ -91,7 +90,9 @@ class Counting(PostFilterPlugin):
     name = "Counting"
     asked: Counter[str] = Counter()
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         if not self.handle.is_preempting(pod.uid) and not pod.status.nominated_node_name:
             Counting.asked[pod.name] += 1
         return PostFilterResult(Status.unschedulable("no"))

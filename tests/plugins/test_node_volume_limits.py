@@ -188,7 +188,7 @@ def test_removed_pods_free_only_volumes_that_no_other_pod_uses() -> None:
         HypotheticalNodes(scheduler.cluster.nodes, np.array([0]), [NodeChange(removed=tuple(infos[:gone]))])
         for gone in (1, 2)
     ]
-    refused = [[r.plugin for r in decision.feasibility.filters.refusals(view)] for view in views]
+    refused = [[r.plugin for r in decision.feasibility.filters.rejections(view)] for view in views]
     assert refused == [[NAME], []]
 
 

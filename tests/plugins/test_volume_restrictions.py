@@ -94,7 +94,7 @@ def test_simulated_removals_match_claims_by_name_across_namespaces() -> None:
     changes = [NodeChange(removed=(user.info,)) for user in users if user is not None]
     nodes = HypotheticalNodes(harness.cluster.nodes, np.array([0, 1]), changes)
     assert decision.feasibility is not None
-    assert [r.plugin for r in decision.feasibility.filters.refusals(nodes) if r.plugin == NAME] == []
+    assert [r.plugin for r in decision.feasibility.filters.rejections(nodes) if r.plugin == NAME] == []
 
 
 def test_a_pod_is_unschedulable_until_its_claim_exists() -> None:

@@ -92,7 +92,7 @@ def test_a_hanging_pre_bind_plugin_blocks_no_other_pod_and_times_out() -> None:
         await harness.passes(105)
         condition = harness.cluster.condition("stuck")
         assert condition is not None
-        assert "PreBind" in condition.message and "cancelled after 100 s without an answer" in condition.message
+        assert "PreBind" in condition.message and "cancelled after its time limit of 100 s" in condition.message
 
     in_virtual_time(scenario, node("n"), **enabled(HangingPreBind))
 
@@ -176,7 +176,7 @@ def test_a_plugin_whose_own_task_is_cancelled_fails(step: str, is_bound: bool) -
         assert list(harness.scheduler.cluster.assumed()) == []
         condition = harness.cluster.condition(step)
         assert (condition is None) == is_bound
-        assert condition is None or condition.message.endswith("what it waited for was cancelled")
+        assert condition is None or condition.message.endswith("a task that it awaited was cancelled")
 
     in_virtual_time(scenario, node("n"), **first_at_bind(AwaitsCancelledTask))
 

@@ -11,8 +11,8 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
 from kubestow.framework.interface import (
+    FilterRunner,
     PostFilterPlugin,
     PostFilterResult,
     ReservePlugin,
@@ -60,7 +60,9 @@ class RaisingAction(PostFilterPlugin):
     name = "RaisingAction"
     events_to_register = ()
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         def action() -> Coroutine[Any, Any, None]:
             raise ValueError("cannot start")
 

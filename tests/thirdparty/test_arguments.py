@@ -136,7 +136,10 @@ class WronglyInterested(Price):
 
 @pytest.mark.parametrize(
     ("kind", "problem"),
-    [(Undecided, "RuntimeError: cannot decide"), (WronglyInterested, "interests hold str, expected what")],
+    [
+        (Undecided, "RuntimeError: cannot decide"),
+        (WronglyInterested, "events_to_register holds str, expected EventRegistration"),
+    ],
 )
 def test_a_plugin_that_cannot_be_made_is_named(kind: type[Plugin], problem: str) -> None:
     with pytest.raises(PluginError, match=f"plugin '{kind.name}' failed at construction: {problem}"):

@@ -81,17 +81,17 @@ def test_a_plugin_that_raises(point: str) -> None:
     ],
 )
 def test_a_plugin_that_answers_with_something_else(point: str, expected: str) -> None:
-    lives_through(broken(point, lambda *_: 42), point, f"answered with int, expected {expected}")
+    lives_through(broken(point, lambda *_: 42), point, f"returned int, expected {expected}")
 
 
 @pytest.mark.parametrize(
     ("point", "answer", "problem"),
     [
-        ("Score", lambda _, __, nodes: np.zeros(len(nodes)), "answered with float64 and shape (2,)"),
+        ("Score", lambda _, __, nodes: np.zeros(len(nodes)), "returned float64 and shape (2,)"),
         (
             "Score",
             lambda *_: np.zeros(5, np.int64),
-            "answered with int64 and shape (5,), expected int64 and shape (2,)",
+            "returned int64 and shape (5,), expected int64 and shape (2,)",
         ),
         ("Score", scores(101), "returns an invalid score 101, it should in the range of [0, 100]"),
         ("Score", scores(-1), "returns an invalid score -1"),
@@ -99,20 +99,20 @@ def test_a_plugin_that_answers_with_something_else(point: str, expected: str) ->
         ("NormalizeScore", lambda *_: np.zeros(1, np.int64), "int64 and shape (1,)"),
         ("NormalizeScore", lambda _, __, given, ___: given + 200, "returns an invalid score 200"),
         ("NormalizeScore", lambda _, __, given, ___: given.fill(1), "read-only"),
-        ("Filter", verdict(lambda _: [1, 2], {}), "answered with keys of list, expected int32 and shape (2,)"),
-        ("Filter", verdict(lambda nodes: np.ones(len(nodes)), {}), "answered with keys of float64 and shape (2,)"),
+        ("Filter", verdict(lambda _: [1, 2], {}), "returned keys of list, expected int32 and shape (2,)"),
+        ("Filter", verdict(lambda nodes: np.ones(len(nodes)), {}), "returned keys of float64 and shape (2,)"),
         ("Filter", verdict(lambda _: np.ones(1, np.int32), {}), "int32 and shape (1,), expected int32 and shape (2,)"),
         (
             "Filter",
             verdict(lambda n: np.ones(len(n), np.int32), {}),
-            "answered with key 1, which its legend does not know",
+            "returned key 1, which is not in its legend",
         ),
         ("Filter", verdict(lambda n: np.ones(len(n), np.int32), {1: Status.error("no")}), "no"),
         ("FilterNode", lambda *_: True, "AttributeError"),
         (
             "PreFilter",
             lambda *_: PreFilterResult(cast(Any, ["a"])),
-            "answered with list, expected a frozenset of node names",
+            "returned list, expected a frozenset of node names",
         ),
         ("Permit", lambda *_: Permission(Status(Code.WAIT), cast(Any, "5m")), "timeout is str, expected seconds"),
         ("signature", lambda *_: [1], "unhashable type: 'list'"),
@@ -135,7 +135,7 @@ def test_a_plugin_that_hangs_is_cancelled_when_its_time_is_up(point: str) -> Non
         await world.passes(29)
         assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
         await world.passes(1.5)
-        assert told(world, "unlucky") == f'running {point} plugin "Broken": cancelled after 30 s without an answer'
+        assert told(world, "unlucky") == f'running {point} plugin "Broken": cancelled after its time limit of 30 s'
         kind.healed = True
         await world.passes(3)
         assert world.node_of("unlucky")

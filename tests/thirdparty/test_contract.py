@@ -238,7 +238,7 @@ class SkipsNodes(NodeFilterPlugin):
 
 def test_answers_of_the_wrong_form_are_found() -> None:
     assert problem(NotAVerdict) == (
-        "plugin 'NotAVerdict' failed at Filter: answered with ndarray, expected a Verdict or None"
+        "plugin 'NotAVerdict' failed at Filter: returned ndarray, expected a Verdict or None"
     )
     assert problem(SkipsNodes) == "plugin 'SkipsNodes' failed at Filter: returned Skip: "
 
@@ -265,5 +265,5 @@ class Stumbles(PostBindPlugin):
 
 def test_what_goes_wrong_while_binding_is_found() -> None:
     assert "LeavesForGood" in problem(LeavesForGood)
-    assert "cancelled after 20 s without an answer" in problem(LeavesForGood)
+    assert "cancelled after its time limit of 20 s" in problem(LeavesForGood)
     assert problem(Stumbles).endswith("plugin 'Stumbles' failed at PostBind: LookupError: whom to tell?")

@@ -44,9 +44,17 @@ class BoundedCache(Generic[K, V]):
         self.discard(key)
         self._entries[key] = value, cost
         self._cost += cost
+        self._evict()
+        return value
+
+    def resize(self, budget: int) -> None:
+        """Change the budget, and evict what exceeds it."""
+        self._budget = budget
+        self._evict()
+
+    def _evict(self) -> None:
         while self._cost > self._budget and len(self._entries) > self._minimum:
             self._cost -= self._entries.popitem(last=False)[1][1]
-        return value
 
     def discard(self, key: K) -> None:
         """Drop the entry of a key, if there is one."""

@@ -74,8 +74,9 @@ class ExtenderApp:
 
     def partially_served(self) -> list[str]:
         """The plugins of the profile that also implement extension points without a counterpart in the protocol."""
-        points = (self.profile.pre_enqueue, self.profile.reserve, self.profile.permit, self.profile.pre_bind)
-        return sorted({plugin.name for plugins in points for plugin in plugins})
+        plugins = self.profile.runtime.plugins
+        points = (plugins.pre_enqueue, plugins.reserve, plugins.permit, plugins.pre_bind)
+        return sorted({plugin.name for point in points for plugin in point})
 
     async def run(
         self,

@@ -31,8 +31,8 @@ class ExtenderCapabilities:
     def of(cls, profile: Profile, *, node_cache_capable: bool, binds: bool = False) -> ExtenderCapabilities:
         """The capabilities of a profile. preempt and bind need a cache, because their requests have no nodes."""
         evaluations = profile.evaluations
-        filters = evaluations.filters_anything
-        weight = evaluations.highest_total // MAX_SCORE
+        filters = evaluations.has_filters
+        weight = evaluations.max_total // MAX_SCORE
         return cls(
             filters,
             weight > 0,

@@ -21,7 +21,7 @@ from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
@@ -75,17 +75,17 @@ class ProfileExtender:
         names = self._cluster.nodes.names
         mask = np.zeros(len(names), np.bool_)
         mask[list(known.values())] = True
-        statuses = dict.fromkeys(known, diagnosis.absent)
-        for refusal in diagnosis.refusals:
-            for status, where in refusal.verdict.by_status(refusal.where & mask):
-                attributed = status.by(refusal.plugin)
+        statuses = dict.fromkeys(known, diagnosis.absent_nodes_status)
+        for rejection in diagnosis.rejections:
+            for status, where in rejection.verdict.by_status(rejection.where & mask):
+                attributed = status.by(rejection.plugin)
                 statuses |= {names[row]: attributed for row in np.flatnonzero(where).tolist()}
         return statuses
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
         """The scores of the named nodes, 0 to 10, without unknown nodes. Raises KubestowError if a plugin fails."""
         known = self._known(names)
-        highest = self._profile.evaluations.highest_total
+        highest = self._profile.evaluations.max_total
         if not known or not highest:
             return [(name, 0) for name in known]
         info, evaluation, _ = self._evaluate(pod)
@@ -101,21 +101,21 @@ class ProfileExtender:
         if not known:
             return {}
         _, _, feasible = self._evaluate(pod)
-        if not feasible.count and feasible.diagnose().pre_filter is not None:
+        if not feasible.count and feasible.diagnose().pre_filter_status is not None:
             return {}
         rows = np.array(sorted(known.values()), np.intp)
         names = [self._cluster.nodes.names[row] for row in rows.tolist()]
         changes = [self._without(row, victims[name]) for row, name in zip(rows.tolist(), names, strict=True)]
         mask = np.ones(len(self._cluster.nodes), np.bool_)
-        for refusal in feasible.filters.refusals(HypotheticalNodes(self._cluster.nodes, rows, changes)):
-            mask &= ~refusal.where
+        for rejection in feasible.filters.rejections(HypotheticalNodes(self._cluster.nodes, rows, changes)):
+            mask &= ~rejection.where
         return {name: victims[name] for name, row in zip(names, rows.tolist(), strict=True) if mask[row]}
 
     def _without(self, row: int, victims: MetaVictims) -> NodeChange:
         pods = self._cluster.nodes.pods[row]
         return NodeChange(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
 
-    def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasible]:
+    def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasibility]:
         """Run the filters for all nodes."""
         # kube-scheduler itself evaluates the nominated node of the pod first.
         status = msgspec.structs.replace(pod.status, nominated_node_name="")

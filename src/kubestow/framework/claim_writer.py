@@ -1,7 +1,8 @@
-"""The port through which plugins write claims on devices.
+"""The port through which plugins write ResourceClaims.
 
-A live scheduler writes to its API server, a simulation to its own memory. Claims are held in part, so all changes are
-strategic merge patches; a patch carries the claim's uid, and its resourceVersion where a race could hurt.
+A live scheduler writes to its API server, a simulation to its own memory. Claims are decoded in part only, so all
+changes are strategic merge patches with the claim's uid as precondition, and its resourceVersion where the write could
+race with another.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ __all__ = ["ResourceClaimWriter"]
 
 
 class ResourceClaimWriter(Protocol):
-    """Writes resource.k8s.io/v1 ResourceClaims. Failures are raised as APIError or Unreachable."""
+    """Writes resource.k8s.io/v1 ResourceClaims. Every method raises APIError or Unreachable."""
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
-        """GET a claim as it is now."""
+        """GET a claim."""
 
     async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
-        """POST a claim (JSON as it goes over the wire); the claim as created, with its name and uid, is returned."""
+        """POST a claim, given as JSON-like data; returns it as created, with its name and uid."""
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
-        """Strategic-merge PATCH of a claim, or of its ``status``, once; the claim as it is then is returned."""
+        """PATCH a claim, or its ``status``, once, with a strategic merge patch; returns the patched claim."""
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """DELETE a claim, with its uid as precondition; one that is gone already is no error."""
+        """DELETE a claim with its uid as precondition; a claim that does not exist any more is no error."""
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         """PATCH ``status.extendedResourceClaimStatus`` of a pod."""

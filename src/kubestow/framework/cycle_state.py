@@ -1,8 +1,7 @@
-"""What plugins keep for one pod between extension points.
+"""The data that plugins keep for one pod between extension points.
 
-Typed: a plugin stores one value of its own class of state and gets exactly that back, so there is no string key and no
-cast. What was prepared from the pod's shape is shared by all pods of that shape; what is written later in a cycle
-belongs to that cycle alone.
+It is typed: a plugin stores one value of its own class and looks it up by that class, without string keys and casts.
+What PreFilter has prepared from a pod's shape is shared by all pods of that shape; later writes belong to one cycle.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ S = TypeVar("S")
 
 
 class CycleState:
-    """Values by their own type: ``state.put(SpreadCounts(...))``, later ``state[SpreadCounts]``.
+    """Values by their type: ``state.put(SpreadCounts(...))``, later ``state[SpreadCounts]``.
 
-    A state made of others reads through to them and keeps its own writes.
+    A state made from ``shared`` states also reads theirs, and keeps its own writes to itself.
     """
 
     __slots__ = ("_shared", "_values")
@@ -27,7 +26,7 @@ class CycleState:
         self._shared = shared
 
     def put(self, value: object) -> None:
-        """Keep a value, in place of one of the same type."""
+        """Store a value in place of one of the same type."""
         self._values[type(value)] = value
 
     def get(self, kind: type[S]) -> S | None:
@@ -42,11 +41,11 @@ class CycleState:
         return None
 
     def own(self, kind: type[S]) -> S | None:
-        """The value of a type that this state itself keeps, None when there is none or only a shared one."""
+        """The value of a type that was put into this very state, None when there is none or only a shared one."""
         return self._values.get(kind)  # type: ignore[return-value]  # stored under its own type
 
     def __getitem__(self, kind: type[S]) -> S:
-        """The value of a type. Raises KeyError when nothing was kept."""
+        """The value of a type. Raises KeyError when there is none."""
         value = self.get(kind)
         if value is None:
             raise KeyError(kind.__name__)

@@ -1,131 +1,123 @@
-"""Why no node takes a pod: the refusals of all nodes, counted, and the sentence that people read.
+"""Why no node is feasible: the rejections of all nodes, by plugin, and the message for the pod's condition.
 
-The sentence is kube-scheduler's FitError, character for character (semantics 5.9). A diagnosis keeps the arrays it was
-made of, so PostFilter can ask which nodes preemption might help on; it is valid until the next scheduling cycle.
+The message is kube-scheduler's FitError (semantics 5.9). A diagnosis holds the arrays it was made from, which
+PostFilter plugins read; it is valid until the next scheduling cycle.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Diagnosis", "Refusal", "fit_error"]
+__all__ = ["Diagnosis", "Rejection", "fit_error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """One plugin's refusals: ``where`` (bool, one per node) it was the first to say no, and what it said."""
+class Rejection:
+    """The nodes that one plugin rejected first: ``where`` (bool, one per node), and the verdict on all nodes."""
 
     plugin: str
     where: NDArray[np.bool_]
     verdict: Verdict
 
     def tally(self) -> Iterator[tuple[Status, int]]:
-        """Each distinct status with the number of nodes that got it."""
+        """Each distinct status with the number of nodes that have it."""
         return self.verdict.tally(self.where)
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What every node that does not fit said.
+    """The statuses of all nodes that are not feasible.
 
-    ``total`` is the number of nodes, ``asked`` (bool) those that the filters were asked about; ``absent`` is the status
-    of the others, because PreFilter ended the cycle (``pre_filter`` is set then) or left them out. Where only some
-    nodes were in question at all, ``within`` says which; nothing is said of the others.
+    ``total`` is the number of nodes. The ``filtered`` ones (bool) went through the filters; the other nodes have the
+    ``absent_nodes_status``, because PreFilter rejected the pod (``pre_filter_status`` is set then) or narrowed the
+    nodes. With ``within`` (bool, one per node) only those nodes were candidates at all; None stands for all nodes.
     """
 
     total: int
-    refusals: Sequence[Refusal] = ()
-    asked: NDArray[np.bool_] = field(kw_only=True)
-    pre_filter: Status | None = None
-    absent: Status = field(default_factory=Status.unresolvable)
+    rejections: Sequence[Rejection] = ()
+    filtered: NDArray[np.bool_] = field(kw_only=True)
+    pre_filter_status: Status | None = None
+    absent_nodes_status: Status = field(default_factory=Status.unresolvable)
+    #: The plugins whose PreFilter narrowed the nodes.
     narrowed_by: Sequence[str] = ()
-    #: bool, one per node; None when all are in question.
     within: NDArray[np.bool_] | None = None
 
-    def overruled_by(self, later: Refusal) -> Diagnosis:
-        """The same with somebody's later word on some nodes, in place of what was said of them before."""
-        others = [Refusal(r.plugin, r.where & ~later.where, r.verdict) for r in self.refusals]
-        return Diagnosis(
-            self.total,
-            [*others, later],
-            asked=self.asked | later.where,
-            pre_filter=self.pre_filter,
-            absent=self.absent,
-            narrowed_by=self.narrowed_by,
-            within=self.within,
-        )
+    def overridden_by(self, rejection: Rejection) -> Diagnosis:
+        """The diagnosis in which a later rejection takes the place of earlier ones of the same nodes."""
+        earlier = [Rejection(r.plugin, r.where & ~rejection.where, r.verdict) for r in self.rejections]
+        return replace(self, rejections=[*earlier, rejection], filtered=self.filtered | rejection.where)
 
     @property
-    def in_question(self) -> int:
-        """How many nodes there would have been to choose from."""
+    def candidate_count(self) -> int:
+        """The number of nodes that were candidates."""
         return self.total if self.within is None else int(np.count_nonzero(self.within))
 
     @property
-    def rejectors(self) -> set[str]:
-        """The plugins whose change of mind could make the pod schedulable (Pending ones excluded)."""
+    def unschedulable_plugins(self) -> set[str]:
+        """The plugins whose events can make the pod schedulable, except those in :attr:`pending_plugins`."""
         names = set(self.narrowed_by)
-        if self.pre_filter is not None and self.pre_filter.plugin:
-            names.add(self.pre_filter.plugin)
-        for refusal in self.refusals:
-            names.update(refusal.plugin for status, _ in refusal.tally() if status.code is not Code.PENDING)
+        if self.pre_filter_status is not None and self.pre_filter_status.plugin:
+            names.add(self.pre_filter_status.plugin)
+        for rejection in self.rejections:
+            names.update(rejection.plugin for status, _ in rejection.tally() if status.code is not Code.PENDING)
         return names
 
     @property
-    def pending(self) -> set[str]:
-        """The plugins that refused but expect an event soon."""
-        return {r.plugin for r in self.refusals if any(s.code is Code.PENDING for s, _ in r.tally())}
+    def pending_plugins(self) -> set[str]:
+        """The plugins that returned Pending: they expect an event soon."""
+        return {r.plugin for r in self.rejections if any(status.code is Code.PENDING for status, _ in r.tally())}
 
     def message(self) -> str:
-        """The sentence, without what PostFilter adds."""
-        if self.pre_filter is not None:
-            return f"0/{self.in_question} nodes are available: {self.pre_filter.message}."
-        return fit_error(self.in_question, self._tally())
+        """The FitError message, without what PostFilter appends."""
+        if self.pre_filter_status is not None:
+            return f"0/{self.candidate_count} nodes are available: {self.pre_filter_status.message}."
+        return fit_error(self.candidate_count, self._tally())
 
     def status(self, row: int) -> Status:
-        """What one node said."""
-        for refusal in self.refusals:
-            if refusal.where[row]:
-                return refusal.verdict.status(row).by(refusal.plugin)
-        return self.absent
+        """The status of the node at a row of the table; ``plugin`` names the plugin that rejected it."""
+        for rejection in self.rejections:
+            if rejection.where[row]:
+                return rejection.verdict.status(row).by(rejection.plugin)
+        return self.absent_nodes_status
 
     @property
-    def refused(self) -> NDArray[np.bool_]:
-        """The nodes that were refused, or left out for a reason, bool."""
-        refused = np.zeros(self.total, np.bool_) if not self.absent.reasons else self._left_out()
-        for refusal in self.refusals:
-            refused |= refusal.where
-        return refused
+    def rejected(self) -> NDArray[np.bool_]:
+        """The nodes that were rejected, or are absent for a reason, bool."""
+        rejected = self._absent() if self.absent_nodes_status.reasons else np.zeros(self.total, np.bool_)
+        for rejection in self.rejections:
+            rejected |= rejection.where
+        return rejected
 
     def with_code(self, code: Code) -> NDArray[np.bool_]:
-        """Which nodes answered with a code, bool."""
-        chosen = np.zeros(self.total, np.bool_) if self.absent.code is not code else self._left_out()
-        for refusal in self.refusals:
-            for status, where in refusal.verdict.by_status(refusal.where):
+        """The nodes whose status has a code, bool."""
+        chosen = self._absent() if self.absent_nodes_status.code is code else np.zeros(self.total, np.bool_)
+        for rejection in self.rejections:
+            for status, where in rejection.verdict.by_status(rejection.where):
                 if status.code is code:
                     chosen |= where
         return chosen
 
     def _tally(self) -> Iterator[tuple[Status, int]]:
-        for refusal in self.refusals:
-            yield from refusal.tally()
-        left_out = int(np.count_nonzero(self._left_out()))
-        if left_out:
-            yield self.absent, left_out
+        for rejection in self.rejections:
+            yield from rejection.tally()
+        absent = int(np.count_nonzero(self._absent()))
+        if absent:
+            yield self.absent_nodes_status, absent
 
-    def _left_out(self) -> NDArray[np.bool_]:
-        """The nodes in question that nobody was asked about, bool."""
-        return ~self.asked if self.within is None else self.within & ~self.asked
+    def _absent(self) -> NDArray[np.bool_]:
+        """The candidates that the filters were not run on, bool."""
+        return ~self.filtered if self.within is None else self.within & ~self.filtered
 
 
 def fit_error(total: int, tally: Iterable[tuple[Status, int]]) -> str:
-    """``0/N nodes are available: …`` over statuses and the number of nodes that got each (semantics 5.9)."""
+    """``0/N nodes are available: …`` from statuses with the number of nodes that have each (semantics 5.9)."""
     counts: Counter[str] = Counter()
     for status, nodes in tally:
         for reason in status.reasons:

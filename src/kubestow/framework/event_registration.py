@@ -1,8 +1,8 @@
-"""Which events can change a plugin's mind: declared once, read by two.
+"""The events that a plugin registers: each may requeue rejected pods, and invalidate cached results.
 
-The scheduling queue reads it to decide whom to wake (queueing hints, semantics 6.8 and 6.10); the evaluation cache
-reads it to decide which remembered answers to ask for again. The two differ in one point: a pod that *arrives* on a
-node spoils the answer about that node but never makes a refused pod schedulable, so it is declared with ``requeues``
+One declaration serves both. The scheduling queue uses it to requeue pods that the plugin has rejected (queueing hints,
+semantics 6.8 and 6.10), the result cache to call the plugin again. Some events do only one of the two: a pod that is
+added to a node invalidates results but cannot make a rejected pod schedulable, so it is registered with ``requeues``
 False.
 """
 
@@ -19,15 +19,15 @@ from kubestow.cluster.pods.shapes import PodInfo
 
 __all__ = ["EVERYTHING", "EventFilter", "EventRegistration", "Hint", "Invalidation", "on"]
 
-#: Decides for one pending pod and one event whether it is worth another try: (pod, old object, new object) -> bool.
 Hint = Callable[[PodInfo, Any, Any], bool]
+"""A queueing hint: whether an event, given as (pod, old object, new object), can make one rejected pod schedulable."""
 
-#: Decides for one event whether it is worth asking about each pending pod: (old object, new object) -> bool.
 EventFilter = Callable[[Any, Any], bool]
+"""Whether an event, given as (old object, new object), can make any pod schedulable; called before the hints."""
 
 
 class Invalidation(Enum):
-    """Which of a plugin's answers an event makes stale."""
+    """Which of a plugin's results an event invalidates."""
 
     NOTHING = "nothing"
     ROW = "row"
@@ -36,15 +36,15 @@ class Invalidation(Enum):
 
 @dataclass(frozen=True)
 class EventRegistration:
-    """One event (or set of actions on one resource), what it spoils, and whether it can help a refused pod."""
+    """One event (or several actions on one resource), what it invalidates, and whether it requeues pods."""
 
     event: ClusterEvent
     invalidates: Invalidation = Invalidation.ROW
     hint: Hint | None = None
     requeues: bool = True
-    #: The struct of a kind that a plugin brings along.
+    #: The struct of a custom kind.
     kind: type[CustomObject] | None = None
-    #: Asked once for an event that would be a question about very many pods.
+    #: Spares a call of the hint for every rejected pod.
     event_filter: EventFilter | None = None
 
 
@@ -57,9 +57,9 @@ def on(
     requeues: bool = True,
     event_filter: EventFilter | None = None,
 ) -> EventRegistration:
-    """An interest in some actions on a resource. Without a hint every such event is worth a try.
+    """Register actions on a resource. Without a hint every such event requeues the pods that the plugin has rejected.
 
-    A kind of the plugin's own (:class:`kubestow.api.custom.CustomObject`) is watched because of it.
+    A custom kind (:class:`kubestow.api.custom.CustomObject`) is watched because it is registered.
     """
     if isinstance(resource, EventResource):
         return EventRegistration(ClusterEvent(resource, action), invalidates, hint, requeues, event_filter=event_filter)
@@ -68,7 +68,7 @@ def on(
     )
 
 
-_WATCHED_WITHOUT_DECLARATION = (
+_WATCHED_BY_DEFAULT = (
     EventResource.POD,
     EventResource.NODE,
     EventResource.PERSISTENT_VOLUME,
@@ -81,7 +81,7 @@ _WATCHED_WITHOUT_DECLARATION = (
     EventResource.DEVICE_CLASS,
 )
 
-#: What a plugin is taken to care about when it does not say: everything (semantics 4.9).
 EVERYTHING: Sequence[EventRegistration] = tuple(
-    on(resource, Action.ALL, invalidates=Invalidation.ALL) for resource in _WATCHED_WITHOUT_DECLARATION
+    on(resource, Action.ALL, invalidates=Invalidation.ALL) for resource in _WATCHED_BY_DEFAULT
 )
+"""The registrations of a plugin that declares none: all events (semantics 4.9)."""

@@ -1,8 +1,8 @@
-"""Gangs: pods that get their nodes all together or not at all.
+"""Gangs: pods that are scheduled all together or not at all.
 
-A plugin that derives from :class:`GangPlugin` says which pods are a gang. Of a gang the scheduler decides in one go
-(:mod:`kubestow.scheduling.gangs.scheduling_cycle`): with enough members placed all of them go on to be bound, otherwise none keeps
-anything.
+A plugin that derives from :class:`GangPlugin` or :class:`GangSource` defines which pods are a gang. The scheduler
+places a gang in one cycle (:mod:`kubestow.scheduling.gangs.scheduling_cycle`): with enough members placed, all of them
+go on to be bound; otherwise every placement of the cycle is undone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Evictable", "Gang", "GangOutcome", "GangPlugin", "GangPreemptionPlug
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Pods that belong together. Its ``name`` is its identity, and as text what people are told; ``uid`` is that of the
-    object that stands for it.
+    """Pods that belong together. ``name`` is the identity, and as text part of messages; ``uid`` is that of the object
+    that stands for the gang, such as its PodGroup.
 
-    So many of its members as the ``min_count`` says must have nodes at the same time. For so many seconds as the
-    ``timeout`` says may placed members wait for each other before they are bound.
+    At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
+    ``timeout`` seconds before they are bound.
     """
 
     name: Hashable
@@ -41,7 +41,7 @@ class Gang:
 
 
 class GangOutcome(StrEnum):
-    """How an attempt to schedule a gang ended."""
+    """How an attempt to schedule a gang ended; the values are labels of metrics."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -50,28 +50,28 @@ class GangOutcome(StrEnum):
 
 
 class GangSource(Plugin):
-    """Knows which pods are a gang."""
+    """Defines which pods are a gang."""
 
     @abstractmethod
     def gang_of(self, pod: PodInfo) -> Gang | None:
-        """The gang that a pod belongs to, None for a pod that is scheduled by itself."""
+        """The gang of a pod, None for a pod that is scheduled by itself."""
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
-        """An attempt to schedule a gang has ended; the message says why it went no better."""
+        """Called after every attempt to schedule a gang; the message says why it failed."""
 
 
 class GangPlugin(GangSource, PreEnqueuePlugin):
-    """Knows which pods are a gang, and keeps them out of the queue until there are enough of them.
+    """Defines which pods are a gang, and gates them until the gang has enough members.
 
-    A profile has at most one such plugin that counts, the first; without any, the first other source of gangs does.
+    Only the first such plugin of a profile is used; without any, the first other GangSource is.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Evictable:
-    """Whom one may evict for a gang, in units of which each goes as a whole, the one to be spared first first.
+    """The pods that may be evicted for a gang, in units that are evicted as a whole, the most important unit first.
 
-    ``units`` has a run of pods per unit; ``rows`` (intp, one per pod) are those of their nodes in the node table.
+    ``units`` has a run of pods per unit; ``rows`` (intp, one per pod) are the rows of their nodes in the node table.
     """
 
     units: PodChanges
@@ -79,18 +79,18 @@ class Evictable:
 
 
 class GangPreemptionPlugin(Plugin):
-    """Says whom one may evict for a gang as a whole; the scheduler finds out how few of them have to go.
+    """Lists the pods that may be evicted for a gang as a whole; the scheduler evicts as few of them as possible.
 
-    A profile has at most one such plugin that counts: the first of its PostFilter plugins.
+    Only the first such plugin among the PostFilter plugins of a profile is used.
     """
 
     @abstractmethod
     def preempts_as_a_whole(self, gang: Gang) -> bool:
-        """Whether this plugin has a say; otherwise the pods of the gang preempt one after the other."""
+        """Whether pods are evicted for the gang as a whole; otherwise its pods preempt one after another."""
 
     @abstractmethod
     def evictable_units(self, gang: Gang, pods: Sequence[PodInfo]) -> Evictable | Status:
-        """Whom, or why nobody. ``pods`` are the members that look for a node now.
+        """The pods that may be evicted, or why there are none. ``pods`` are the members without a node.
 
-        A PENDING status means that the room which was made for them before is still being cleared.
+        A PENDING status means that victims of an earlier preemption for the gang are still terminating.
         """

@@ -1,17 +1,17 @@
-"""The contract with plugins: one small base class per extension point.
+"""The plugin interface: one small base class per extension point, and the handle that plugins get.
 
-A plugin is a class with a ``name`` that derives from the base classes of the points it extends, in the reference's
-order and with the reference's meanings (4.2):
+A plugin is a class with a ``name`` that derives from the base classes of the extension points it implements. Their
+order and meaning are kube-scheduler's (semantics 4.2):
 
     PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind
 
-Filters and scores are asked about many nodes at once: they get a :class:`~kubestow.cluster.nodes.views.Nodes` and answer with
-an array, one entry per row of it. Who would rather think of one node at a time derives from :class:`NodeFilterPlugin`
-or :class:`NodeScorePlugin`. Filters and scores read; they never write.
+Filter and Score plugins are called for many nodes at once: they get a :class:`~kubestow.cluster.nodes.views.Nodes` view
+and return an array with one entry per row. To write a plugin for one node at a time, subclass :class:`NodeFilterPlugin`
+or :class:`NodeScorePlugin`. Filters and scores only read.
 
-The runtime remembers answers. A plugin that wants that says by :meth:`Plugin.signature` what of a pod its answers
-depend on, and by :attr:`Plugin.events_to_register` which events make them stale; without a signature it is asked afresh in every
-cycle, which is always right.
+The results of PreFilter, Filter and Score are cached for plugins that give pods a :meth:`Plugin.signature`: what of the
+pod the results depend on. :attr:`Plugin.events_to_register` names the events that invalidate them. A plugin without a
+signature is called in every scheduling cycle. How plugins are called is the matter of :mod:`.runtime`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import index
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,21 +36,21 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration
+from kubestow.framework.invalidation import InvalidationMask
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-
-if TYPE_CHECKING:
-    from kubestow.framework.diagnosis import Diagnosis
-    from kubestow.framework.filters import Filters
 
 __all__ = [
     "MAX_SCORE",
     "BindPlugin",
     "ExtenderCandidates",
     "FilterPlugin",
+    "FilterRunner",
     "Handle",
     "NodeFilterPlugin",
     "NodeScorePlugin",
+    "Permission",
     "PermitPlugin",
     "Plugin",
     "PostBindPlugin",
@@ -62,15 +62,17 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "QueueSortPlugin",
+    "Queued",
     "ReservePlugin",
     "ScorePlugin",
+    "Scores",
     "Victims",
     "Waiting",
     "normalized",
 ]
 
-#: The highest score a plugin may give a node; the lowest is 0.
 MAX_SCORE = 100
+"""The highest normalized score of a node; the lowest is 0."""
 
 Scores = NDArray[np.int64]
 
@@ -78,7 +80,7 @@ T = TypeVar("T")
 
 
 class Waiting(Protocol):
-    """A placed pod that Permit plugins hold back."""
+    """A pod that waits at Permit."""
 
     @property
     def info(self) -> PodInfo:
@@ -89,99 +91,99 @@ class Waiting(Protocol):
         """The names of the plugins that have not allowed it yet."""
 
     def allow(self, plugin: str) -> None:
-        """A plugin lets go; when all have, the pod is bound."""
+        """Allow the pod on behalf of a plugin; once all pending plugins have, it is bound."""
 
     def reject(self, plugin: str, message: str) -> bool:
-        """A plugin refuses the pod after all; False when it was decided already."""
+        """Reject the pod on behalf of a plugin; False when it has been decided already."""
 
 
 class Handle(Protocol):
-    """What a plugin may use of the scheduler it lives in, given to it when it is made."""
+    """What the scheduler offers its plugins; passed to the constructor of each."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster's state; plugins only read it."""
+        """The scheduler's cache of the cluster.
+
+        Plugins must not change nodes, pods or nominations. At Reserve, Unreserve and PreBind they may record their own
+        reservations: VolumeBinding assumes volumes and claims in their catalogs, DynamicResources assumes device
+        allocations in the ledger of claims.
+        """
 
     @property
     def random(self) -> Random:
-        """The source of everything that is left to chance."""
+        """The random source; plugins use no other."""
 
     def feature_enabled(self, gate: str) -> bool:
-        """Whether a feature gate is on."""
+        """Whether a feature gate is enabled."""
 
     def is_preempting(self, uid: str) -> bool:
-        """Whether evictions that a pending pod caused are still being carried out."""
+        """Whether evictions on behalf of a pending pod are still in progress."""
 
     def waiting_pods(self) -> Sequence[Waiting]:
-        """The pods that Permit plugins hold back, the longest waiting first."""
+        """The pods that wait at Permit, the longest waiting first."""
 
     def pending_pods(self) -> Sequence[PodInfo]:
-        """The pods in the queue, wherever in it; the one that is being scheduled, and those on their way to be bound,
-        are not among them."""
+        """The pods in all parts of the scheduling queue, without those in a scheduling or binding cycle."""
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Have pods tried again at once, whatever refused them and however long their backoff.
+        """Move pods to the active queue, whatever rejected them and whatever their backoff.
 
-        PreEnqueue plugins are asked as always. A pod that is being scheduled comes back after its attempt if that
-        fails. To wait for the end of a cycle, see :class:`kubestow.framework.pods_to_activate.PodsToActivate`.
+        PreEnqueue applies as usual. A pod in a scheduling cycle is moved if its attempt fails. To activate pods at the
+        end of a cycle, see :class:`kubestow.framework.pods_to_activate.PodsToActivate`.
         """
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Bind a pod through the cluster API. Raises APIError or Unreachable."""
+        """Bind a pod through the API server. Raises APIError or Unreachable."""
 
     async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        """Merge-patch an object of one of the cluster's catalogs (or its ``status``), if it is still as it was read.
+        """Merge-patch a cached object, or its ``status``, with its resourceVersion as precondition.
 
-        The new resourceVersion is returned. Writes to one object go out one by one. Raises APIError (a conflict when
-        the object has changed) or Unreachable.
+        Returns the new resourceVersion. Writes to one object are serialized. Raises APIError (a conflict when the
+        object has changed) or Unreachable.
         """
 
     async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        """Ask again after every change of the cluster until there is an answer; None when it takes too long."""
+        """Call ``answer`` after every change of the cluster until it returns a value; None after so many seconds."""
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Read something from the API server, again and again until it answers. Raises APIError for a refusal."""
+        """Retry a read while the API server is unreachable. Raises APIError when it rejects the request."""
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that goes on to its end even if the wait is cancelled, such as a write that may take effect."""
+        """Await work that runs to its end even if the waiting task is cancelled, such as a write in progress."""
 
     @property
     def resource_claims(self) -> ResourceClaimWriter:
-        """Writes to the API's claims on devices."""
+        """Writes to ResourceClaims."""
 
     def now(self) -> datetime:
-        """The present moment, in UTC."""
+        """The time of the injected clock, in UTC."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done in the background; what it raises is logged."""
+        """Run work in the background; an exception is logged."""
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Write a Normal event about a pod some time soon."""
+        """Record a Normal event of a pod; it is written asynchronously."""
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Tell whoever watches that a pod has waited for devices of a driver to be made ready.
-
-        The outcome is ``success``, ``failure``, ``timeout`` or ``error``.
-        """
+        """Report the end of a pod's wait for a driver's devices: ``success``, ``failure``, ``timeout`` or ``error``."""
 
 
 class Plugin(ABC):
-    """The base of all plugins. Made once per profile, with its args and a handle.
+    """The base of all plugins. Constructed once per profile, with its args and a handle.
 
-    With ``Args`` the plugin's ``pluginConfig`` is read into that struct, strictly; without it, ``args`` is what the
-    configuration says, as plain data, None where it says nothing.
+    A plugin that declares ``Args`` gets its ``pluginConfig`` decoded into that struct, strictly. Otherwise ``args`` is
+    the configuration as plain data, None when there is none.
     """
 
     name: ClassVar[str]
     Args: ClassVar[type[msgspec.Struct] | None] = None
-    #: Seconds that an ``async def`` of this plugin may take; then it is cancelled, which counts as an error. None for a
-    #: plugin that keeps time itself.
+    #: Seconds after which a coroutine of this plugin is cancelled, which counts as an error; None for no limit.
     time_limit: float | None = 15 * 60.0
-    #: Events that can change this plugin's mind.
+    #: The events that can make a rejected pod schedulable, or that invalidate cached results.
     events_to_register: Sequence[EventRegistration] = EVERYTHING
-    #: Events that can change what :meth:`applies_to` says; none where that depends on the shape alone.
+    #: The events that can change :meth:`applies_to`; none when it depends on the shape of the pod alone.
     applicability_events: Sequence[ClusterEvent] = ()
-    #: Kinds of objects that are watched only where some plugin names them, here or as an interest.
+    #: Kinds of objects that are only watched when a plugin names them, here or in a registration.
     kinds: Sequence[type[Any]] = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -189,34 +191,35 @@ class Plugin(ABC):
         self.handle = handle
 
     def watched_kinds(self) -> set[type[Any]]:
-        """:attr:`kinds`, and those of a plugin's own that it is interested in."""
-        return {*self.kinds, *(interest.kind for interest in self.events_to_register if interest.kind is not None)}
+        """:attr:`kinds`, and the custom kinds of the registered events."""
+        registered = (registration.kind for registration in self.events_to_register)
+        return {*self.kinds, *(kind for kind in registered if kind is not None)}
 
     def applies_to(self, pod: PodInfo) -> bool:
-        """Whether this plugin has anything to say of pods of this *shape*; False skips its filter and score.
+        """Whether this plugin filters or scores pods of this *shape*; its results for the others are not computed.
 
-        Asked once per shape, and again after :attr:`applicability_events`.
+        Called once per shape, and again after :attr:`applicability_events`.
         """
         return True
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """What of the pod's *shape* the answers depend on; pods with equal signatures share them.
+        """What of the pod's *shape* the results depend on; pods with equal signatures share cached results.
 
-        None means that answers must not be remembered.
+        None disables caching.
         """
         return None
 
 
 class PreEnqueuePlugin(Plugin):
-    """Decides whether a pod may enter the active queue at all."""
+    """Gates pods: only admitted pods enter the active queue."""
 
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """SUCCESS admits the pod; anything else keeps it gated."""
+        """SUCCESS admits the pod; any other status keeps it gated."""
 
 
 class Queued(Protocol):
-    """A pod in the queue, as QueueSort sees it. ``timestamp`` is in seconds."""
+    """A pod in the scheduling queue, as QueueSort sees it."""
 
     @property
     def info(self) -> PodInfo:
@@ -224,11 +227,11 @@ class Queued(Protocol):
 
     @property
     def timestamp(self) -> float:
-        """When it entered the queue, in seconds of the injected clock."""
+        """When it was last added to the queue, in seconds of the injected clock."""
 
 
 class QueueSortPlugin(Plugin):
-    """Orders the active queue; a profile has exactly one."""
+    """Orders the active queue; a profile has exactly one such plugin."""
 
     @abstractmethod
     def sort_key(self, queued: Queued) -> Any:
@@ -237,43 +240,43 @@ class QueueSortPlugin(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """A success that narrows the nodes to those of the given names."""
+    """A success that narrows the nodes to those of these names."""
 
     node_names: frozenset[str]
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod once, before any node: prepares state, narrows the nodes, or ends the cycle."""
+    """Runs once per cycle before the nodes are filtered: prepares state, narrows the nodes, or rejects the pod."""
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
-        """``nodes`` are all nodes. None is success; a skip leaves the plugin's filter out of this cycle."""
+        """``nodes`` are all nodes. None is a success; a skip disables the plugin's Filter for this cycle."""
 
 
 class FilterPlugin(Plugin):
-    """Says which nodes cannot take the pod."""
+    """Rejects the nodes that cannot run the pod."""
 
-    #: Asked only about nodes that the plugins before it left over, and never from memory.
+    #: Whether to call the filter in every cycle, and only for the nodes that passed the plugins before it.
     uncached: ClassVar[bool] = False
-    #: What goes wrong when a profile disables this plugin's PreFilter; None when the filter can do without.
+    #: The error of the filter in a profile that disables the plugin's PreFilter; None if it works without.
     missing_pre_filter_error: ClassVar[str | None] = None
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        """A verdict over the rows of ``nodes``; None means that all pass."""
+        """A verdict over the rows of ``nodes``; None when all pass."""
 
 
 class NodeFilterPlugin(FilterPlugin):
-    """A filter written for one node at a time."""
+    """A Filter plugin for one node at a time."""
 
     uncached: ClassVar[bool] = True
 
     @abstractmethod
     def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
-        """Whether one node, with the pods on it, can take the pod. None is success."""
+        """Whether one node, with the ``pods`` on it, can run the pod. None is a success."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        """Ask :meth:`filter_node` about each row."""
+        """Call :meth:`filter_node` for each row."""
         keys = np.zeros(len(nodes), np.int32)
         statuses: dict[int, Status] = {}
         for position in range(len(nodes)):
@@ -286,31 +289,31 @@ class NodeFilterPlugin(FilterPlugin):
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Whom a preemption on a node would evict, the most important first; ``violations`` of them a budget protects."""
+    """The pods to evict from a node, the most important first; evicting ``violations`` of them violates a budget."""
 
     pods: tuple[PodInfo, ...]
     violations: int = 0
 
 
 class ExtenderCandidates(Protocol):
-    """The nodes that a preemption chose from, for others to have a say before the choice is final."""
+    """The candidates of a preemption, which extenders may narrow down before it is carried out."""
 
     def victims_by_node(self) -> Mapping[str, Victims]:
-        """The candidates by name. To be asked for before anything in the cluster changes."""
+        """The candidates by node name. Call it before anything in the cluster changes."""
 
     def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
-        """The outcome with the candidates that are left, perhaps with other victims."""
+        """The result for the candidates that extenders have left, with the victims they have left."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter achieved. ``nominated_node_name`` None leaves the pod's nomination alone, ``""`` clears it.
+    """The result of PostFilter.
 
-    ``victims`` are the pods to be evicted from that node, the most important first (among them may be pods that are
-    being deleted already, or that wait on Permit and need not be deleted). ``lower_priority_nominated`` are the pods that had been
-    promised that node and lose their nomination. ``action`` is what else has to be done in the API, such as taking back
-    a claim's devices: whoever acts on decisions runs it, whoever only asks does not. What it raises (APIError,
-    Unreachable) is logged; the pod is tried again anyway.
+    ``nominated_node_name`` None leaves the pod's nomination as it is, ``""`` clears it. ``victims`` are the pods to
+    evict from that node, the most important first; some may be terminating already, or wait at Permit, where they are
+    rejected and not deleted. ``lower_priority_nominated`` are the pods whose nomination to that node is cleared.
+    ``action`` is further work in the API, such as deallocating a claim; the scheduler runs it, a simulation does not.
+    An APIError or Unreachable that it raises is logged, and the pod is retried anyway.
     """
 
     status: Status
@@ -318,118 +321,144 @@ class PostFilterResult:
     victims: tuple[PodInfo, ...] = ()
     lower_priority_nominated: tuple[PodInfo, ...] = ()
     action: Callable[[], Coroutine[Any, Any, None]] | None = None
-    #: What extenders may narrow down before the nomination holds; None when they have no say in it.
+    #: The candidates for extenders to narrow down; None when there is nothing to narrow down.
     extender_candidates: ExtenderCandidates | None = None
-    #: How many of the victims a disruption budget protects.
+    #: The number of victims whose eviction violates a disruption budget.
     violations: int = 0
 
 
-class PostFilterPlugin(Plugin):
-    """Called when no node fits, to make room."""
+class FilterRunner(Protocol):
+    """Runs the profile's Filter plugins for the pod of a cycle on nodes as they are, or as they would be."""
 
-    #: Whether its answer holds for the copies of a pod, too; otherwise every pod of a gang is asked about.
-    applies_to_identical_pods: ClassVar[bool] = False
+    @property
+    def active(self) -> Sequence[object]:
+        """One object per filter whose PreFilter did not return a skip.
 
-    @abstractmethod
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
-        """Success ends the search with a nomination; a refusal lets the next plugin try.
+        Results of this runner may be kept for another pod of the same shape as long as these are the same objects.
+        """
 
-        ``filters`` answer what the profile's filters would say of this pod if the nodes were different.
+    @property
+    def invalidation_mask(self) -> InvalidationMask | None:
+        """What invalidates kept results; None when they are valid for this cycle only."""
+
+    def rejections(self, nodes: Nodes) -> list[Rejection]:
+        """The rejections of some nodes, which have to pass twice: with the pods nominated to them, and without.
+
+        Raises PluginError.
+        """
+
+    def still_pass(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which nodes pass (bool, one per node), given that they passed before and only their pods have changed.
+
+        Raises PluginError.
         """
 
 
+class PostFilterPlugin(Plugin):
+    """Called when no node is feasible, typically to preempt other pods."""
+
+    #: Whether the result holds for copies of the pod, too; otherwise PostFilter runs for every pod of a gang.
+    applies_to_identical_pods: ClassVar[bool] = False
+
+    @abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """A success nominates a node and ends PostFilter; after Unschedulable the next plugin is called."""
+
+
 class PreScorePlugin(Plugin):
-    """Prepares scoring, once it is known which nodes are feasible."""
+    """Prepares scoring of the feasible nodes."""
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """``nodes`` are the feasible ones. None is success; a skip leaves the plugin's score out of this cycle."""
+        """``nodes`` are the feasible ones. None is a success; a skip disables the plugin's Score for this cycle."""
 
 
 class ScorePlugin(Plugin):
-    """Ranks feasible nodes."""
+    """Scores feasible nodes."""
 
-    #: Whether scores depend on which nodes are feasible, and not only on the pod and the node itself.
+    #: Whether the raw score of a node depends on which other nodes are feasible.
     scores_feasible_set: ClassVar[bool] = False
-    #: What goes wrong when a profile disables this plugin's PreScore; None when the score can do without.
+    #: The error of the score in a profile that disables the plugin's PreScore; None if it works without.
     missing_pre_score_error: ClassVar[str | None] = None
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
-        """A raw score per row of ``nodes``, int64."""
+        """The raw scores, int64, one per row of ``nodes``."""
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
-        """Raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE; by default they are that already.
+        """Normalize the raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE, where they are by default.
 
-        Unless ``scores_feasible_set``, equal raw scores must become equal scores.
+        Unless ``scores_feasible_set``, equal raw scores must be normalized to equal scores.
         """
         return scores
 
 
 class NodeScorePlugin(ScorePlugin):
-    """A score written for one node at a time."""
+    """A Score plugin for one node at a time."""
 
     scores_feasible_set: ClassVar[bool] = True
 
     @abstractmethod
     def score_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> int:
-        """The score of one node with the pods on it, a whole number."""
+        """The score of one node, with the ``pods`` on it, as a whole number."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
-        """Ask :meth:`score_node` about each row."""
+        """Call :meth:`score_node` for each row."""
         scores = (index(self.score_node(state, pod, nodes.node(i), nodes.pods(i))) for i in range(len(nodes)))
         return np.fromiter(scores, np.int64, len(nodes))
 
 
 class ReservePlugin(Plugin):
-    """Keeps its own books of what a placed pod takes, until the pod is bound or given up."""
+    """Reserves resources for a pod between the choice of its node and its binding."""
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """The pod has been placed on a node. None is success."""
+        """Reserve what the pod needs on its node. None is a success."""
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """The placement failed later on; also called when this plugin's reserve never ran."""
+        """Release it, since the attempt has failed; also called when Reserve of this plugin never ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What Permit says: a status, and with WAIT how many seconds it may take (900 at most)."""
+    """The result of Permit: a status, and with WAIT the timeout in seconds (900 at most)."""
 
     status: Status = SUCCESS
     timeout: float = 0.0
 
     @classmethod
     def wait(cls, seconds: float) -> Permission:
-        """Hold the pod back until somebody allows it, at most so many seconds; then it is refused."""
+        """Delay the binding until the pod is allowed; after so many seconds it is rejected."""
         return cls(Status(Code.WAIT), seconds)
 
 
 class PermitPlugin(Plugin):
-    """Allows, refuses or delays the binding of a placed pod."""
+    """Allows, rejects or delays the binding of a pod."""
 
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
-        """Asked at the end of the scheduling cycle. None is success."""
+        """Called at the end of the scheduling cycle. None is a success."""
 
 
 class PreBindPlugin(Plugin):
-    """Work that must be done before a pod is bound, such as binding its volumes. May be ``async def``.
+    """Does work before a pod is bound, such as binding its volumes. May be ``async def``.
 
-    It is cancelled when a pod of higher priority takes the pod's place.
+    It is cancelled when a pod of higher priority preempts the pod.
     """
 
-    #: Whether :meth:`pre_bind` may run at the same time as that of neighbours in the order which allow it too.
+    #: Whether :meth:`pre_bind` may run concurrently with adjacent plugins that allow it, too.
     parallel: ClassVar[bool] = False
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """SUCCESS: there is work to do; SKIP: there is none."""
+        """SUCCESS when there is work to do, SKIP when there is none."""
         return SUCCESS
 
     @abstractmethod
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
-        """Do the work. None is success."""
+        """Do the work. None is a success."""
 
 
 class BindPlugin(Plugin):
@@ -437,19 +466,19 @@ class BindPlugin(Plugin):
 
     @abstractmethod
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
-        """None is success; a skip leaves the pod to the next plugin."""
+        """Bind the pod. None is a success; a skip leaves the pod to the next plugin."""
 
 
 class PostBindPlugin(Plugin):
-    """Told of every pod that was bound. May be ``async def``."""
+    """Called after a pod has been bound. May be ``async def``."""
 
     @abstractmethod
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[None] | None:
-        """The pod is bound."""
+        """Follow up on the binding; a failure is only logged."""
 
 
 def normalized(scores: Scores, *, reverse: bool = False) -> Scores:
-    """The usual normalisation (semantics 4.5): the highest becomes MAX_SCORE; reversed, the highest becomes 0."""
+    """The default normalization (semantics 4.5): the highest score becomes MAX_SCORE, or 0 with ``reverse``."""
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full_like(scores, MAX_SCORE) if reverse else scores

@@ -1,10 +1,10 @@
-"""Placements: parts of the cluster, of which a gang gets one as a whole (semantics 4.10, 8.19).
+"""Placements: the parts of the cluster from which a gang is given one as a whole (semantics 4.10, 8.19).
 
-Where the pods of a gang have to be close to each other, a plugin of PlacementGenerate says which parts of the cluster
-would do: the nodes of each rack, say. The scheduler tries the gang in each of them. Among those that it fits in,
-plugins of PlacementScore say which is the best, from 0 to 100; weights and ties are as with the scores of nodes.
+When the pods of a gang have to be close to each other, a PlacementGenerate plugin lists the parts of the cluster that
+qualify, such as the nodes of each rack. The scheduler simulates the gang in each of them. PlacementScore plugins score
+the placements in which it fits from 0 to 100; weights and ties work as with the scores of nodes.
 
-A generator looks at the cluster and answers; it neither places anybody nor remembers anything.
+These plugins only read the cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scores = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A part of the cluster; the ``name`` is for people."""
+    """A part of the cluster; ``name`` identifies it in messages."""
 
     name: str
     nodes: Nodes
@@ -42,31 +42,31 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """How pods of a gang would fit into a placement: each with the name of its node. None of them is there yet."""
+    """How pods of a gang would fit into a placement: each with the name of its node. None of them is placed yet."""
 
     placement: Placement
     assignments: Sequence[tuple[PodInfo, str]]
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Says which parts of the cluster a gang may be put in; a profile has at most one such plugin."""
+    """Lists the placements of a gang; a profile has at most one such plugin."""
 
     @abstractmethod
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
-        """The parts of the ``nodes``, which are all there are; None when the gang may go anywhere.
+        """The placements among ``nodes``, which are all nodes; None when the gang may use all of them.
 
-        ``pods`` are the members that look for a node now; others may have theirs (``gang.members.placed``). A status
-        that is no success refuses the gang.
+        ``pods`` are the members without a node; others may be placed already (``gang.members.placed``). A status other
+        than a success rejects the gang.
         """
 
 
 class PlacementScorePlugin(Plugin):
-    """Ranks the placements that a gang fits in."""
+    """Scores the placements in which a gang fits."""
 
     @abstractmethod
     def score_placement(self, gang: Gang, proposal: Proposal) -> int:
-        """A raw score of one of them, a whole number."""
+        """The raw score of one placement, as a whole number."""
 
     def normalize_placements(self, gang: Gang, scores: Scores) -> Scores:
-        """Raw scores (int64, one per placement) to 0 .. MAX_SCORE; by default they are that already."""
+        """Normalize raw scores (int64, one per placement) to 0 .. MAX_SCORE, where they are by default."""
         return scores

@@ -1,8 +1,8 @@
-"""From what a configuration says under ``pluginConfig`` to what a plugin is made with.
+"""Decodes the ``pluginConfig`` arguments of plugins that are not in-tree.
 
-The arguments of in-tree plugins arrive decoded. Those of other plugins arrive as they were written, because the
-configuration knows no plugin classes; a plugin that declares ``Args`` gets them in that type, and whoever wrote them is
-told in one line what does not fit: the profile, the plugin, the path, and what was expected there.
+The configuration decodes the arguments of in-tree plugins itself. It does not know the classes of other plugins, so
+their arguments are plain data; a plugin that declares ``Args`` gets them decoded into that struct. An error names the
+profile, the plugin, the path, and what was expected there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from kubestow import config
 from kubestow.errors import ConfigurationError
 from kubestow.framework.interface import Plugin
 
-__all__ = ["arguments"]
+__all__ = ["decode_arguments"]
 
-_PLACE = " - at `$"
+#: Separates the problem and the path in messages of msgspec.
+_PATH = " - at `$"
 _TYPE_META = frozenset({"apiVersion", "kind"})
 
 
-def arguments(profile: config.KubeSchedulerProfile, kind: type[Plugin]) -> Any:
-    """What a plugin of a profile is made with. Raises ConfigurationError when it is not what the plugin declares."""
+def decode_arguments(profile: config.KubeSchedulerProfile, kind: type[Plugin]) -> Any:
+    """The ``args`` for a plugin of a profile. Raises ConfigurationError when they do not fit the plugin's ``Args``."""
     given = profile.args.get(kind.name)
     declared = kind.Args
     if declared is None or isinstance(given, declared):
@@ -37,8 +38,8 @@ def arguments(profile: config.KubeSchedulerProfile, kind: type[Plugin]) -> Any:
         try:
             return msgspec.convert(given, declared)
         except msgspec.ValidationError as error:
-            text, _, place = str(error).partition(_PLACE)
-            problems = [(place.rstrip("`"), f"{text[:1].lower()}{text[1:]}")]
+            text, _, path = str(error).partition(_PATH)
+            problems = [(path.rstrip("`"), f"{text[:1].lower()}{text[1:]}")]
     args = _path(profile, kind.name)
     raise ConfigurationError(
         f'profile "{profile.scheduler_name}"', [(args + path, f"plugin {kind.name}: {text}") for path, text in problems]
@@ -51,7 +52,7 @@ def _path(profile: config.KubeSchedulerProfile, plugin: str) -> str:
 
 
 def _unknown_fields(data: Any, kind: inspect.Type, path: str, *, top: bool = False) -> Iterator[tuple[str, str]]:
-    """Every field that is given but not declared, however deep; wrong types are left to the conversion."""
+    """The path and the problem of every field that is not declared, at any depth; types are checked by msgspec."""
     match kind, data:
         case inspect.UnionType(types=types), _:
             structs = [member for member in types if isinstance(member, inspect.StructType)]

@@ -1,8 +1,8 @@
-"""Pods that a plugin wants tried again once another pod has come so far (semantics 4.8, pods-to-activate).
+"""Pods to activate once another pod has been scheduled (semantics 4.8, pods-to-activate).
 
-A plugin names them in the cycle state of the pod that is being scheduled, from Reserve on. They are moved to the active
-queue at the end of that pod's scheduling cycle, if it succeeded, and those named later after PostBind; where the pod
-fails on the way they stay where they are. Who wants pods tried again at once asks the handle.
+From Reserve on, a plugin adds them to the cycle state of the pod that is being scheduled. They are moved to the active
+queue at the end of a successful scheduling cycle, and those added later after PostBind; when the pod fails on the way
+they stay where they are. To activate pods at once, use the handle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["PodsToActivate"]
 
 
 class PodsToActivate:
-    """The pods that one cycle wants to be tried again: ``PodsToActivate.of(state).add(sibling)``."""
+    """The pods to activate after one cycle: ``PodsToActivate.of(state).add(sibling)``."""
 
     __slots__ = ("_pods",)
 
@@ -23,7 +23,7 @@ class PodsToActivate:
 
     @classmethod
     def of(cls, state: CycleState) -> PodsToActivate:
-        """Those of a cycle, shared by all plugins that take part in it."""
+        """Those of a cycle, shared by all its plugins."""
         found = state.own(cls)
         if found is None:
             found = cls()
@@ -31,10 +31,10 @@ class PodsToActivate:
         return found
 
     def add(self, *pods: PodInfo) -> None:
-        """Name pods; naming one twice is naming it once."""
+        """Add pods; adding one twice has no effect."""
         self._pods.update((pod.uid, pod) for pod in pods)
 
     def take(self) -> list[PodInfo]:
-        """The pods named since the last time."""
+        """The pods added since the last call."""
         pods, self._pods = list(self._pods.values()), {}
         return pods

@@ -1,7 +1,7 @@
-"""A profile: the plugins of one schedulerName, in order, at each extension point.
+"""A profile: the plugins of one schedulerName, at each extension point in order.
 
-Built from the configuration and a registry of plugin classes. A plugin is made once per profile even if it extends
-several points; which of them it is asked at is the configuration's choice.
+It is built from the configuration and a registry of plugin classes. A plugin is constructed once per profile, whatever
+the number of extension points that the configuration enables it at.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
 from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation_cache import Evaluations
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import GangPlugin, GangPreemptionPlugin, GangSource
 from kubestow.framework.interface import (
@@ -42,15 +42,15 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
-from kubestow.framework.plugin_arguments import arguments
+from kubestow.framework.plugin_arguments import decode_arguments
 from kubestow.framework.profile_plugins import ProfilePlugins
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["EXTENSION_POINTS", "Profile", "Registry", "build_profile", "implements"]
 
-#: Plugin classes by name.
 Registry = Mapping[str, type[Plugin]]
+"""Plugin classes by name."""
 
 P = TypeVar("P", bound=Plugin)
 
@@ -72,11 +72,11 @@ EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
         ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
     }
 )
-"""The base class that stands for each extension point."""
+"""The base class of each extension point."""
 
 
 def implements(registry: Registry) -> dict[str, frozenset[str]]:
-    """Every plugin of a registry with the extension points it implements."""
+    """The extension points that each plugin of a registry implements, by plugin name."""
     return {
         name: frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
         for name, plugin in registry.items()
@@ -85,55 +85,15 @@ def implements(registry: Registry) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """One way of scheduling: plugins, the runtime that calls them, and the cache of their results."""
+    """The plugins of one schedulerName, the runtime that calls them, and the cache of their results."""
 
     scheduler_name: str
-    #: Percent of the nodes to find before scoring, 0 for all.
+    #: The percentage of nodes after which no further feasible nodes are searched for; 0 for all nodes.
     percentage_of_nodes_to_score: int
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
-    evaluations: Evaluations
-
-    @property
-    def pre_enqueue(self) -> Sequence[PreEnqueuePlugin]:
-        """The PreEnqueue plugins."""
-        return self.runtime.plugins.pre_enqueue
-
-    @property
-    def post_filter(self) -> Sequence[PostFilterPlugin]:
-        """The PostFilter plugins."""
-        return self.runtime.plugins.post_filter
-
-    @property
-    def reserve(self) -> Sequence[ReservePlugin]:
-        """The Reserve plugins."""
-        return self.runtime.plugins.reserve
-
-    @property
-    def permit(self) -> Sequence[PermitPlugin]:
-        """The Permit plugins."""
-        return self.runtime.plugins.permit
-
-    @property
-    def pre_bind(self) -> Sequence[PreBindPlugin]:
-        """The PreBind plugins."""
-        return self.runtime.plugins.pre_bind
-
-    @property
-    def gangs(self) -> GangSource | None:
-        """The plugin that defines which pods are a gang; without one every pod is scheduled by itself."""
-        return self.runtime.plugins.gang_source
-
-    @property
-    def gang_preemption(self) -> GangPreemptionPlugin | None:
-        """The plugin that lists the pods which may be evicted for a gang as a whole."""
-        return self.runtime.plugins.gang_preemption
-
-    @property
-    def placement_generator(self) -> PlacementGeneratePlugin | None:
-        """The plugin that lists the placements of a gang."""
-        return self.runtime.plugins.placement_generate
+    evaluations: EvaluationCache
 
 
 def build_profile(
@@ -145,10 +105,10 @@ def build_profile(
     monotonic: Callable[[], float] | None = None,
     observer: PluginObserver | None = None,
 ) -> Profile:
-    """Make the plugins of a profile. ``monotonic`` measures their calls, in seconds, which ``observer`` is told of.
+    """Construct the plugins of a profile. ``monotonic``, a clock in seconds, measures their calls for the ``observer``.
 
-    Raises ConfigurationError when the profile cannot be built from the registry or the args of a plugin are not what it
-    declares, PluginError when a plugin cannot be made.
+    Raises ConfigurationError when a plugin is not in the registry or its args do not fit the ``Args`` it declares,
+    PluginError when a plugin cannot be constructed.
     """
     instances = _Instances(configured, registry, handle)
     runtime = FrameworkRuntime(_by_extension_point(instances), monotonic=monotonic, observer=observer)
@@ -156,17 +116,17 @@ def build_profile(
     return Profile(
         configured.scheduler_name,
         percentage_of_nodes_to_score if percentage is None else percentage,
-        tuple(instances.made.values()),
+        tuple(instances.by_name.values()),
         runtime,
-        Evaluations(runtime),
+        EvaluationCache(runtime),
     )
 
 
 class _Instances:
-    """The plugin objects of a profile, by name; each is made when an extension point first lists it."""
+    """The plugin objects of a profile by name; each is constructed when an extension point first lists it."""
 
     def __init__(self, configured: config.KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
-        self.made: dict[str, Plugin] = {}
+        self.by_name: dict[str, Plugin] = {}
         self._configured, self._registry, self._handle = configured, registry, handle
         self._enabled = config.expand(configured, implements(registry))
 
@@ -178,9 +138,9 @@ class _Instances:
         """The same with their weights."""
         found = []
         for name, weight in self._enabled[point]:
-            if name not in self.made:
-                self.made[name] = _make(self._registry[name], self._configured, self._handle)
-            plugin = self.made[name]
+            if name not in self.by_name:
+                self.by_name[name] = _construct(self._registry[name], self._configured, self._handle)
+            plugin = self.by_name[name]
             assert isinstance(plugin, base)
             found.append((plugin, weight))
         return found
@@ -189,8 +149,8 @@ class _Instances:
 def _by_extension_point(instances: _Instances) -> ProfilePlugins:
     pre_filters = instances.at(ExtensionPoint.PRE_FILTER, PreFilterPlugin)
     pre_scores = instances.at(ExtensionPoint.PRE_SCORE, PreScorePlugin)
-    filters = [_prepared_filter(p, pre_filters) for p in instances.at(ExtensionPoint.FILTER, FilterPlugin)]
-    scores = [(_prepared_score(p, pre_scores), w) for p, w in instances.weighted(ExtensionPoint.SCORE, ScorePlugin)]
+    filters = [_checked_filter(p, pre_filters) for p in instances.at(ExtensionPoint.FILTER, FilterPlugin)]
+    scores = [(_checked_score(p, pre_scores), w) for p, w in instances.weighted(ExtensionPoint.SCORE, ScorePlugin)]
     post_filters = instances.at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
     generators = instances.at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin)
     return ProfilePlugins(
@@ -208,28 +168,31 @@ def _by_extension_point(instances: _Instances) -> ProfilePlugins:
         post_bind=instances.at(ExtensionPoint.POST_BIND, PostBindPlugin),
         placement_generate=next(iter(generators), None),
         placement_score=instances.weighted(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
-        gang_source=_gang_source(instances.made.values()),
+        gang_source=_gang_source(instances.by_name.values()),
         gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
 
 
 def _gang_source(plugins: Iterable[Plugin]) -> GangSource | None:
-    """The first plugin that also keeps gangs out of the queue, or else the first that defines them."""
+    """The first plugin that defines and gates gangs, or else the first that only defines them."""
     sources = [plugin for plugin in plugins if isinstance(plugin, GangSource)]
     return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 
 
-def _make(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: Handle) -> Plugin:
-    args = arguments(configured, kind)
+def _construct(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: Handle) -> Plugin:
+    args = decode_arguments(configured, kind)
     try:
         plugin = kind(args, handle)
-        strangers = [interest for interest in plugin.events_to_register if not isinstance(interest, EventRegistration)]
+        invalid = [event for event in plugin.events_to_register if not isinstance(event, EventRegistration)]
     except KubestowError:
         raise
     except Exception as error:
         raise PluginError(kind.name, "construction", f"{type(error).__name__}: {error}") from error
-    if strangers:
-        problem = f"interests hold {type(strangers[0]).__name__}, expected what kubestow.framework.event_registration.on() gives"
+    if invalid:
+        problem = (
+            f"events_to_register holds {type(invalid[0]).__name__}, expected EventRegistration "
+            "(see kubestow.framework.event_registration.on)"
+        )
         raise PluginError(kind.name, "construction", problem)
     for watched in plugin.watched_kinds():
         _check_address(kind, watched)
@@ -244,35 +207,35 @@ def _check_address(plugin: type[Plugin], watched: type) -> None:
             raise PluginError(plugin.name, "construction", str(error)) from None
 
 
-def _prepared_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:
-    needs = plugin.missing_pre_filter_error
-    return plugin if needs is None or plugin in pre_filters else _UnpreparedFilter(plugin.name, needs)
+def _checked_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:
+    error = plugin.missing_pre_filter_error
+    return plugin if error is None or plugin in pre_filters else _FilterWithoutPreFilter(plugin.name, error)
 
 
-def _prepared_score(plugin: ScorePlugin, pre_scores: Sequence[Plugin]) -> ScorePlugin:
-    needs = plugin.missing_pre_score_error
-    return plugin if needs is None or plugin in pre_scores else _UnpreparedScore(plugin.name, needs)
+def _checked_score(plugin: ScorePlugin, pre_scores: Sequence[Plugin]) -> ScorePlugin:
+    error = plugin.missing_pre_score_error
+    return plugin if error is None or plugin in pre_scores else _ScoreWithoutPreScore(plugin.name, error)
 
 
-class _UnpreparedFilter(FilterPlugin):
-    """Stands in for a filter whose PreFilter the profile has disabled, and that cannot do without."""
+class _FilterWithoutPreFilter(FilterPlugin):
+    """Takes the place of a filter that does not work without PreFilter, which the profile disables."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name  # type: ignore[misc]  # takes the place of another plugin
         self._problem = problem
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        """Fails on every node, like the reference when it misses the plugin's state."""
+        """Fail on every node, as kube-scheduler does without the plugin's cycle state."""
         return Verdict.of(np.ones(len(nodes), np.int32), {1: Status.error(self._problem)})
 
 
-class _UnpreparedScore(ScorePlugin):
-    """Stands in for a score whose PreScore the profile has disabled, and that cannot do without."""
+class _ScoreWithoutPreScore(ScorePlugin):
+    """Takes the place of a score that does not work without PreScore, which the profile disables."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name  # type: ignore[misc]  # takes the place of another plugin
         self._problem = problem
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """Fails."""
+        """Fail, as kube-scheduler does without the plugin's cycle state."""
         raise PluginError(self.name, "Score", self._problem)

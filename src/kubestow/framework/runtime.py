@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
 from operator import index
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,12 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import (
     FilterPlugin,
+    FilterRunner,
     Permission,
     Plugin,
     PostFilterResult,
@@ -58,10 +60,6 @@ from kubestow.framework.validation import (
     in_range,
     unexpected,
 )
-
-if TYPE_CHECKING:
-    from kubestow.framework.diagnosis import Diagnosis
-    from kubestow.framework.filters import Filters
 
 __all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
 
@@ -208,7 +206,7 @@ class FrameworkRuntime:
             return registration.event_filter(old, new)
         except Exception:  # as with hints
             label = registration.event.label
-            _log.exception("plugin %s failed to see whether event %s is worth a look", plugin, label)
+            _log.exception("event filter of plugin %s failed on event %s", plugin, label)
             return True
 
     # -- once per shape of pod -------------------------------------------------------------------------------------
@@ -262,7 +260,7 @@ class FrameworkRuntime:
     # -- PostFilter ------------------------------------------------------------------------------------------------
 
     def run_post_filter_plugins(
-        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
     ) -> Generator[PostFilterResult, None, None]:
         """Call one PostFilter plugin per step of the iteration, so that the caller decides when to stop.
 
@@ -540,13 +538,13 @@ async def _within_time_limit(plugin: Plugin, extension_point: str, result: Await
     except TimeoutError as error:
         if not limit.expired():
             raise PluginError(plugin.name, extension_point, f"TimeoutError: {error}") from error
-        problem = f"cancelled after {plugin.time_limit:g} s without an answer"
+        problem = f"cancelled after its time limit of {plugin.time_limit:g} s"
         raise PluginError(plugin.name, extension_point, problem) from None
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise PluginError(plugin.name, extension_point, "what it waited for was cancelled") from error
+        raise PluginError(plugin.name, extension_point, "a task that it awaited was cancelled") from error
     except Exception as error:
         raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 

@@ -1,8 +1,8 @@
-"""What a plugin answers: a status for the pod, or a verdict over many nodes at once.
+"""What a plugin returns: a status for the pod, or a verdict over many nodes at once.
 
 The codes and their meanings are kube-scheduler's (semantics 4.1). A :class:`Verdict` is compact: one small number per
-row, 0 where the node passes, otherwise a key into a legend of :class:`Status` that is only read when somebody wants to
-know why.
+row, 0 where the node passes, otherwise a key of its legend. The legend maps keys to statuses, and is only read when a
+rejection has to be explained.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SUCCESS", "Code", "Legend", "Status", "Verdict"]
 
 
 class Code(Enum):
-    """What a status means; the value is its name in the reference."""
+    """The kind of a status; the value is kube-scheduler's name for it."""
 
     SUCCESS = "Success"
     ERROR = "Error"
@@ -30,7 +30,7 @@ class Code(Enum):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether the pod was refused (and not merely failed)."""
+        """Whether the pod was rejected, as opposed to an error."""
         return self in _REJECTIONS
 
 
@@ -39,7 +39,7 @@ _REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code and the reasons for it; ``plugin`` is who said so, filled in by the runtime."""
+    """A code and the reasons for it; ``plugin`` names the plugin that returned it, and is set by the runtime."""
 
     code: Code
     reasons: tuple[str, ...] = ()
@@ -47,17 +47,17 @@ class Status:
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
-        """Refused; preempting other pods may help."""
+        """A rejection that preempting other pods may resolve."""
         return cls(Code.UNSCHEDULABLE, reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> Status:
-        """Refused; preempting other pods cannot help."""
+        """A rejection that preempting other pods cannot resolve."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
     @classmethod
     def error(cls, *reasons: str) -> Status:
-        """An internal failure; the pod is tried again with backoff."""
+        """An internal failure; the pod is retried after a backoff."""
         return cls(Code.ERROR, reasons)
 
     @classmethod
@@ -76,23 +76,25 @@ class Status:
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
-        """The same status, said by a plugin."""
+        """The status as returned by this plugin."""
         return Status(self.code, self.reasons, plugin)
 
 
 SUCCESS = Status(Code.SUCCESS)
 
 Legend = Callable[[int], Status]
+"""Maps the keys of a verdict to statuses."""
 
+#: Keys below this are counted rather than sorted.
 _FEW_KEYS = 4096
 
 
 class Verdict:
-    """What a filter says of the nodes it was asked about.
+    """The result of Filter.
 
-    ``keys`` is int32, one per node: 0 passes, anything else names a status of the legend. For one pod a key must mean
-    the same in every verdict of a plugin whose answers are remembered. ``has_errors`` says that some status may be an
-    ERROR, which fails the whole cycle.
+    ``keys`` is int32, one per node: 0 passes, any other key stands for a status of the legend. In a plugin with cached
+    results, a key must stand for the same status in all verdicts on pods of one signature. ``has_errors`` is set when
+    some status may be an ERROR, which ends the cycle.
     """
 
     __slots__ = ("has_errors", "keys", "legend")
@@ -104,12 +106,12 @@ class Verdict:
 
     @classmethod
     def rejecting(cls, where: NDArray[np.bool_], status: Status) -> Verdict:
-        """Rejects the nodes where the array is true, all with the same status."""
+        """A verdict that rejects the nodes where the array (bool, one per node) is true, all with one status."""
         return cls(where.astype(np.int32), lambda _: status, has_errors=status.code is Code.ERROR)
 
     @classmethod
     def of(cls, keys: NDArray[np.int32], statuses: Mapping[int, Status]) -> Verdict:
-        """Rejects nodes with a key other than 0, each with the status of its key."""
+        """A verdict that rejects the nodes with a key other than 0, each with the status of its key."""
         errors = any(status.code is Code.ERROR for status in statuses.values())
         return cls(keys, statuses.__getitem__, has_errors=errors)
 
@@ -122,26 +124,26 @@ class Verdict:
         return len(self.keys)
 
     def status(self, position: int) -> Status:
-        """What is said of one node."""
+        """The status of the node at a position."""
         key = int(self.keys[position])
         return self.legend(key) if key else SUCCESS
 
     def tally(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, int]]:
-        """Each distinct status among some of the nodes (bool), with the number of nodes that got it."""
+        """Each distinct status among some of the nodes (bool), with the number of nodes that have it."""
         for key, count in self._counted(where):
             if key:
                 yield self.legend(key), count
 
     def by_status(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, NDArray[np.bool_]]]:
-        """Each distinct status among some of the nodes (bool), with those of the nodes that got it."""
+        """Each distinct status among some of the nodes (bool), with the nodes that have it (bool)."""
         for key, _ in self._counted(where):
             if key:
                 yield self.legend(key), where & np.equal(self.keys, key)
 
     def _counted(self, where: NDArray[np.bool_]) -> list[tuple[int, int]]:
-        """Each distinct key among some of the nodes and how often it is there."""
+        """Each distinct key among some of the nodes, with the number of nodes that have it."""
         some = self.keys[where]
-        if len(some) and some.min() >= 0 and some.max() < _FEW_KEYS:  # counting small keys is quicker than sorting them
+        if len(some) and some.min() >= 0 and some.max() < _FEW_KEYS:
             totals = np.bincount(some)
             return [(key, int(totals[key])) for key in np.flatnonzero(totals).tolist()]
         keys, counts = np.unique(some, return_counts=True)

@@ -73,7 +73,7 @@ class _CheckedLegend:
             raise PluginError(
                 self._plugin.name,
                 "Filter",
-                f"answered with key {key}, which its legend does not know ({type(error).__name__}: {error})",
+                f"returned key {key}, which is not in its legend ({type(error).__name__}: {error})",
             ) from error
         if not isinstance(status, Status):
             raise unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
@@ -126,14 +126,14 @@ def as_placement(plugin: Plugin, result: Any) -> Placement:
     if not isinstance(result, Placement):
         raise unexpected(plugin, "PlacementGenerate", result, expected="Placements, a Status or None")
     if not isinstance(result.nodes, Nodes):
-        problem = f"answered with a Placement of {type(result.nodes).__name__}, expected Nodes"
+        problem = f"returned a Placement of {type(result.nodes).__name__}, expected Nodes"
         raise PluginError(plugin.name, "PlacementGenerate", problem)
     return result
 
 
 def unexpected(plugin: Plugin, extension_point: str, result: object, *, expected: str) -> PluginError:
     """The error for a result of the wrong type."""
-    return PluginError(plugin.name, extension_point, f"answered with {type(result).__name__}, expected {expected}")
+    return PluginError(plugin.name, extension_point, f"returned {type(result).__name__}, expected {expected}")
 
 
 def _checked_array(
@@ -146,4 +146,4 @@ def _checked_array(
     else:
         found = type(result).__name__
     wanted = f"{dtype.name} and shape ({count},)"
-    raise PluginError(plugin.name, extension_point, f"answered with {name}{found}, expected {wanted}")
+    raise PluginError(plugin.name, extension_point, f"returned {name}{found}, expected {wanted}")

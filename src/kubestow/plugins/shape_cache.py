@@ -1,53 +1,38 @@
-"""What a plugin has worked out for the shapes of pods that it met lately.
+"""What a plugin has prepared for the shapes of recent pods.
 
-Counters live as long as somebody holds them, so a plugin that counts pods keeps what it prepared for a shape here.
-Where there are many shapes those without any placed pod are forgotten, mostly because their pods are gone, and then
-those that were not seen for longest; with them go their counters.
+A counter of pods lives as long as something holds it, and a plugin that counts pods holds its counters here. With many
+shapes, those without a placed pod are dropped first, since most of their pods are gone, and then the least recently
+used; their counters are dropped with them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.pods.shapes import Shape
 
 __all__ = ["ShapeMemory"]
 
-T = TypeVar("T")
+V = TypeVar("V")
 
 _MANY, _MOST = 128, 256
 
 
-class ShapeMemory(Generic[T]):
-    """A bounded mapping from shapes. ``is_in_use`` says whether there are placed pods of a shape."""
+class ShapeMemory(BoundedCache[Shape, V]):
+    """A bounded cache by shape. ``is_in_use`` says whether there are placed pods of a shape."""
 
     def __init__(self, is_in_use: Callable[[Shape], bool]) -> None:
+        super().__init__(_MOST)
         self._is_in_use = is_in_use
-        self._by_shape: OrderedDict[Shape, T] = OrderedDict()
-        #: How many shapes there may be before those that are not in use are looked for.
-        self._limit = _MANY
+        #: With more shapes than this, those that are not in use are dropped.
+        self._sweep_above = _MANY
 
-    def get(self, shape: Shape) -> T | None:
-        """What is remembered of a shape."""
-        found = self._by_shape.get(shape)
-        if found is not None:
-            self._by_shape.move_to_end(shape)
-        return found
-
-    def put(self, shape: Shape, value: T) -> T:
-        """Remember something of a shape, in place of what was."""
-        self._by_shape[shape] = value
-        self._by_shape.move_to_end(shape)
-        if len(self._by_shape) > _MOST:
-            self._by_shape.popitem(last=False)
-        elif len(self._by_shape) > self._limit:
-            self._forget_unused(shape)
+    def put(self, key: Shape, value: V, *, cost: int = 1) -> V:
+        """Cache what has been prepared for a shape, in place of an earlier value."""
+        super().put(key, value, cost=cost)
+        if len(self) > self._sweep_above:
+            self.retain(lambda shape: shape is key or self._is_in_use(shape))
+            self._sweep_above = max(_MANY, 2 * len(self))
         return value
-
-    def _forget_unused(self, newest: Shape) -> None:
-        unused = [shape for shape in self._by_shape if shape is not newest and not self._is_in_use(shape)]
-        for shape in unused:
-            del self._by_shape[shape]
-        self._limit = max(_MANY, 2 * len(self._by_shape))

@@ -310,12 +310,12 @@ def _filter_statuses(cluster: Cluster, decision: Decision) -> Object:
     if decision.feasibility is None:
         return {"filter": {}}
     diagnosis = decision.feasibility.diagnose()
-    if diagnosis.pre_filter is not None:
-        return {"prefilter": _status(diagnosis.pre_filter), "filter": {}}
+    if diagnosis.pre_filter_status is not None:
+        return {"prefilter": _status(diagnosis.pre_filter_status), "filter": {}}
     names = cluster.nodes.names
     narrowed_by = ",".join(diagnosis.narrowed_by)
     filters: Object = {}
-    for row in np.flatnonzero(diagnosis.refused):
+    for row in np.flatnonzero(diagnosis.rejected):
         status = diagnosis.status(int(row))
         filters[names[row]] = _status(status if status.plugin else status.by(narrowed_by))
     return {"filter": filters}

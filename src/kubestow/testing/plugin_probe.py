@@ -129,7 +129,7 @@ def describe_results(profile: Profile, cluster: Cluster, info: PodInfo) -> dict[
     results = dict.fromkeys(names, _describe(SUCCESS))
     if feasible.count < len(names):
         diagnosis = feasible.diagnose()
-        for row in np.flatnonzero(diagnosis.refused):
+        for row in np.flatnonzero(diagnosis.rejected):
             results[names[row]] = _describe(diagnosis.status(int(row)))
     if feasible.count:
         nodes = Nodes(cluster.nodes, feasible.rows)

@@ -169,7 +169,7 @@ class World:
         if found is None:
             return {}
         diagnosis = found.diagnose()
-        rejected = ((int(row), diagnosis.status(int(row))) for row in np.flatnonzero(diagnosis.refused))
+        rejected = ((int(row), diagnosis.status(int(row))) for row in np.flatnonzero(diagnosis.rejected))
         return {self.cluster.nodes.names[row]: (status.plugin, status.reasons) for row, status in rejected}
 
     def scores(self, pod: Pod, plugin: str) -> dict[str, int]:

@@ -84,9 +84,9 @@ def results(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Statu
     decision = world.decide(probe)
     assert decision.feasibility is not None
     statuses = {}
-    for is_available_for in decision.feasibility.filters.active:
-        verdict = is_available_for.ask_filter(decision.pod, nodes)
-        statuses[is_available_for.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
+    for answers in decision.feasibility.filters.active:
+        verdict = answers.run_filter(decision.pod, nodes)
+        statuses[answers.plugin.name] = SUCCESS if verdict is None else verdict.status(row)
     return statuses
 
 

@@ -111,7 +111,9 @@ def test_a_pod_of_a_pod_group_is_not_eligible_with_workload_aware_preemption() -
 
 def test_a_pod_is_gated_while_its_victims_are_being_evicted() -> None:
     world = World(gates={"SchedulerAsyncPreemption": True})
-    (plugin,) = (p for p in world.profiles["default-scheduler"].pre_enqueue if p.name == "DefaultPreemption")
+    (plugin,) = (
+        p for p in world.profiles["default-scheduler"].runtime.plugins.pre_enqueue if p.name == "DefaultPreemption"
+    )
     info = world.info(preemptor())
     assert plugin.pre_enqueue(info).ok
     world.preempting.add(info.uid)

@@ -62,7 +62,7 @@ def outcome(decision: Decision, harness: World) -> object:
 
 def rejections(decision: Decision, nodes: Nodes, row: int) -> list[Any]:
     assert decision.feasibility is not None
-    found = decision.feasibility.filters.refusals(nodes)
+    found = decision.feasibility.filters.rejections(nodes)
     return [(refusal.plugin, refusal.verdict.status(row)) for refusal in found if refusal.where[row]]
 
 
@@ -191,7 +191,7 @@ class VolumesMachine(RuleBasedStateMachine):
 
 def _is_rejected_by_pre_filter(decision: Decision) -> bool:
     assert decision.feasibility is not None
-    return decision.feasibility.error is not None or decision.feasibility.diagnose().pre_filter is not None
+    return decision.feasibility.error is not None or decision.feasibility.diagnose().pre_filter_status is not None
 
 
 def _is_rejected_by_volume_restrictions(decision: Decision) -> bool:

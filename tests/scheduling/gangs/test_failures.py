@@ -11,9 +11,8 @@ from kubestow.cluster.pods.pod_groups import Members, PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
 from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin, GangPreemptionPlugin
-from kubestow.framework.interface import PostFilterPlugin, PostFilterResult
+from kubestow.framework.interface import FilterRunner, PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
@@ -118,7 +117,9 @@ class FailingGangPlugin(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
         if self.at == "attempt_ended":
             raise ValueError("broken")
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         return PostFilterResult(Status.unschedulable("no"))
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:

@@ -122,7 +122,7 @@ def test_a_placement_with_nodes_of_the_wrong_type_fails_the_attempt() -> None:
     async def scenario(harness: Living) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
         await harness.passes(1)
-        assert "answered with a Placement of list, expected Nodes" in pending_message(harness, "train-0")
+        assert "returned a Placement of list, expected Nodes" in pending_message(harness, "train-0")
 
     in_virtual_time(
         scenario, node("n"), group("train", 2), plugins=[UntypedGenerator], **gang_scheduling("RejectingGenerator")

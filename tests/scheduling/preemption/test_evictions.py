@@ -14,8 +14,8 @@ from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
-from kubestow.framework.filters import Filters
 from kubestow.framework.interface import (
+    FilterRunner,
     PostFilterPlugin,
     PostFilterResult,
 )
@@ -143,7 +143,9 @@ class UntypedVictims(PostFilterPlugin):
     events_to_register = ()
     fields: ClassVar[dict[str, Any]]
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         return PostFilterResult(SUCCESS, nominated_node_name="n", **self.fields)
 
 

@@ -59,9 +59,9 @@ class Candidates:
         rows = run.rows
         self._outcome[rows] = _CANDIDATE
         self._outcome[rows[run.no_potential_victims]] = self._outcome_for(_NO_VICTIMS)
-        for refusal in run.refusals:
-            for status, where in refusal.verdict.by_status(refusal.where):
-                reported = _filter_error(refusal.plugin, status) if status.code is Code.ERROR else status
+        for rejection in run.rejections:
+            for status, where in rejection.verdict.by_status(rejection.where):
+                reported = _filter_error(rejection.plugin, status) if status.code is Code.ERROR else status
                 self._outcome[where] = self._outcome_for(reported)
         for row in rows[(self._outcome[rows] == _CANDIDATE) & np.equal(run.victims.lengths, 0)].tolist():
             status = Status.error(f'expected at least one victim pod on node "{self._table.names[row]}"')

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
-from kubestow.framework.diagnosis import Refusal
-from kubestow.framework.filters import Filters
+from kubestow.framework.diagnosis import Rejection
+from kubestow.framework.interface import FilterRunner
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 
 __all__ = ["DryRun", "dry_run"]
@@ -34,7 +34,7 @@ class DryRun:
     """The results for ``rows`` (intp) of the node table.
 
     ``victims`` has a run of pods per row, the most important first. A run is empty where the pod fits without
-    evictions, where evictions do not help (see ``refusals``), and where no pod has a lower priority
+    evictions, where evictions do not help (see ``rejections``), and where no pod has a lower priority
     (``no_potential_victims``, bool per row). ``violations`` (int64 per row) counts the victims whose eviction violates
     a disruption budget.
     """
@@ -43,21 +43,23 @@ class DryRun:
     victims: PodChanges
     violations: NDArray[np.int64]
     no_potential_victims: Mask
-    refusals: Sequence[Refusal]
+    rejections: Sequence[Rejection]
 
 
-def dry_run(filters: Filters, table: NodeTable, rows: Rows, *, priority: int, budgets: DisruptionBudgets) -> DryRun:
+def dry_run(
+    filters: FilterRunner, table: NodeTable, rows: Rows, *, priority: int, budgets: DisruptionBudgets
+) -> DryRun:
     """Select victims on each row for the pod that ``filters`` belong to, among pods below its ``priority``."""
     potential_victims = _potential_victims(table.pod_table, rows, priority)
     none: Mask = np.equal(potential_victims.lengths, 0)
     some = np.flatnonzero(~none)
-    refusals = filters.refusals(HypotheticalNodes(table, rows[some], pod_changes=(potential_victims.select(some),)))
+    rejections = filters.rejections(HypotheticalNodes(table, rows[some], pod_changes=(potential_victims.select(some),)))
     fits = ~none
-    for refusal in refusals:
-        fits &= ~refusal.where[rows]
+    for rejection in rejections:
+        fits &= ~rejection.where[rows]
     reprieve = _Reprieve(table, rows, potential_victims.among(fits[potential_victims.row_of]), budgets)
     reprieve.run(filters)
-    return DryRun(rows, reprieve.victims(), reprieve.violations(), none, refusals)
+    return DryRun(rows, reprieve.victims(), reprieve.violations(), none, rejections)
 
 
 def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> PodChanges:
@@ -84,7 +86,7 @@ class _Reprieve:
         #: Bool per potential victim: not reprieved (yet).
         self._removed = np.ones(len(potential_victims.slots), np.bool_)
 
-    def run(self, filters: Filters) -> None:
+    def run(self, filters: FilterRunner) -> None:
         step_of = self._steps()
         by_step = np.argsort(step_of, kind="stable")
         steps = offsets_of(np.bincount(step_of, minlength=1))
@@ -101,7 +103,7 @@ class _Reprieve:
         step_of[order] = np.arange(len(order)) - self._potential_victims.offsets[row_of]
         return step_of
 
-    def _fits(self, filters: Filters, positions: Rows) -> Mask:
+    def _fits(self, filters: FilterRunner, positions: Rows) -> Mask:
         """Whether the preemptor fits the rows at some positions without the pods that are removed now."""
         nodes = HypotheticalNodes(self._table, self._rows, pod_changes=(self.victims(),))
         return filters.still_pass(nodes if len(positions) == len(self._rows) else nodes.select(positions))

@@ -23,9 +23,15 @@ from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.filters import Filters
 from kubestow.framework.gang import Evictable, Gang, GangPreemptionPlugin
-from kubestow.framework.interface import Handle, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, Victims
+from kubestow.framework.interface import (
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Victims,
+)
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.default_preemption.candidate_cache import CandidateCache
 from kubestow.plugins.default_preemption.candidates import Candidates
@@ -83,7 +89,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         in_group = self._workload_aware_preemption and pod.spec.scheduling_group is not None
         return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
         if (reason := self._ineligibility(pod, diagnosis)) is not None:
             return PostFilterResult(_unschedulable(reason))
@@ -135,7 +143,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
     # -- candidates ----------------------------------------------------------------------------------------------
 
-    def _find_candidates(self, pod: PodInfo, filters: Filters, candidates: Candidates, potential: Rows) -> Rows:
+    def _find_candidates(self, pod: PodInfo, filters: FilterRunner, candidates: Candidates, potential: Rows) -> Rows:
         """Enough candidates among the potential nodes, walked from a random one (semantics 9.2)."""
         total = len(potential)
         num_candidates = max(total * self._min_candidates_percentage // 100, self._min_candidates_absolute, 1)
@@ -179,7 +187,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         if errors:
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
             return PostFilterResult(Status.error(f"preemption: {text}"))
-        total = diagnosis.in_question
+        total = diagnosis.candidate_count
         if potential < total:
             tally.append((_NOT_HELPFUL, total - potential))
         return PostFilterResult(_unschedulable(fit_error(total, tally)), nominated_node_name="")

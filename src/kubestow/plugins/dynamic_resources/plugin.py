@@ -26,9 +26,9 @@ from kubestow.errors import InvalidSelector, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.filters import Filters
 from kubestow.framework.interface import (
     FilterPlugin,
+    FilterRunner,
     Handle,
     PostFilterPlugin,
     PostFilterResult,
@@ -206,7 +206,9 @@ class DynamicResources(
 
     # -- PostFilter and Score --------------------------------------------------------------------------------------
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: Filters) -> PostFilterResult:
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
         """Deallocates an unavailable claim that no other pod uses, or deletes a stale extended resource claim.
 
         QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.

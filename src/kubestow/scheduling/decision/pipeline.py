@@ -27,9 +27,10 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Refusal
-from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
 from kubestow.framework.interface import PostFilterResult
+from kubestow.framework.invalidation import NEVER, Generation
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
@@ -99,9 +100,9 @@ class _Cycle:
         #: The pod that plugins see: without its nomination once extenders have rejected the nominated node.
         self._evaluated_pod = pod
         self._evaluation: Evaluation | None = None
-        self._feasibility: Feasible | None = None
-        #: Position of the journal and structure of the node table when the feasibility was found.
-        self._generation = (-1, -1)
+        self._feasibility: Feasibility | None = None
+        #: The generation of the cluster in which the feasible nodes were found.
+        self._generation = NEVER
         self._extender_result = ExtenderFilterResult()
 
     def state(self) -> CycleState:
@@ -132,20 +133,17 @@ class _Cycle:
             totals = totals + extra_scores
         return self._scheduled(rows, count, select_node(self._cluster, totals, rows, ties))
 
-    def _filter(self) -> Feasible:
+    def _filter(self) -> Feasibility:
         """Which nodes fit, evaluated again if the cluster has changed since."""
-        if self._feasibility is None or self._generation != self._current_generation():
+        if self._feasibility is None or not self._generation.is_current(self._cluster):
             # The plugins that apply to the pod may be others by now, too.
             self._evaluation = self._profile.evaluations.of(self._cluster, self._pod)
             within = self._scope.rows(self._cluster)
             self._feasibility = self._evaluation.feasible(self._cluster, self._evaluated_pod, within)
-            self._generation = self._current_generation()
+            self._generation = Generation.of(self._cluster)
             if self._feasibility.error is not None:
                 raise _FilterFailed(self._feasibility.error.message)
         return self._feasibility
-
-    def _current_generation(self) -> tuple[int, int]:
-        return self._cluster.journal.position, self._cluster.nodes.structure
 
     # -- extenders -----------------------------------------------------------------------------------------------
 
@@ -212,11 +210,11 @@ class _Cycle:
         assert self._evaluation is not None
         state, diagnosis = self._evaluation.state(), feasibility.diagnose()
         if (rejection := _extender_rejection(self._cluster, result)) is not None:
-            diagnosis = diagnosis.overruled_by(rejection)
-        message, rejectors = diagnosis.message(), frozenset(diagnosis.rejectors)
+            diagnosis = diagnosis.overridden_by(rejection)
+        message, rejectors = diagnosis.message(), frozenset(diagnosis.unschedulable_plugins)
         if result.passed or result.rejected:
             rejectors |= {EXTENDER}  # extenders register no events, so any event may help
-        pending = frozenset(diagnosis.pending)
+        pending = frozenset(diagnosis.pending_plugins)
         post_filter = await self._run_post_filter(state, diagnosis, feasibility)
         return Unschedulable(
             pod=self._pod,
@@ -232,20 +230,20 @@ class _Cycle:
         )
 
     async def _run_post_filter(
-        self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasible
+        self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasibility
     ) -> PostFilterResults:
         """Run the PostFilter plugins in order; none after the cluster changed while extenders were awaited."""
         results = PostFilterResults()
         if not self._scope.preempts:
             return results
-        generation = self._current_generation()
+        generation = Generation.of(self._cluster)
         plugins = self._profile.runtime.run_post_filter_plugins(state, self._pod, diagnosis, feasibility.filters)
         with closing(plugins):
             for result in plugins:
                 if self._extenders is not None:
                     result = await _preempt_with_extenders(self._extenders, self._pod, result)
                 ends = results.add(result)
-                if ends or (self._extenders is not None and self._current_generation() != generation):
+                if ends or (self._extenders is not None and not generation.is_current(self._cluster)):
                     break
         return results
 
@@ -262,7 +260,7 @@ async def _preempt_with_extenders(extenders: Extenders, pod: PodInfo, result: Po
         return PostFilterResult(Status.error(f"preemption: {error.problem}"))
 
 
-def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Refusal | None:
+def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Rejection | None:
     """The nodes that the extenders rejected, as if the extenders were one plugin; None if they rejected none."""
     rows = cluster.nodes.rows
     keys = np.zeros(len(rows), np.int32)
@@ -273,7 +271,7 @@ def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Refus
     if not legend:
         return None
     verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
-    return Refusal(EXTENDER, ~verdict.passes, verdict)
+    return Rejection(EXTENDER, ~verdict.passes, verdict)
 
 
 def _without_nomination(pod: PodInfo) -> PodInfo:

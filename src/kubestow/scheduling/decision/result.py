@@ -15,7 +15,7 @@ from kubestow.cluster.nodes.views import Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation import Evaluation, Feasible
+from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status
 
@@ -70,7 +70,7 @@ class Scheduled:
     node_name: str
     candidates: Rows
     candidate_count: int
-    feasibility: Feasible
+    feasibility: Feasibility
     evaluation: Evaluation
 
 
@@ -92,7 +92,7 @@ class Unschedulable:
     pending: frozenset[str] = frozenset()
     post_filter: PostFilterResults = field(default_factory=PostFilterResults)
     vetoed: frozenset[str] = frozenset()
-    feasibility: Feasible | None = None
+    feasibility: Feasibility | None = None
     evaluation: Evaluation | None = None
 
 

@@ -42,7 +42,7 @@ class MemberPlacement:
     ) -> None:
         self._cluster, self._pods, self._decide, self._simulation = cluster, pods, decide, simulation
         self._profile, self._members = attempt.profile, attempt.gang.members.pods
-        post_filters = attempt.profile.post_filter
+        post_filters = attempt.profile.runtime.plugins.post_filter
         self._post_filter_holds_for_copies = all(plugin.applies_to_identical_pods for plugin in post_filters)
         self._undo_steps: list[Callable[[], None]] = []
         #: The failures by shape since the last placement; identical pods would fail alike.

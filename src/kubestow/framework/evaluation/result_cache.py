@@ -1,0 +1,233 @@
+"""The result cache: what one plugin returned for all nodes, for pods of one signature.
+
+Results are arrays over the rows of the node table, kept with the generation of the cluster that they were computed in.
+Before they are used again, the plugin is called for the rows that have been invalidated since by the events it
+registers; a plugin that gives a pod no signature is called for all rows in every scheduling cycle. A property test
+compares cached results with fresh ones after random events.
+
+Which pods share results, and how many are kept, is the matter of :mod:`.evaluation_cache`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import (
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.invalidation import ANY_CHANGE, NEVER, RESULT_CHANGES, Generation, InvalidationMask
+from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.framework.validation import in_range
+
+__all__ = ["BoundPlugin", "PluginResults"]
+
+
+class BoundPlugin:
+    """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.
+
+    ``filter_plugin`` and the like are the plugin itself where the extension point is enabled, otherwise None.
+    """
+
+    __slots__ = (
+        "filter_plugin",
+        "invalidation_mask",
+        "normalizes",
+        "plugin",
+        "pre_filter_plugin",
+        "pre_score_plugin",
+        "runtime",
+        "score_plugin",
+    )
+
+    def __init__(
+        self, plugin: Plugin, runtime: FrameworkRuntime, *, runs_pre_filter: bool, runs_pre_score: bool
+    ) -> None:
+        self.plugin = plugin
+        self.runtime = runtime
+        self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
+        self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
+        self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
+        self.invalidation_mask = InvalidationMask.of(plugin.events_to_register)
+
+
+class PluginResults:
+    """One plugin's results for pods of one signature; with ``cached`` False they are valid for one cycle only.
+
+    A scheduling cycle refreshes them with its ``now``, the :class:`Generation` object that it was begun with, before
+    it reads them; doing that twice in a cycle costs nothing.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_filtered",
+        "_invalid_rows",
+        "_normalized_zero",
+        "_pre_filtered",
+        "_scored",
+        "bound_plugin",
+        "cached",
+        "invalidated_by",
+        "passes",
+        "plugin",
+        "pre_filter_result",
+        "scores",
+        "scores_are_zero",
+        "skips_filter",
+        "state",
+        "verdict",
+    )
+
+    def __init__(self, bound_plugin: BoundPlugin, *, cached: bool) -> None:
+        self.bound_plugin = bound_plugin
+        self.plugin = bound_plugin.plugin
+        self.cached = cached
+        #: The event bits that may make a refresh necessary.
+        self.invalidated_by = bound_plugin.invalidation_mask.bits | RESULT_CHANGES if cached else ANY_CHANGE
+        #: What PreFilter and PreScore have written.
+        self.state = CycleState()
+        self.pre_filter_result: Status | PreFilterResult = SUCCESS
+        #: Whether PreFilter returned a skip.
+        self.skips_filter = False
+        #: Filter's verdict over all rows and where they pass (bool); None when every row passes.
+        self.verdict: Verdict | None = None
+        self.passes: NDArray[np.bool_] | None = None
+        #: Raw scores, int64, one per row; None when PreScore returned a skip.
+        self.scores: NDArray[np.int64] | None = None
+        #: Whether all of them are 0.
+        self.scores_are_zero = False
+        self._normalized_zero: NDArray[np.int64] | None = None
+        self._pre_filtered = self._filtered = self._scored = NEVER
+        #: The rows that the next Filter is called for, None for all.
+        self._invalid_rows: list[int] | None = None
+
+    @property
+    def invalidation_mask(self) -> InvalidationMask | None:
+        """What invalidates the filter results; None when they are not cached."""
+        plugin = self.bound_plugin.filter_plugin
+        uncached = plugin is not None and plugin.uncached
+        return None if uncached or not self.cached else self.bound_plugin.invalidation_mask
+
+    def invalidate(self) -> None:
+        """Have everything computed again."""
+        self._reset(CycleState())
+
+    def _reset(self, state: CycleState) -> None:
+        self.state = state  # a new one, since cycles that are still binding hold the old
+        self._filtered = self._scored = NEVER
+
+    # -- filtering -----------------------------------------------------------------------------------------------
+
+    def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+        """Bring the PreFilter result up to date: PreFilter runs when all filter results have been invalidated."""
+        if self._pre_filtered is now:
+            return
+        rows = self._filtered.invalid_rows(cluster, self.bound_plugin.invalidation_mask)
+        if rows is None:
+            state = CycleState()
+            plugin = self.bound_plugin.pre_filter_plugin
+            if plugin is not None:
+                result = self.bound_plugin.runtime.run_pre_filter_plugin(plugin, state, pod, cluster.all_nodes())
+                self.pre_filter_result = result
+                self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
+            self._reset(state)
+        self._invalid_rows, self._pre_filtered = rows, now
+
+    def refresh_filter(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+        """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
+        if self._filtered is now:
+            return
+        self.refresh_pre_filter(cluster, pod, now)
+        if self._invalid_rows is None:
+            verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
+            self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
+        elif self._invalid_rows and not self.skips_filter:
+            self._filter_rows(cluster, pod, self._invalid_rows)
+        self._filtered = now
+
+    def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
+        plugin = self.bound_plugin.filter_plugin
+        assert plugin is not None
+        return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
+
+    def _filter_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
+        nodes = _view(cluster, rows)
+        verdict = self.run_filter(pod, nodes)
+        if verdict is None and self.verdict is None:
+            return
+        if self.verdict is None or self.passes is None:
+            assert verdict is not None
+            self.verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), verdict.legend)
+            self.passes = self.verdict.passes
+        keys = 0 if verdict is None else verdict.keys
+        self.verdict.keys[nodes.rows], self.passes[nodes.rows] = keys, np.equal(keys, 0)
+        if verdict is not None:
+            self.verdict.legend = verdict.legend
+            self.verdict.has_errors |= verdict.has_errors
+
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    def refresh_scores(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+        """Bring the raw scores of all rows up to date."""
+        rows = self._scored.invalid_rows(cluster, self.bound_plugin.invalidation_mask)
+        if rows is None:
+            nodes = cluster.all_nodes()
+            self.scores = None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
+            self.scores_are_zero = self.scores is not None and not self.scores.any()
+            self._normalized_zero = None
+        elif rows and self.scores is not None:
+            nodes = _view(cluster, rows)
+            scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
+            self.scores_are_zero = self.scores_are_zero and not scores.any()
+        self._scored = now
+
+    def skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
+        """Run PreScore; whether it returns a skip."""
+        plugin = self.bound_plugin.pre_score_plugin
+        return (
+            plugin is not None and not self.bound_plugin.runtime.run_pre_score_plugin(plugin, self.state, pod, nodes).ok
+        )
+
+    def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+        """Raw scores of the feasible nodes alone, for a plugin whose scores depend on which nodes those are."""
+        return None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
+
+    def normalized_zero(self, pod: PodInfo, cluster: Cluster) -> NDArray[np.int64]:
+        """What a raw score of 0 is normalized to when all scores are 0, int64 of one entry."""
+        if self._normalized_zero is None:
+            assert self.scores is not None
+            self._normalized_zero = self.normalize(pod, self.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
+        return self._normalized_zero
+
+    def normalize(self, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """Normalize the raw scores of the feasible nodes to 0 .. MAX_SCORE. Raises PluginError."""
+        plugin = self.bound_plugin.score_plugin
+        if not self.bound_plugin.normalizes:
+            return scores  # their range has been validated with the raw scores
+        assert plugin is not None
+        return self.bound_plugin.runtime.run_normalize_score_plugin(plugin, self.state, pod, scores, nodes)
+
+    def _run_score(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        plugin = self.bound_plugin.score_plugin
+        assert plugin is not None
+        scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
+        return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
+
+
+def _view(cluster: Cluster, rows: list[int]) -> Nodes:
+    if len(rows) == 1:
+        return Nodes(cluster.nodes, slice(rows[0], rows[0] + 1))
+    return Nodes(cluster.nodes, np.array(rows, np.intp))

@@ -1,0 +1,137 @@
+"""When results that depend on the cluster have to be computed again.
+
+Results are kept with the :class:`Generation` of the cluster that they were computed in. The journal lists what has
+changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an :class:`InvalidationMask`
+says which of those bits invalidate the result of one row and which all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.events import POD_BITS
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK
+from kubestow.framework.event_registration import EventRegistration, Invalidation
+
+__all__ = ["ANY_CHANGE", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
+
+ANY_CHANGE = -1
+"""Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
+RESULT_CHANGES = ROLLED_BACK | 1 << 64
+"""The bits that may invalidate any cached result, besides its mask: changes that were rolled back, or are not known."""
+_NEW_CYCLE = 1 << 65
+
+#: With more rows than one in so many invalidated, all are computed again.
+_PARTIAL_REFRESH_SHARE = 8
+#: Longer lists of changes are not worth looking through.
+_MOST_CHANGES = 64
+#: With more rows than this, a list of changes is looked through with NumPy.
+_MANY_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidationMask:
+    """The event bits that invalidate the results of one row, and those that invalidate the results of all rows."""
+
+    row_bits: int = 0
+    all_bits: int = 0
+
+    @classmethod
+    def of(cls, registrations: Iterable[EventRegistration]) -> InvalidationMask:
+        """The mask for the events that a plugin registers."""
+        row_bits = all_bits = 0
+        for registration in registrations:
+            if registration.invalidates is Invalidation.ROW:
+                row_bits |= registration.event.bits
+            elif registration.invalidates is Invalidation.ALL:
+                all_bits |= registration.event.bits
+        return cls(row_bits, all_bits)
+
+    def __or__(self, other: InvalidationMask) -> InvalidationMask:
+        """The mask for results that depend on both."""
+        return InvalidationMask(self.row_bits | other.row_bits, self.all_bits | other.all_bits)
+
+    @property
+    def bits(self) -> int:
+        """The event bits that invalidate any result."""
+        return self.row_bits | self.all_bits
+
+    @property
+    def includes_pods(self) -> bool:
+        """Whether any change of a pod on a node invalidates results."""
+        return bool(self.bits & POD_BITS)
+
+    def rows(self, changes: Sequence[tuple[int, int]]) -> list[int] | None:
+        """The rows that changes, as (row, event bits), invalidate; None for all rows."""
+        rows: list[int] = []
+        all_bits, row_bits = self.all_bits, self.row_bits
+        for row, bits in changes:
+            if bits & all_bits:
+                return None
+            if bits & row_bits:
+                if row == EVERY_ROW:
+                    return None
+                if row not in rows:
+                    rows.append(row)
+                    if len(rows) > _MANY_ROWS:
+                        return self._many_rows(changes)
+        return rows
+
+    def _many_rows(self, changes: Sequence[tuple[int, int]]) -> list[int] | None:
+        journal = np.array(changes, np.int64)
+        if (journal[:, 1] & self.all_bits).any():
+            return None
+        rows = np.unique(journal[(journal[:, 1] & self.row_bits) != 0, 0])
+        return None if len(rows) and rows[0] == EVERY_ROW else rows.tolist()
+
+
+class Generation:
+    """A state of the cluster: a position in its journal, and the version of the set of nodes."""
+
+    __slots__ = ("position", "structure")
+
+    def __init__(self, position: int, structure: int) -> None:
+        self.position, self.structure = position, structure
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Generation:
+        """The present generation."""
+        return cls(cluster.journal.position, cluster.nodes.structure)
+
+    def is_current(self, cluster: Cluster) -> bool:
+        """Whether nothing has changed in the cluster since."""
+        return self.position == cluster.journal.position and self.structure == cluster.nodes.structure
+
+    def changes(self, cluster: Cluster) -> int:
+        """The event bits of all changes since this generation, ANY_CHANGE when they are unknown or very many.
+
+        A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
+        one scheduling cycle only can be marked with ANY_CHANGE.
+        """
+        if self.structure != cluster.nodes.structure:
+            return ANY_CHANGE
+        changes = cluster.journal.since(self.position)
+        if changes is None or len(changes) > _MOST_CHANGES:
+            return ANY_CHANGE
+        found = _NEW_CYCLE
+        for _, bits in changes:
+            found |= bits
+        return found
+
+    def invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
+        """The rows whose results of this generation are no longer valid; None when all are better computed again."""
+        if self.position == cluster.journal.position:
+            return []
+        if self.structure != cluster.nodes.structure:
+            return None
+        changes = cluster.journal.since(self.position)
+        rows = None if changes is None else mask.rows(changes)
+        return None if rows is not None and len(rows) * _PARTIAL_REFRESH_SHARE > len(cluster.nodes) else rows
+
+
+NEVER = Generation(-1, -1)
+"""The generation of results that have not been computed yet."""
