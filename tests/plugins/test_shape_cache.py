@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.cluster.pods.shapes import Shape, Shapes
-from kubestow.plugins.shape_cache import ShapeMemory
+from kubestow.plugins.shape_cache import ShapeCache
 from kubestow.testing import pod
 
 
@@ -12,13 +12,13 @@ def shapes(count: int) -> list[Shape]:
     return [known.info(pod(f"p{number}", labels={"app": str(number)})).shape for number in range(count)]
 
 
-def remembered(memory: ShapeMemory[int], some: list[Shape]) -> list[int]:
+def remembered(memory: ShapeCache[int], some: list[Shape]) -> list[int]:
     return [number for number, shape in enumerate(some) if memory.get(shape) == number]
 
 
-def filled(some: list[Shape], *, in_use: set[int]) -> ShapeMemory[int]:
+def filled(some: list[Shape], *, in_use: set[int]) -> ShapeCache[int]:
     numbers = {shape: number for number, shape in enumerate(some)}
-    memory = ShapeMemory[int](lambda shape: numbers[shape] in in_use)
+    memory = ShapeCache[int](lambda shape: numbers[shape] in in_use)
     for number, shape in enumerate(some):
         memory.put(shape, number)
     return memory

@@ -13,14 +13,14 @@ from typing import TypeVar
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.pods.shapes import Shape
 
-__all__ = ["ShapeMemory"]
+__all__ = ["ShapeCache"]
 
 V = TypeVar("V")
 
 _MANY, _MOST = 128, 256
 
 
-class ShapeMemory(BoundedCache[Shape, V]):
+class ShapeCache(BoundedCache[Shape, V]):
     """A bounded cache by shape. ``is_in_use`` says whether there are placed pods of a shape."""
 
     def __init__(self, is_in_use: Callable[[Shape], bool]) -> None:
