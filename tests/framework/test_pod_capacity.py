@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
-from kubestow.framework.pod_capacity import PodCapacity
+from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.testing import World, node, pod
 
 MOST = 7
 
 
-def room(world: World, pending: Pod) -> PodCapacity | None:
-    return PodCapacity.of(world.cluster, world.profiles["default-scheduler"], world.info(pending), MOST)
+def capacity(world: World, pending: Pod) -> PodCapacity | None:
+    evaluations = world.profiles["default-scheduler"].evaluations
+    return PodCapacity.of(world.cluster, evaluations, world.info(pending), MOST)
 
 
 def tried(world: World, pending: Pod, name: str) -> int:
@@ -50,7 +51,7 @@ def test_counting_agrees_with_placing_one_after_another(shapes: list[dict[str, s
     nodes: list[Node] = [node(f"n{number}", **shape) for number, shape in enumerate(shapes)]  # type: ignore[arg-type]
     world = World(nodes, [pod(f"there-{n}", cpu="1", node=f"n{n % len(nodes)}") for n in range(there)])
     pending = pod("pending", cpu=cpu)
-    counted = room(world, pending)
+    counted = capacity(world, pending)
     assert counted is not None
     names = world.cluster.nodes.names
     assert counted.on(world.cluster.all_nodes()).tolist() == [tried(world, pending, name) for name in names]
@@ -58,7 +59,7 @@ def test_counting_agrees_with_placing_one_after_another(shapes: list[dict[str, s
 
 def test_hypothetical_nodes_are_counted() -> None:
     world = World([node("a", cpu="3"), node("b", cpu="1")], [pod("there", cpu="2", node="a")])
-    counted = room(world, pod("pending", cpu="1"))
+    counted = capacity(world, pod("pending", cpu="1"))
     (leaving,) = (info for info in world.cluster.nodes.pods[world.cluster.nodes.rows["a"]].values())
     rows = np.array([world.cluster.nodes.rows[name] for name in "ab"], np.intp)
     changes = [NodeChange(removed=(leaving,)), NodeChange()]
@@ -75,10 +76,10 @@ def test_pods_with_anti_affinity_to_each_other_are_not_counted() -> None:
         }
     }
     world = World([node("a")])
-    assert room(world, pod("pending", labels={"app": "x"}, affinity=apart)) is None
+    assert capacity(world, pod("pending", labels={"app": "x"}, affinity=apart)) is None
 
 
 def test_a_host_port_limits_the_count_to_one() -> None:
     world = World([node("a")])
-    counted = room(world, pod("pending", host_ports=(80,)))
+    counted = capacity(world, pod("pending", host_ports=(80,)))
     assert counted is not None and counted.on(world.cluster.all_nodes()).tolist() == [1]
