@@ -1,4 +1,4 @@
-"""What a plugin has nothing to say about it is not asked about, until something happens that changes that."""
+"""Plugins are not called for pods that they do not apply to, until an event makes them apply."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ WEB = pod("web", labels={"app": "web"})
 SERVICE = convert(Service, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
 
 
-def two_nodes() -> World:
+def world_with_two_zones() -> World:
     return World([node("a", zone="z0"), node("b", zone="z1")])
 
 
-def test_pods_are_kept_from_one_that_came_later_and_shuns_them() -> None:
-    world = two_nodes()
+def test_anti_affinity_of_a_pod_placed_later_applies() -> None:
+    world = world_with_two_zones()
     assert world.feasible(WEB) == {"a", "b"}
-    hermit = world.info(pod("hermit", node="a", affinity=required_anti_affinity(term("web", HOST))))
-    world.cluster.put_pod(hermit)
+    apart = world.info(pod("apart", node="a", affinity=required_anti_affinity(term("web", HOST))))
+    world.cluster.put_pod(apart)
     assert world.feasible(WEB) == {"b"}
-    world.cluster.remove_pod(hermit.uid)
+    world.cluster.remove_pod(apart.uid)
     assert world.feasible(WEB) == {"a", "b"}
 
 
-def test_pods_are_drawn_to_one_that_came_later_and_likes_them() -> None:
-    world = two_nodes()
+def test_preferred_affinity_of_a_pod_placed_later_applies() -> None:
+    world = world_with_two_zones()
     assert world.scores(WEB, "InterPodAffinity") == {}
-    fan = world.info(pod("fan", node="a", affinity=preferred_affinity(term("web", HOST))))
-    world.cluster.put_pod(fan)
+    near = world.info(pod("near", node="a", affinity=preferred_affinity(term("web", HOST))))
+    world.cluster.put_pod(near)
     scores = world.scores(WEB, "InterPodAffinity")
     assert scores["a"] > scores["b"]
-    world.cluster.remove_pod(fan.uid)
+    world.cluster.remove_pod(near.uid)
     assert world.scores(WEB, "InterPodAffinity") == {}
 
 
-def test_pods_spread_as_soon_as_a_service_selects_them() -> None:
-    world = two_nodes()
+def test_default_spreading_applies_once_a_service_selects_the_pods() -> None:
+    world = world_with_two_zones()
     world.cluster.put_pod(world.info(pod("other", node="a", labels={"app": "web"})))
     assert world.scores(WEB, "PodTopologySpread") == {}
     services = world.cluster.catalog(Service)
@@ -57,36 +57,36 @@ def test_pods_spread_as_soon_as_a_service_selects_them() -> None:
 
 
 class Served(FilterPlugin):
-    """Refuses every node while there are services, and writes down what it was asked."""
+    """Applies while there are services, and then rejects every node; records its calls."""
 
     name = "Served"
     applicability_events = (ClusterEvent(EventResource.WORKLOAD, Action.ALL),)
-    asked: list[str]
+    calls: list[str]
 
     def applies_to(self, pod: PodInfo) -> bool:
-        self.asked.append("concerns")
+        self.calls.append("applies_to")
         return len(self.handle.cluster.catalog(Service)) > 0
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        self.asked.append("filter")
+        self.calls.append("filter")
         return Verdict.rejecting(nodes.row_numbers >= 0, Status.unschedulable("served"))
 
 
-def asked_by(world: World, happening: Callable[[], object], probe: Pod) -> list[str]:
-    """What it is asked when a pod is decided about after something happened."""
-    Served.asked = []
-    happening()
+def calls_after(world: World, change: Callable[[], object], probe: Pod) -> list[str]:
+    """The calls of a decision about a pod after a change."""
+    Served.calls = []
+    change()
     world.decide(probe)
-    return Served.asked
+    return Served.calls
 
 
-def test_a_plugin_says_again_whom_it_concerns_only_after_the_events_it_names() -> None:
+def test_applies_to_is_called_again_only_after_the_applicability_events() -> None:
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Served"}]}}}
     world = World([node("a"), node("b")], profile=profile, plugins=[Served])
     services = world.cluster.catalog(Service)
-    assert asked_by(world, lambda: None, WEB) == ["concerns"]
-    assert asked_by(world, lambda: None, WEB) == []
-    assert asked_by(world, lambda: world.cluster.put_pod(world.info(pod("one", node="a"))), WEB) == []
-    assert asked_by(world, lambda: services.put(SERVICE), WEB) == ["concerns", "filter"]
-    assert asked_by(world, lambda: services.remove("default", "web"), WEB) == ["concerns"]
-    assert asked_by(world, lambda: None, WEB) == []
+    assert calls_after(world, lambda: None, WEB) == ["applies_to"]
+    assert calls_after(world, lambda: None, WEB) == []
+    assert calls_after(world, lambda: world.cluster.put_pod(world.info(pod("one", node="a"))), WEB) == []
+    assert calls_after(world, lambda: services.put(SERVICE), WEB) == ["applies_to", "filter"]
+    assert calls_after(world, lambda: services.remove("default", "web"), WEB) == ["applies_to"]
+    assert calls_after(world, lambda: None, WEB) == []

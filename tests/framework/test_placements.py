@@ -1,4 +1,4 @@
-"""Plugins of placements: what is made of their answers, and what of wrong ones."""
+"""The results of placement plugins, valid and invalid."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from kubestow.testing import World, node
 
 
 class Halves(PlacementGeneratePlugin, PlacementScorePlugin):
-    """Says what a test wants it to say."""
+    """Returns what a test sets."""
 
     name = "Halves"
-    says: Any = None
+    returned: Any = None
     scores: Any = {}
     normalizes: Any = staticmethod(lambda scores: scores)
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Any:
-        return self.says
+        return self.returned
 
     def score_placement(self, gang: Gang, proposal: Proposal) -> Any:
         return self.scores[proposal.placement.name]
@@ -55,8 +55,8 @@ def placed_pod(name: str, *rows: int) -> Placement:
     return Placement(name, WORLD.cluster.all_nodes().select(np.array(rows, np.intp)))
 
 
-def generated(monkeypatch: pytest.MonkeyPatch, says: Any) -> Sequence[Placement] | Status | None:
-    monkeypatch.setattr(Halves, "says", says)
+def generated(monkeypatch: pytest.MonkeyPatch, returned: Any) -> Sequence[Placement] | Status | None:
+    monkeypatch.setattr(Halves, "returned", returned)
     return RUNTIME.generate_placements(GANG, [], WORLD.cluster.all_nodes())
 
 
@@ -68,11 +68,11 @@ def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: A
 
 
 @pytest.mark.parametrize("anywhere", [None, SUCCESS])
-def test_no_answer_means_anywhere(monkeypatch: pytest.MonkeyPatch, anywhere: Any) -> None:
+def test_without_placements_the_gang_may_use_all_nodes(monkeypatch: pytest.MonkeyPatch, anywhere: Any) -> None:
     assert generated(monkeypatch, anywhere) is None
 
 
-def test_placements_without_nodes_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_placements_without_nodes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = generated(monkeypatch, [placed_pod("empty"), placed_pod("a", 0)])
     assert isinstance(found, list) and [each.name for each in found] == ["a"]
     assert generated(monkeypatch, [placed_pod("empty")]) == Status.unschedulable("no feasible placements found").by(
@@ -80,12 +80,12 @@ def test_placements_without_nodes_are_none(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_a_refusal_bears_the_name_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejection_names_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert generated(monkeypatch, Status.unschedulable("not today")) == Status.unschedulable("not today").by("Halves")
 
 
 @pytest.mark.parametrize("nonsense", [5, ["rack"]])
-def test_nonsense_is_told_of(monkeypatch: pytest.MonkeyPatch, nonsense: Any) -> None:
+def test_a_result_of_the_wrong_type_raises(monkeypatch: pytest.MonkeyPatch, nonsense: Any) -> None:
     with pytest.raises(PluginError, match="Halves"):
         generated(monkeypatch, nonsense)
 
@@ -95,16 +95,16 @@ def test_the_highest_score_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("score", [101, -1, "many", 0.5])
-def test_scores_are_whole_numbers_in_range(monkeypatch: pytest.MonkeyPatch, score: Any) -> None:
+def test_scores_must_be_whole_numbers_in_range(monkeypatch: pytest.MonkeyPatch, score: Any) -> None:
     with pytest.raises(PluginError, match="PlacementScore"):
         best(monkeypatch, a=score)
 
 
-def test_raw_scores_may_be_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_scores_may_be_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     assert best(monkeypatch, normalizes=lambda scores: scores - scores.min(), a=-70, b=-50) == 1
 
 
 @pytest.mark.parametrize("wrong", [lambda scores: scores[:1], lambda scores: scores * 1.0, lambda scores: None])
-def test_normalized_scores_have_the_form_of_raw_ones(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+def test_normalized_scores_must_have_the_shape_of_raw_scores(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
     with pytest.raises(PluginError, match=r"expected int64 and shape \(2,\)"):
         best(monkeypatch, normalizes=wrong, a=1, b=2)

@@ -1,4 +1,4 @@
-"""The room for copies of a pod: counted, and tried."""
+"""The capacity of nodes for copies of a pod, counted and compared with placing them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
-from kubestow.framework.pod_capacity import PodCapacity
+from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.testing import World, node, pod
 
 MOST = 7
 
 
-def room(world: World, pending: Pod) -> PodCapacity | None:
-    return PodCapacity.of(world.cluster, world.profiles["default-scheduler"], world.info(pending), MOST)
+def capacity(world: World, pending: Pod) -> PodCapacity | None:
+    evaluations = world.profiles["default-scheduler"].evaluations
+    return PodCapacity.of(world.cluster, evaluations, world.info(pending), MOST)
 
 
 def tried(world: World, pending: Pod, name: str) -> int:
-    """So many copies can be placed on a node one after the other."""
+    """The number of copies that can be placed on a node one after another."""
     scope, placed = Scope([name], preempts=False), 0
     while placed < MOST:
         info = world.info(pod(f"copy-{placed}", cpu=str(pending.spec.containers[0].resources.requests["cpu"])))
@@ -46,19 +47,19 @@ NODES = st.lists(
 
 
 @given(shapes=NODES, cpu=st.sampled_from(("100m", "500m", "1", "2")), there=st.integers(0, 5))
-def test_counting_gives_what_trying_gives(shapes: list[dict[str, str]], cpu: str, there: int) -> None:
+def test_counting_agrees_with_placing_one_after_another(shapes: list[dict[str, str]], cpu: str, there: int) -> None:
     nodes: list[Node] = [node(f"n{number}", **shape) for number, shape in enumerate(shapes)]  # type: ignore[arg-type]
     world = World(nodes, [pod(f"there-{n}", cpu="1", node=f"n{n % len(nodes)}") for n in range(there)])
     pending = pod("pending", cpu=cpu)
-    counted = room(world, pending)
+    counted = capacity(world, pending)
     assert counted is not None
     names = world.cluster.nodes.names
     assert counted.on(world.cluster.all_nodes()).tolist() == [tried(world, pending, name) for name in names]
 
 
-def test_nodes_may_be_imagined_without_some_pods() -> None:
+def test_hypothetical_nodes_are_counted() -> None:
     world = World([node("a", cpu="3"), node("b", cpu="1")], [pod("there", cpu="2", node="a")])
-    counted = room(world, pod("pending", cpu="1"))
+    counted = capacity(world, pod("pending", cpu="1"))
     (leaving,) = (info for info in world.cluster.nodes.pods[world.cluster.nodes.rows["a"]].values())
     rows = np.array([world.cluster.nodes.rows[name] for name in "ab"], np.intp)
     changes = [NodeChange(removed=(leaving,)), NodeChange()]
@@ -66,7 +67,7 @@ def test_nodes_may_be_imagined_without_some_pods() -> None:
     assert counted.on(HypotheticalNodes(world.cluster.nodes, rows, changes)).tolist() == [3, 1]
 
 
-def test_pods_that_mind_each_other_are_not_counted() -> None:
+def test_pods_with_anti_affinity_to_each_other_are_not_counted() -> None:
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -75,10 +76,10 @@ def test_pods_that_mind_each_other_are_not_counted() -> None:
         }
     }
     world = World([node("a")])
-    assert room(world, pod("pending", labels={"app": "x"}, affinity=apart)) is None
+    assert capacity(world, pod("pending", labels={"app": "x"}, affinity=apart)) is None
 
 
-def test_a_host_port_is_taken_once() -> None:
+def test_a_host_port_limits_the_count_to_one() -> None:
     world = World([node("a")])
-    counted = room(world, pod("pending", host_ports=(80,)))
+    counted = capacity(world, pod("pending", host_ports=(80,)))
     assert counted is not None and counted.on(world.cluster.all_nodes()).tolist() == [1]

@@ -1,7 +1,4 @@
-"""Remembering never changes a decision: an old evaluation equals a fresh one after any sequence of events.
-
-This is the test that guards the cache of answers.
-"""
+"""Caching never changes a decision: cached results equal fresh ones after any sequence of events."""
 
 from __future__ import annotations
 
@@ -46,8 +43,8 @@ PROBES: list[Pod] = [
     pod("port", cpu="1", host_ports=[8080]),
     pod("served", cpu="1", labels={"app": "web"}),
 ]
-#: What pods that are placed may want of those of an app: to be far from them or near them.
-COMPANY: dict[str, Any] = {
+#: The affinity of placed pods to the pods of an app.
+AFFINITIES: dict[str, Any] = {
     "apart": required_anti_affinity(term("web", HOST)),
     "rather near": preferred_affinity(term("web", ZONE), weight=7),
     "any": None,
@@ -55,12 +52,12 @@ COMPANY: dict[str, Any] = {
 
 
 def service(name: str) -> Service:
-    """Selects the pods of an app, which is what default topology spread constraints ask for."""
+    """Selects the pods of an app, so that default topology spread constraints apply to them."""
     return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
 
 
-def told(decision: Decision, world: World) -> object:
-    """Everything a decision says."""
+def described(decision: Decision, world: World) -> object:
+    """All parts of a decision."""
     if decision.node_name is None:
         return decision.message, sorted(rejectors_of(decision))
     nodes = Nodes(world.cluster.nodes, decision.candidates)
@@ -69,8 +66,8 @@ def told(decision: Decision, world: World) -> object:
     return decision.node_name, nodes.names, {name: values.tolist() for name, values in scores}
 
 
-class RememberingMachine(RuleBasedStateMachine):
-    """One world lives through all events; at each look its answers are held against a world made just now."""
+class CachingMachine(RuleBasedStateMachine):
+    """Compares a world that has seen all events with one that is created anew."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +83,7 @@ class RememberingMachine(RuleBasedStateMachine):
         cordoned=st.booleans(),
         image=st.booleans(),
     )
-    def node_appears_or_changes(
+    def node_is_added_or_updated(
         self, name: str, cpu: int, gpus: int, ssd: bool, taints: tuple[str, ...], cordoned: bool, image: bool
     ) -> None:
         shown = node(
@@ -106,7 +103,7 @@ class RememberingMachine(RuleBasedStateMachine):
             cluster.add_node(shown)
 
     @rule(name=NAMES)
-    def node_goes(self, name: str) -> None:
+    def node_is_removed(self, name: str) -> None:
         if name in self.world.cluster.nodes.rows:
             self.world.cluster.remove_node(name)
 
@@ -114,11 +111,11 @@ class RememberingMachine(RuleBasedStateMachine):
         number=st.integers(0, 9),
         where=NAMES,
         cpu=st.integers(0, 3),
-        company=st.sampled_from(sorted(COMPANY)),
+        affinity_name=st.sampled_from(sorted(AFFINITIES)),
         app=st.sampled_from(("web", "db")),
     )
-    def pod_is_on_a_node(self, number: int, where: str, cpu: int, company: str, app: str) -> None:
-        # Each has a port of its own: of two that share one, the first to leave frees it for both (semantics 7.4).
+    def pod_is_placed(self, number: int, where: str, cpu: int, affinity_name: str, app: str) -> None:
+        # Every pod has its own port: of two that share one, the first to be removed frees it for both (semantics 7.4).
         shown = pod(
             f"b{number}",
             node=where,
@@ -126,40 +123,40 @@ class RememberingMachine(RuleBasedStateMachine):
             requests={"example.com/gpu": "1"},
             host_ports=[8080 + number],
             labels={"app": app},
-            affinity=COMPANY[company],
+            affinity=AFFINITIES[affinity_name],
         )
         self.world.cluster.put_pod(self.world.info(shown))
         self.bound[shown.metadata.uid] = shown
 
     @rule(number=st.integers(0, 9))
-    def pod_goes(self, number: int) -> None:
+    def pod_is_removed(self, number: int) -> None:
         self.world.cluster.remove_pod(f"uid-default-b{number}")
         self.bound.pop(f"uid-default-b{number}", None)
 
     @rule(name=st.sampled_from(("one", "other")))
-    def service_comes_or_goes(self, name: str) -> None:
+    def service_is_added_or_removed(self, name: str) -> None:
         services = self.world.cluster.catalog(Service)
         if services.remove("default", name) is None:
             services.put(service(name))
 
     @rule(probe=st.sampled_from(PROBES))
-    def somebody_asks(self, probe: Pod) -> None:
+    def pod_is_evaluated(self, probe: Pod) -> None:
         self.world.decide(probe)
 
     @invariant()
-    def old_answers_equal_fresh_ones(self) -> None:
+    def cached_results_equal_fresh_ones(self) -> None:
         fresh = World(self.world.cluster.nodes.objects, self.bound.values())
         for shown in self.world.cluster.catalog(Service):
             fresh.cluster.catalog(Service).put(shown)
         for probe in PROBES:
-            assert told(self.world.decide(probe), self.world) == told(fresh.decide(probe), fresh)
+            assert described(self.world.decide(probe), self.world) == described(fresh.decide(probe), fresh)
 
 
-RememberingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
-TestRememberingMachine = RememberingMachine.TestCase
+CachingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestCachingMachine = CachingMachine.TestCase
 
 
-def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
+def test_a_view_of_one_row_gives_the_result_of_the_whole_view() -> None:
     world = World(
         [
             node("a", cpu="1", labels={"disk": "ssd"}),
@@ -179,29 +176,29 @@ def test_a_view_of_one_row_says_what_the_whole_view_says_of_it() -> None:
             assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
 
 
-class Fickle(FilterPlugin, PreFilterPlugin, ScorePlugin):
-    """Asks the world outside: nothing of what it says may be remembered."""
+class Uncacheable(FilterPlugin, PreFilterPlugin, ScorePlugin):
+    """Depends on something outside the cluster, so its results must not be cached."""
 
-    name = "Fickle"
-    asked: ClassVar[list[str]] = []
+    name = "Uncacheable"
+    calls: ClassVar[list[str]] = []
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        self.asked.append("PreFilter")
+        self.calls.append("PreFilter")
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
-        self.asked.append("Filter")
+        self.calls.append("Filter")
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
-        self.asked.append("Score")
+        self.calls.append("Score")
         return np.zeros(len(nodes), np.int64)
 
 
-def test_a_plugin_without_a_signature_is_asked_in_every_cycle_though_nothing_happened() -> None:
-    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Fickle"}]}}}
-    world = World([node("n"), node("m")], profile=enabled, plugins=[Fickle])
+def test_a_plugin_without_a_signature_is_called_in_every_cycle() -> None:
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Uncacheable"}]}}}
+    world = World([node("n"), node("m")], profile=enabled, plugins=[Uncacheable])
     for _ in range(2):
-        Fickle.asked.clear()
+        Uncacheable.calls.clear()
         world.decide(pod("p"))
-        assert Fickle.asked == ["PreFilter", "Filter", "Score"]
+        assert Uncacheable.calls == ["PreFilter", "Filter", "Score"]

@@ -1,4 +1,4 @@
-"""The framework runtime: what it makes of the results of plugins, and what it reports."""
+"""The framework runtime: statuses, errors, cancellation and what it reports to observers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
 
 
 class Recorder(PluginObserver):
-    """Keeps what is reported of some plugins."""
+    """Records what the runtime reports."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
@@ -53,7 +53,7 @@ class Recorder(PluginObserver):
 
 
 class Fixture:
-    """A runtime with some plugins beside those that no profile can do without, and one pod."""
+    """A runtime with some plugins, besides those that every profile needs, and one pod."""
 
     def __init__(self, *plugins: type[Plugin]) -> None:
         names = ["PrioritySort", *(plugin.name for plugin in plugins), "DefaultBinder"]
@@ -67,7 +67,7 @@ class Fixture:
 
 
 def returning(name: str, base: type[Plugin], **methods: Callable[..., Any]) -> type[Any]:
-    """A plugin whose methods are given."""
+    """A plugin with these methods."""
     rest = {method: lambda self, *arguments: None for method in base.__abstractmethods__}
     return type(name, (base,), {"name": name, "events_to_register": ()} | rest | methods)
 

@@ -1,4 +1,4 @@
-"""A plugin that gives no signature is asked in every cycle, also when nothing has happened since the last one."""
+"""A plugin without a signature is called in every cycle, also when nothing has changed since the last one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubestow.testing import World, node, pod
 
 
 class ByName(PreFilterPlugin, FilterPlugin, ScorePlugin):
-    """Looks at the pod's name, which is no part of its shape."""
+    """Depends on the name of the pod, which is not part of its shape."""
 
     name = "ByName"
 
@@ -29,10 +29,10 @@ class ByName(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return np.array([100 * (name + "*" == pod.name) for name in nodes.names])
 
 
-class CostlyByName(ByName):
-    """The same, asked late."""
+class UncachedByName(ByName):
+    """The same as an uncached filter."""
 
-    name = "CostlyByName"
+    name = "UncachedByName"
     uncached = True
 
 
@@ -41,12 +41,12 @@ def world(kind: type[ByName]) -> World:
     return World([node("a"), node("b")], profile=profile, plugins=[kind])
 
 
-def test_pods_of_one_shape_may_get_different_verdicts() -> None:
-    for kind in (ByName, CostlyByName):
+def test_pods_of_one_shape_can_get_different_verdicts() -> None:
+    for kind in (ByName, UncachedByName):
         asked = world(kind)
         assert [asked.decide(pod(name)).node_name for name in ("a", "b", "a")] == ["a", "b", "a"]
 
 
-def test_pods_of_one_shape_may_get_different_scores() -> None:
+def test_pods_of_one_shape_can_get_different_scores() -> None:
     asked = world(ByName)
     assert [asked.decide(pod(name)).node_name for name in ("a*", "b*", "a*")] == ["a", "b", "a"]

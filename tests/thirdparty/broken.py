@@ -1,4 +1,4 @@
-"""Plugins that break their contract in every way there is, for the pod named "unlucky" and until they are healed."""
+"""Plugins that break their contract for the pod named "unlucky", until they are repaired."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["ASKED_AT", "broken", "hanging"]
+__all__ = ["EXTENSION_POINTS", "broken", "hanging"]
 
-#: The method of each extension point, and the base that has it.
-ASKED_AT: dict[str, tuple[type[Plugin], str]] = {
+#: The base class and the method of each extension point.
+EXTENSION_POINTS: dict[str, tuple[type[Plugin], str]] = {
     "PreEnqueue": (PreEnqueuePlugin, "pre_enqueue"),
     "PreFilter": (PreFilterPlugin, "pre_filter"),
     "Filter": (FilterPlugin, "filter"),
@@ -54,9 +54,9 @@ ASKED_AT: dict[str, tuple[type[Plugin], str]] = {
 }
 
 
-def _well(point: str) -> Callable[..., Any]:
-    """What a well-behaved plugin answers at a point."""
-    answers: dict[str, Callable[..., Any]] = {
+def _valid_result(point: str) -> Callable[..., Any]:
+    """A method that returns a valid result of an extension point."""
+    results: dict[str, Callable[..., Any]] = {
         "PreEnqueue": lambda self, pod: Status(Code.SUCCESS),
         "Score": lambda self, state, pod, nodes: np.zeros(len(nodes), np.int64),
         "ScoreNode": lambda self, state, pod, node, pods: 0,
@@ -65,48 +65,48 @@ def _well(point: str) -> Callable[..., Any]:
         "Bind": lambda self, state, pod, node: Status.skip(),
         "applies_to": lambda self, pod: True,
     }
-    return answers.get(point, lambda self, *arguments: None)
+    return results.get(point, lambda self, *arguments: None)
 
 
-def broken(point: str, misbehave: Callable[..., Any]) -> type[Any]:
-    """A plugin that misbehaves at one point; ``misbehave`` gets what the method gets. ``healed`` ends it."""
-    base, method = ASKED_AT[point]
+def broken(point: str, misbehavior: Callable[..., Any]) -> type[Any]:
+    """A plugin whose method at one extension point calls ``misbehavior`` until ``repaired`` is set."""
+    base, method = EXTENSION_POINTS[point]
     rest: dict[str, Callable[..., Any]] = {
         "score": lambda self, state, pod, nodes: np.arange(len(nodes)),
         "unreserve": lambda self, state, pod, node: None,
-        "pre_bind": _well("PreBind"),
+        "pre_bind": _valid_result("PreBind"),
     }
 
-    def answer(self: Any, *arguments: Any) -> Any:
+    def method_(self: Any, *arguments: Any) -> Any:
         pod = next(argument for argument in arguments if isinstance(argument, PodInfo))
-        if pod.name != "unlucky" or type(self).healed:
-            return _well(point)(self, *arguments)
-        return misbehave(*arguments)
+        if pod.name != "unlucky" or type(self).repaired:
+            return _valid_result(point)(self, *arguments)
+        return misbehavior(*arguments)
 
-    methods = {name: do for name, do in rest.items() if name in base.__abstractmethods__} | {method: answer}
-    return type("Broken", (base,), {"name": "Broken", "events_to_register": (), "healed": False, **methods})
+    methods = {name: do for name, do in rest.items() if name in base.__abstractmethods__} | {method: method_}
+    return type("Broken", (base,), {"name": "Broken", "events_to_register": (), "repaired": False, **methods})
 
 
 def hanging(point: str, *, time_limit: float = 30.0) -> type[Any]:
-    """A plugin whose ``async def`` never comes to an end."""
+    """A plugin whose coroutine never ends."""
 
-    async def for_ever(*arguments: Any) -> None:
+    async def hang(*arguments: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    kind = broken(point, for_ever)
+    kind = broken(point, hang)
     kind.time_limit = time_limit
     return kind
 
 
 def scores(value: Any) -> Callable[..., NDArray[np.int64]]:
-    """Gives every node the same score."""
+    """Returns the same score for every node."""
     return lambda state, pod, nodes: np.full(len(nodes), value, np.int64)
 
 
 def verdict(keys: Callable[[Nodes], Any], statuses: dict[int, Any]) -> Callable[..., Verdict]:
-    """A verdict of keys that are made for the nodes."""
+    """Returns a verdict; ``keys`` makes its keys for the nodes."""
 
-    def answer(state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
+    def filter_(state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         return Verdict.of(keys(nodes), statuses)
 
-    return answer
+    return filter_

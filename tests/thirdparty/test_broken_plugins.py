@@ -1,4 +1,4 @@
-"""A plugin that breaks its contract costs one pod some attempts: the error names plugin and point, the rest goes on."""
+"""A plugin that breaks its contract fails attempts of one pod; the error names plugin and extension point."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kubestow.framework.interface import Permission, PreFilterResult
 from kubestow.framework.status import Code, Status
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
-from tests.thirdparty.broken import ASKED_AT, broken, hanging, scores, verdict
+from tests.thirdparty.broken import EXTENSION_POINTS, broken, hanging, scores, verdict
 
-UNBOUNDED_POINTS = ("PostFilter", "PostBind")  # told in tests of their own
+OTHERWISE_TESTED = ("PostFilter", "PostBind")  # see the tests below
 
 
 def profile(kind: type[Any]) -> dict[str, Any]:
-    """A profile with one more plugin, which binds before the default binder does."""
+    """A profile with an additional plugin, which binds before the default binder."""
     plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": kind.name}]}}
     if "bind" in vars(kind):
         plugins["bind"] = {"enabled": [{"name": kind.name}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
     return {"schedulerName": "default-scheduler", "plugins": plugins}
 
 
-def told(world: Living, name: str) -> str:
-    """What the condition and the last warning of a pod agree on."""
+def reported_error(world: Living, name: str) -> str:
+    """The message of a pod's condition, which is also that of its last warning."""
     condition = world.cluster.condition(name)
     assert condition is not None
     warnings = [e.note for e in world.cluster.events if e.regarding.name == name and e.type == "Warning"]
@@ -35,33 +35,33 @@ def told(world: Living, name: str) -> str:
     return condition.message or ""
 
 
-def lives_through(kind: type[Any], point: str, problem: str) -> None:
-    """The story of every plugin here: one pod is told of the error and bound once it is over, the other never minds."""
+def check_recovery(kind: type[Any], point: str, problem: str) -> None:
+    """One pod gets the error and is bound after the plugin is repaired; the other is not affected."""
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky", labels={"luck": "none"}))
         world.cluster.put(pod("fine"))
         await world.settles()
         assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
-        message = told(world, "unlucky")
+        message = reported_error(world, "unlucky")
         assert "Broken" in message and point in message and problem in message, message
         await world.passes(30)
         attempts = sum(e.regarding.name == "unlucky" for e in world.cluster.events)
         assert 3 <= attempts <= 7  # with backoff: after 1, 2, 4, 8, 10 seconds, rounded up
-        kind.healed = True
+        kind.repaired = True
         await world.passes(12)
         assert world.node_of("unlucky")
 
-    in_virtual_time(story, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
 
 
-def boom(*arguments: Any) -> Any:
+def raise_boom(*arguments: Any) -> Any:
     raise ValueError("boom")
 
 
-@pytest.mark.parametrize("point", [point for point in ASKED_AT if point not in UNBOUNDED_POINTS])
-def test_a_plugin_that_raises(point: str) -> None:
-    lives_through(broken(point, boom), point.removesuffix("Node"), "ValueError: boom")
+@pytest.mark.parametrize("point", [point for point in EXTENSION_POINTS if point not in OTHERWISE_TESTED])
+def test_an_exception(point: str) -> None:
+    check_recovery(broken(point, raise_boom), point.removesuffix("Node"), "ValueError: boom")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_plugin_that_raises(point: str) -> None:
         ("Bind", "a Status or None"),
     ],
 )
-def test_a_plugin_that_answers_with_something_else(point: str, expected: str) -> None:
-    lives_through(broken(point, lambda *_: 42), point, f"returned int, expected {expected}")
+def test_a_result_of_the_wrong_type(point: str, expected: str) -> None:
+    check_recovery(broken(point, lambda *_: 42), point, f"returned int, expected {expected}")
 
 
 @pytest.mark.parametrize(
@@ -118,92 +118,95 @@ def test_a_plugin_that_answers_with_something_else(point: str, expected: str) ->
         ("signature", lambda *_: [1], "unhashable type: 'list'"),
     ],
 )
-def test_a_plugin_that_answers_wrongly(point: str, answer: Any, problem: str) -> None:
-    if problem == "no":  # an error that the plugin itself tells of is spelled like kube-scheduler's
-        lives_through(broken(point, answer), "filter plugin", problem)
+def test_an_invalid_result(point: str, answer: Any, problem: str) -> None:
+    if problem == "no":  # an error status of Filter has kube-scheduler's wording
+        check_recovery(broken(point, answer), "filter plugin", problem)
     else:
-        lives_through(broken(point, answer), point.removesuffix("Node"), problem)
+        check_recovery(broken(point, answer), point.removesuffix("Node"), problem)
 
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_a_plugin_that_hangs_is_cancelled_when_its_time_is_up(point: str) -> None:
+def test_a_hanging_plugin_is_cancelled_after_its_time_limit(point: str) -> None:
     kind = hanging(point)
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky", cpu="3"))
         world.cluster.put(pod("fine", cpu="3"))
         await world.passes(29)
         assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
         await world.passes(1.5)
-        assert told(world, "unlucky") == f'running {point} plugin "Broken": cancelled after its time limit of 30 s'
-        kind.healed = True
+        assert (
+            reported_error(world, "unlucky")
+            == f'running {point} plugin "Broken": cancelled after its time limit of 30 s'
+        )
+        kind.repaired = True
         await world.passes(3)
         assert world.node_of("unlucky")
 
-    in_virtual_time(story, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
 
 
-def test_a_hanging_plugin_does_not_keep_the_scheduler_from_shutting_down() -> None:
+def test_a_hanging_plugin_does_not_block_shutdown() -> None:
     kind = hanging("PreBind", time_limit=1000)
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky"))
         await world.settles()
 
-    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
 
 
-@pytest.mark.parametrize("kind", [broken("PostBind", boom), hanging("PostBind")])
-def test_a_pod_stays_bound_whatever_is_made_of_it_afterwards(kind: type[Any], caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: Living) -> None:
+@pytest.mark.parametrize("kind", [broken("PostBind", raise_boom), hanging("PostBind")])
+def test_a_pod_stays_bound_when_post_bind_fails(kind: type[Any], caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky"))
         await world.passes(31)
         assert world.node_of("unlucky") == "a"
 
-    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
     assert "plugin 'Broken' failed at PostBind: " in caplog.text
 
 
-def test_a_failing_post_filter_is_told_in_place_of_the_refusals() -> None:
-    kind = broken("PostFilter", boom)
+def test_an_error_of_post_filter_replaces_the_rejections() -> None:
+    kind = broken("PostFilter", raise_boom)
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky", cpu="100"))
         await world.settles()
-        assert told(world, "unlucky") == "plugin 'Broken' failed at PostFilter: ValueError: boom"
+        assert reported_error(world, "unlucky") == "plugin 'Broken' failed at PostFilter: ValueError: boom"
 
-    in_virtual_time(story, node("a"), plugins=[kind], profiles=[first(kind)])
+    in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[first(kind)])
 
 
 def first(kind: type[Any]) -> dict[str, Any]:
-    """A profile in which a plugin is the only one that makes room."""
+    """A profile with a plugin as the only one at PostFilter."""
     point = {"enabled": [{"name": kind.name}], "disabled": [{"name": "*"}]}
     return {"schedulerName": "default-scheduler", "plugins": {"postFilter": point}}
 
 
-def test_a_failing_unreserve_does_not_keep_the_pod_from_being_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pod_is_retried_when_unreserve_fails(caplog: pytest.LogCaptureFixture) -> None:
     kind = broken("Reserve", lambda *_: Status.error("not yet"))
-    kind.unreserve = boom
+    kind.unreserve = raise_boom
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky"))
         await world.settles()
-        kind.healed = True
+        kind.repaired = True
         await world.passes(5)
         assert world.node_of("unlucky") == "a"
 
-    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
     assert "plugin 'Broken' failed at Unreserve: ValueError: boom" in caplog.text
 
 
-def test_the_log_shows_where_in_the_plugin_it_happened(caplog: pytest.LogCaptureFixture) -> None:
-    kind = broken("Filter", boom)
+def test_the_log_has_the_traceback_of_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
+    kind = broken("Filter", raise_boom)
 
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("unlucky"))
         await world.settles()
 
-    in_virtual_time(story, node("a"), plugins=[kind], profiles=[profile(kind)])
+    in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
     record = next(r for r in caplog.records if r.levelno == logging.ERROR)
     assert record.getMessage() == "pod default/unlucky: plugin 'Broken' failed at Filter: ValueError: boom"
     assert record.exc_info is not None and isinstance(record.exc_info[1], ValueError)

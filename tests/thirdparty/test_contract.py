@@ -1,4 +1,4 @@
-"""The contract checker lets good plugins pass and says in plain words what is wrong with the others."""
+"""The contract checker passes good plugins and explains what is wrong with others."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ DISK = "disk"
 
 
 def problem(kind: type[Plugin], **material: Any) -> str:
-    """What the checker has against a plugin."""
+    """The problem that the checker finds with a plugin."""
     with pytest.raises(AssertionError) as found:
         check_plugin(kind, **material)
     return str(found.value)
 
 
 @pytest.mark.parametrize("kind", IN_TREE, ids=lambda kind: kind.name)
-def test_the_plugins_of_this_package_keep_their_contract(kind: type[Plugin]) -> None:
+def test_in_tree_plugins_satisfy_the_contract(kind: type[Plugin]) -> None:
     check_plugin(kind, events=40)
 
 
 class OnDisk(FilterPlugin, ScorePlugin):
-    """Wants the disk that the pod's label names; remembered, and woken by what matters."""
+    """Rejects slow disks for pods of an app; cached, and registered for the right events."""
 
     name = "OnDisk"
     events_to_register = (on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),)
@@ -70,7 +70,7 @@ class Strict(msgspec.Struct):
 
 
 class OnePerNode(NodeFilterPlugin, NodeScorePlugin):
-    """Written for one node at a time, with args."""
+    """A per-node plugin with args."""
 
     name = "OnePerNode"
     Args = Strict
@@ -87,42 +87,42 @@ def test_a_good_plugin_passes() -> None:
     check_plugin(OnDisk, nodes=[node("a", labels={DISK: "ssd"}), node("b")], pods=[pod("p"), pod("q", node="a")])
 
 
-def test_a_good_plugin_for_one_node_at_a_time_passes() -> None:
+def test_a_good_per_node_plugin_passes() -> None:
     check_plugin(OnePerNode, args={"limit": 2})
     check_plugin(OnePerNode, args=Strict(limit=1))
 
 
-class Deaf(OnDisk):
-    name = "Deaf"
+class RegistersTooLittle(OnDisk):
+    name = "RegistersTooLittle"
     events_to_register = (on(EventResource.NODE, Action.ADD),)
 
 
-class TooGeneral(OnDisk):
-    name = "TooGeneral"
+class SignatureTooBroad(OnDisk):
+    name = "SignatureTooBroad"
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return "always the same"
 
 
-@pytest.mark.parametrize("kind", [Deaf, TooGeneral])
-def test_answers_that_are_remembered_wrongly_are_found(kind: type[Plugin]) -> None:
+@pytest.mark.parametrize("kind", [RegistersTooLittle, SignatureTooBroad])
+def test_stale_cached_results_are_found(kind: type[Plugin]) -> None:
     found = problem(kind)
     assert found.startswith(f"plugin '{kind.name}' at ")
     assert re.search(r": (feasible|rejected \(.*\)|score \d+) in the cache, but ", found)
     assert "register for the event" in found
 
 
-class LooksPastTheView(FilterPlugin):
-    name = "LooksPastTheView"
+class ReadsPastTheView(FilterPlugin):
+    name = "ReadsPastTheView"
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         crowded = self.handle.cluster.all_nodes().pod_count[nodes.row_numbers] > 1
         return Verdict.rejecting(crowded, Status.unschedulable("crowded"))
 
 
-def test_a_filter_that_looks_past_imagined_changes_is_found() -> None:
-    found = problem(LooksPastTheView)
-    assert found.startswith("plugin 'LooksPastTheView' at Filter, pod ")
+def test_a_filter_that_ignores_hypothetical_changes_is_found() -> None:
+    found = problem(ReadsPastTheView)
+    assert found.startswith("plugin 'ReadsPastTheView' at Filter, pod ")
     assert "read pods through the view, not the cluster" in found
 
 
@@ -144,39 +144,39 @@ class ComparesScores(ComparesNodes):
         return None
 
 
-def test_answers_that_depend_on_the_other_rows_are_found() -> None:
+def test_results_that_depend_on_the_other_rows_are_found() -> None:
     assert re.search("at Filter, pod default/nothing: node .*: feasible in a view of ", problem(ComparesNodes))
     assert re.search("at Score, pod default/nothing: node .*: 0 in a view of ", problem(ComparesScores))
 
 
-class NormalizesByPlace(OnDisk):
-    name = "NormalizesByPlace"
+class NormalizesByPosition(OnDisk):
+    name = "NormalizesByPosition"
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
         return np.arange(len(scores))
 
 
-class NormalizesTooFar(NormalizesByPlace):
+class NormalizesTooFar(NormalizesByPosition):
     name = "NormalizesTooFar"
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
         return scores * 2
 
 
-def test_wrongly_normalised_scores_are_found() -> None:
-    assert "declare scores_feasible_set = True" in problem(NormalizesByPlace)
+def test_wrongly_normalized_scores_are_found() -> None:
+    assert "declare scores_feasible_set = True" in problem(NormalizesByPosition)
     assert "returns an invalid score 200" in problem(NormalizesTooFar)
 
 
-class NotesOnNodes(NodeFilterPlugin):
-    name = "NotesOnNodes"
+class WritesToNodes(NodeFilterPlugin):
+    name = "WritesToNodes"
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> None:
         node.metadata.labels["seen"] = "yes"
 
 
-class NotesOnPods(PreFilterPlugin):
-    name = "NotesOnPods"
+class WritesToPods(PreFilterPlugin):
+    name = "WritesToPods"
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         pod.labels["seen"] = "yes"
@@ -194,12 +194,12 @@ class Deletes(ScorePlugin):
 @pytest.mark.parametrize(
     ("kind", "point", "part"),
     [
-        (NotesOnNodes, "Filter", "the nodes"),
-        (NotesOnPods, "PreFilter", "the pod"),
+        (WritesToNodes, "Filter", "the nodes"),
+        (WritesToPods, "PreFilter", "the pod"),
         (Deletes, "Score", "the pods on nodes"),
     ],
 )
-def test_a_plugin_that_leaves_traces_is_found(kind: type[Plugin], point: str, part: str) -> None:
+def test_side_effects_are_found(kind: type[Plugin], point: str, part: str) -> None:
     assert problem(kind) == f"plugin '{kind.name}' failed at {point}: changed {part}, which is read-only"
 
 
@@ -210,16 +210,18 @@ class ByName(OnDisk):
         return pod.name
 
 
-class Choosy(OnDisk):
-    name = "Choosy"
+class AppliesByName(OnDisk):
+    name = "AppliesByName"
 
     def applies_to(self, pod: PodInfo) -> bool:
         return pod.name != "twin"
 
 
-def test_a_signature_or_concern_that_tells_copies_apart_is_found() -> None:
+def test_a_signature_that_differs_between_copies_of_a_pod_is_found() -> None:
     assert "plugin 'ByName' at signature, pod default/nothing: a copy" in problem(ByName)
-    assert "plugin 'Choosy' at applies_to, pod default/nothing: the result differs for a copy" in problem(Choosy)
+    assert "plugin 'AppliesByName' at applies_to, pod default/nothing: the result differs for a copy" in problem(
+        AppliesByName
+    )
 
 
 class NotAVerdict(OnDisk):
@@ -236,15 +238,15 @@ class SkipsNodes(NodeFilterPlugin):
         return Status(Code.SKIP)
 
 
-def test_answers_of_the_wrong_form_are_found() -> None:
+def test_results_of_the_wrong_type_are_found() -> None:
     assert problem(NotAVerdict) == (
         "plugin 'NotAVerdict' failed at Filter: returned ndarray, expected a Verdict or None"
     )
     assert problem(SkipsNodes) == "plugin 'SkipsNodes' failed at Filter: returned Skip: "
 
 
-class LeavesForGood(PreBindPlugin):
-    name = "LeavesForGood"
+class NeverReturns(PreBindPlugin):
+    name = "NeverReturns"
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -256,14 +258,14 @@ class LeavesForGood(PreBindPlugin):
         await asyncio.sleep(3600)
 
 
-class Stumbles(PostBindPlugin):
-    name = "Stumbles"
+class FailsAfterBinding(PostBindPlugin):
+    name = "FailsAfterBinding"
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        raise LookupError("whom to tell?")
+        raise LookupError("no address")
 
 
-def test_what_goes_wrong_while_binding_is_found() -> None:
-    assert "LeavesForGood" in problem(LeavesForGood)
-    assert "cancelled after its time limit of 20 s" in problem(LeavesForGood)
-    assert problem(Stumbles).endswith("plugin 'Stumbles' failed at PostBind: LookupError: whom to tell?")
+def test_failures_of_the_binding_cycle_are_found() -> None:
+    assert "NeverReturns" in problem(NeverReturns)
+    assert "cancelled after its time limit of 20 s" in problem(NeverReturns)
+    assert problem(FailsAfterBinding).endswith("plugin 'FailsAfterBinding' failed at PostBind: LookupError: no address")

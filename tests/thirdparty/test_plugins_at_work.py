@@ -1,4 +1,4 @@
-"""What else plugins may do to the scheduler they live in: be slow, sort badly, hold pods back, only prepare."""
+"""Plugins in a running scheduler: slow ones, failing sort keys, delays at Permit, PreScore alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def profile(name: str, point: str = "multiPoint", *, alone: bool = False) -> dic
 
 
 class Slow(ScorePlugin):
-    """Takes its time."""
+    """Scores slowly."""
 
     name = "Slow"
     seconds = 0.0
@@ -48,55 +48,57 @@ class Slow(ScorePlugin):
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(1.5, True), (0.9, False)])
-def test_a_slow_answer_is_warned_of(
+def test_a_slow_plugin_is_logged(
     seconds: float, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(world: Living) -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("a"))
         await world.settles()
         assert world.node_of("a")
 
     monkeypatch.setattr(Slow, "seconds", seconds)
-    in_virtual_time(story, node("a"), node("b"), plugins=[Slow], profiles=[profile("Slow")])
+    in_virtual_time(scenario, node("a"), node("b"), plugins=[Slow], profiles=[profile("Slow")])
     assert ("plugin Slow took 1.5 s at Score" in caplog.text) is warned
 
 
-class ByLuck(QueueSortPlugin):
-    """Cannot sort everybody."""
+class FailsToSort(QueueSortPlugin):
+    """Has no sort key for one pod."""
 
-    name = "ByLuck"
+    name = "FailsToSort"
 
     def sort_key(self, queued: Queued) -> Any:
         return -queued.info.priority if queued.info.name != "unlucky" else 1 / 0
 
 
-def test_pods_that_cannot_be_sorted_go_last(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: Living) -> None:
+def test_pods_without_a_sort_key_are_scheduled_last(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: Living) -> None:
         for name, priority in (("unlucky", 9), ("low", 1), ("high", 5)):
             world.cluster.put(pod(name, priority=priority))
         await world.settles()
         assert [name for name, _ in world.cluster.bindings] == ["default/high", "default/low", "default/unlucky"]
 
-    in_virtual_time(story, node("a"), plugins=[ByLuck], profiles=[profile("ByLuck", "queueSort", alone=True)])
-    assert "plugin ByLuck failed at QueueSort for pod default/unlucky" in caplog.text
+    in_virtual_time(
+        scenario, node("a"), plugins=[FailsToSort], profiles=[profile("FailsToSort", "queueSort", alone=True)]
+    )
+    assert "plugin FailsToSort failed at QueueSort for pod default/unlucky" in caplog.text
 
 
-class Pairs(PermitPlugin):
-    """Lets pods go two by two, and turns away those that say so."""
+class AllowsInPairs(PermitPlugin):
+    """Allows pods in pairs, and rejects those with a label."""
 
-    name = "Pairs"
+    name = "AllowsInPairs"
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status | None:
-        if "turned-away" in pod.labels:
-            return Status.unschedulable("turned away")
+        if "rejected" in pod.labels:
+            return Status.unschedulable("not allowed")
         waiting = [other for other in self.handle.waiting_pods() if self.name in other.pending_plugins]
         for other in waiting:
             other.allow(self.name)
         return None if waiting else Permission.wait(60)
 
 
-def test_a_permit_plugin_holds_pods_back_and_lets_them_go() -> None:
-    async def story(world: Living) -> None:
+def test_a_permit_plugin_delays_and_allows_pods() -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("first"))
         await world.passes(10)
         assert world.node_of("first") == ""
@@ -104,46 +106,46 @@ def test_a_permit_plugin_holds_pods_back_and_lets_them_go() -> None:
         await world.settles()
         assert (world.node_of("first"), world.node_of("second")) == ("a", "a")
 
-    in_virtual_time(story, node("a"), plugins=[Pairs], profiles=[profile("Pairs")])
+    in_virtual_time(scenario, node("a"), plugins=[AllowsInPairs], profiles=[profile("AllowsInPairs")])
 
 
-def test_a_permit_plugin_may_refuse_with_a_plain_status() -> None:
-    async def story(world: Living) -> None:
-        world.cluster.put(pod("a", labels={"turned-away": "yes"}))
+def test_a_permit_plugin_can_reject_with_a_status() -> None:
+    async def scenario(world: Living) -> None:
+        world.cluster.put(pod("a", labels={"rejected": "yes"}))
         await world.settles()
         condition = world.cluster.condition("a")
         assert condition is not None
-        assert condition.message == "0/1 nodes are available: 1 turned away."
+        assert condition.message == "0/1 nodes are available: 1 not allowed."
 
-    in_virtual_time(story, node("a"), plugins=[Pairs], profiles=[profile("Pairs")])
+    in_virtual_time(scenario, node("a"), plugins=[AllowsInPairs], profiles=[profile("AllowsInPairs")])
 
 
-class Tally(list[str]):
-    """State of its own."""
+class FeasibleNames(list[str]):
+    """Cycle state of the plugin."""
 
 
 class Prepares(PreScorePlugin, ReservePlugin):
-    """Notes the feasible nodes, and reads the note when the pod has been placed."""
+    """Stores the feasible nodes at PreScore, and reads them at Reserve."""
 
     name = "Prepares"
     seen: list[list[str]] = []
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        state.put(Tally(nodes.names))
+        state.put(FeasibleNames(nodes.names))
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        self.seen.append(list(state[Tally]))
+        self.seen.append(list(state[FeasibleNames]))
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         pass
 
 
-def test_a_plugin_that_does_not_score_may_still_prepare_scoring() -> None:
-    async def story(world: Living) -> None:
+def test_pre_score_runs_for_a_plugin_that_does_not_score() -> None:
+    async def scenario(world: Living) -> None:
         world.cluster.put(pod("a", cpu="1"))
         await world.settles()
         assert Prepares.seen == [["large", "larger"]]
 
     Prepares.seen.clear()
     objects = [node("small", cpu="500m"), node("large"), node("larger")]
-    in_virtual_time(story, *objects, plugins=[Prepares], profiles=[profile("Prepares")])
+    in_virtual_time(scenario, *objects, plugins=[Prepares], profiles=[profile("Prepares")])

@@ -1,4 +1,4 @@
-"""A program of its own hands its plugins to ``kubestow.run``."""
+"""A program passes its plugins to ``kubestow.run``."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ print("stopped")
 """
 
 
-def holds_one_node(server: ScriptedServer) -> None:
-    """The server knows one node and nothing else; watches stay silent."""
+def serve_one_node(server: ScriptedServer) -> None:
+    """Serve one node and nothing else; watches send no events."""
     server.respond("GET", "/version", response(body={"gitVersion": "v1.36.2"}))
     complete = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
     for resource in WATCHED:
@@ -51,9 +51,9 @@ def holds_one_node(server: ScriptedServer) -> None:
         server.respond("GET", f"{resource.prefix}/{resource.plural}", server.watch(*lines))
 
 
-async def test_a_plugin_handed_over_in_code_takes_part() -> None:
+async def test_a_plugin_passed_in_code_is_called() -> None:
     async with scripted_server() as server:
-        holds_one_node(server)
+        serve_one_node(server)
         program = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, server.url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -70,13 +70,13 @@ async def test_a_plugin_handed_over_in_code_takes_part() -> None:
         ({"Slow": 42}, "plugins['Slow']: is not a class derived from"),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_named(plugins: Any, problem: str) -> None:
+def test_an_unusable_plugin_is_named(plugins: Any, problem: str) -> None:
     with pytest.raises(InputError) as refused:
         kubestow.run(plugins=plugins)
     assert problem in str(refused.value)
 
 
-def test_a_configuration_that_names_an_unknown_plugin_is_refused() -> None:
+def test_a_configuration_with_an_unknown_plugin_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match='"Slow"'):
         kubestow.run(config=CONFIG)
 

@@ -73,9 +73,9 @@ class ReadOnlyHandle:
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """No effect: an extender never waits for devices."""
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
         """Evaluate the condition once, without waiting."""
-        return answer()
+        return condition()
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Call ``read`` once: there are no writes whose result is unknown."""

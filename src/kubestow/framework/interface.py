@@ -142,8 +142,8 @@ class Handle(Protocol):
         object has changed) or Unreachable.
         """
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``answer`` after every change of the cluster until it returns a value; None after so many seconds."""
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
+        """The first result of a condition that is not None, tried after every change; None after so many seconds."""
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Retry a read while the API server is unreachable. Raises APIError when it rejects the request."""

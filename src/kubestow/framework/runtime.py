@@ -97,7 +97,7 @@ def _no_clock() -> float:
 class FrameworkRuntime:
     """Calls the plugins of one profile.
 
-    ``monotonic`` is the clock, in seconds; without one all calls take no time. ``observer`` is told of every call.
+    ``monotonic`` is the clock, in seconds; without one all calls take no time. Calls are reported to the ``observer``.
     """
 
     def __init__(

@@ -97,8 +97,8 @@ class Handle:
             lambda: self._environment.api.patch(resource, subject, changes, subresource=subresource),
         )
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
-        return await self._notifier.wait_for(answer, seconds)
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
+        return await self._notifier.wait_for(condition, seconds)
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         return await self._dispatcher.retry_until_answered(subject, read)

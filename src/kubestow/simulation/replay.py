@@ -108,7 +108,7 @@ class _Handle:
     async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         raise NotImplementedError("a replay binds volumes itself")
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
         raise NotImplementedError("a replay has no binding cycle")
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:

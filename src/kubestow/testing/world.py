@@ -127,9 +127,9 @@ class World:
         """Write nothing, and return the object's current resourceVersion."""
         return obj.metadata.resource_version
 
-    async def wait_for(self, answer: Callable[[], T | None], seconds: float) -> T | None:
+    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
         """Evaluate the condition once, without waiting."""
-        return answer()
+        return condition()
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Read once."""

@@ -40,10 +40,10 @@ def report(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
 def report_while_waiting(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
     """The driver reports conditions while PreBind waits."""
 
-    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
-        assert answer() is None
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        assert condition() is None
         report(harness, *conditions)
-        return answer()
+        return condition()
 
     harness.wait_for = wait_for  # type: ignore[method-assign]
 
@@ -74,7 +74,7 @@ def test_pre_bind_fails_after_the_binding_timeout() -> None:
 def test_a_cancelled_wait_is_reported_as_an_error() -> None:
     harness = single_node(WITH_CONDITIONS, claim())
 
-    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
         raise asyncio.CancelledError
 
     harness.wait_for = wait_for  # type: ignore[method-assign]
@@ -106,7 +106,7 @@ def test_the_binding_timeout_starts_at_the_allocation_timestamp() -> None:
     harness = single_node(WITH_CONDITIONS, claim("c", status=status_fields))
     timeouts = []
 
-    async def wait_for(answer: Callable[[], T | None], seconds: float) -> T | None:
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
         timeouts.append(seconds)
         return None
 

@@ -28,7 +28,7 @@ from kubestow.plugins.inter_pod_affinity.state import (
     EXISTING_ANTI_AFFINITY,
     InterPodAffinityState,
 )
-from kubestow.plugins.shape_cache import ShapeMemory
+from kubestow.plugins.shape_cache import ShapeCache
 
 __all__ = ["InterPodAffinity"]
 
@@ -69,7 +69,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._cluster = handle.cluster
         self._hard_pod_affinity_weight = args.hard_pod_affinity_weight
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
-        self._states: ShapeMemory[_CachedState] = ShapeMemory(handle.cluster.has_placed)
+        self._states: ShapeCache[_CachedState] = ShapeCache(handle.cluster.has_placed)
         self.events_to_register = (
             on(
                 EventResource.POD,

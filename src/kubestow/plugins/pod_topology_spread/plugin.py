@@ -35,7 +35,7 @@ from kubestow.plugins.pod_topology_spread.default_constraints import (
 )
 from kubestow.plugins.pod_topology_spread.filtering import MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY, HardConstraints
 from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
-from kubestow.plugins.shape_cache import ShapeMemory
+from kubestow.plugins.shape_cache import ShapeCache
 
 __all__ = ["PodTopologySpread"]
 
@@ -78,7 +78,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
         self._comparison_operators = handle.feature_enabled("TaintTolerationComparisonOperators")
         self._services = self._cluster.catalog(Service)
-        self._by_shape: ShapeMemory[_ShapeConstraints] = ShapeMemory(handle.cluster.has_placed)
+        self._by_shape: ShapeCache[_ShapeConstraints] = ShapeCache(handle.cluster.has_placed)
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (

@@ -19,8 +19,8 @@ import numpy as np
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.placement import Placement, Proposal
-from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
@@ -95,7 +95,7 @@ def _by_capacity(
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        counted = PodCapacity.of(cluster, profile, samples[shape], count)
+        counted = PodCapacity.of(cluster, profile.evaluations, samples[shape], count)
         if counted is None:
             return placements
         per_node = counted.on(cluster.all_nodes())

@@ -25,8 +25,8 @@ from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
+from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.gang import Evictable
-from kubestow.framework.pod_capacity import PodCapacity
 from kubestow.scheduling.decision.synchronous import run_synchronously
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
@@ -120,7 +120,7 @@ class _CountedCapacity:
         pods = [queued.info for queued in attempt.pods]
         if len({pod.shape for pod in pods}) != 1:
             return None
-        capacity = PodCapacity.of(cluster, attempt.profile, pods[0], attempt.needed, within)
+        capacity = PodCapacity.of(cluster, attempt.profile.evaluations, pods[0], attempt.needed, within)
         return None if capacity is None else cls(evictable, capacity, cluster=cluster, needed=attempt.needed)
 
     async def fits(self, removed: Mask) -> bool:

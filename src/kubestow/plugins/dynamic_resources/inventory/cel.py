@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kubestow.api.quantity import NANOS, nanos
+from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 
@@ -96,7 +97,7 @@ class SelectorCache:
     """Compiles expressions and caches the latest ones, compile errors included."""
 
     def __init__(self) -> None:
-        self._by_expression: dict[str, CompiledSelector | SelectorError] = {}
+        self._by_expression: BoundedCache[str, CompiledSelector | SelectorError] = BoundedCache(_MAX_CACHED_SELECTORS)
         self._environment: Any = None
 
     def compile(self, expression: str) -> CompiledSelector:
@@ -107,9 +108,7 @@ class SelectorCache:
                 cached = self._compile(expression)
             except SelectorError as error:
                 cached = error
-            while len(self._by_expression) >= _MAX_CACHED_SELECTORS:
-                del self._by_expression[next(iter(self._by_expression))]
-            self._by_expression[expression] = cached
+            self._by_expression.put(expression, cached)
         if isinstance(cached, SelectorError):
             raise cached
         return cached

@@ -14,8 +14,8 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
+from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner
-from kubestow.framework.profile import Profile
 
 __all__ = ["PodCapacity"]
 
@@ -36,7 +36,12 @@ class PodCapacity:
 
     @classmethod
     def of(
-        cls, cluster: Cluster, profile: Profile, pod: PodInfo, most: int, within: NDArray[np.bool_] | None = None
+        cls,
+        cluster: Cluster,
+        evaluations: EvaluationCache,
+        pod: PodInfo,
+        most: int,
+        within: NDArray[np.bool_] | None = None,
     ) -> PodCapacity | None:
         """The capacity for a pod on the nodes ``within`` (bool, one per row; None for all).
 
@@ -44,7 +49,7 @@ class PodCapacity:
         """
         if pod.spec.volumes or pod.spec.resource_claims:
             return None
-        pre_filtered = profile.evaluations.of(cluster, pod).run_pre_filter(cluster, pod)
+        pre_filtered = evaluations.of(cluster, pod).run_pre_filter(cluster, pod)
         if pre_filtered is None or not pre_filtered[0].is_node_local:
             return None
         filters, candidates = pre_filtered
