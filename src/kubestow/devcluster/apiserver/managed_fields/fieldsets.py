@@ -1,6 +1,6 @@
 """Sets of fields, as the trees of nested dicts that ``fieldsV1`` stores.
 
-An empty dict is an owned field; ``"."`` marks an owned field that has owned children. This module computes the fieldsets
+An empty dict is an owned field; ``"."`` marks an owned field with owned children. This module computes the fieldsets
 of new and applied objects and the comparison of two objects, and has the operations on trees that ownership needs.
 """
 

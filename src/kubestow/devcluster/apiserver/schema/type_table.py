@@ -1,8 +1,8 @@
 """The table of built-in Kubernetes types: the fields of each, from its OpenAPI schema and its Go type.
 
 ``make schema`` generates ``kubernetes-1.36.json`` from two packages (``tools/schema/generate.py``), which the head of
-the file names with their licences. The server reads the file when it needs the first type, and decodes only the types that
-clients use.
+the file names with their licences. The server reads the file when it needs the first type, and decodes only the types
+that clients use.
 """
 
 from __future__ import annotations
