@@ -12,8 +12,8 @@ from pathlib import Path
 
 import aiohttp
 
-from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
-from kubestow.devcluster.apiserver.server import APIServerOptions
+from kubestow.devcluster.apiserver.authentication.users import ADMIN, UserInfo
+from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 

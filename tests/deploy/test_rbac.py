@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from kubestow import config
 from kubestow.app import SchedulerApp
-from kubestow.devcluster.apiserver.paths import parse
-from kubestow.devcluster.apiserver.requests import Request, UserInfo
-from kubestow.devcluster.apiserver.server import APIServerOptions
+from kubestow.devcluster.apiserver.authentication.users import UserInfo
+from kubestow.devcluster.apiserver.endpoints.request import Request
+from kubestow.devcluster.apiserver.endpoints.request_info import parse_request_info
+from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.deploy.manifests import Object, kustomize
@@ -38,12 +39,12 @@ class Permission(NamedTuple):
 
 def needed(request: Request) -> Permission | None:
     """The permission that a request needs; None for a non-resource path."""
-    target = parse(request.path)
-    if target is None:
+    info = parse_request_info(request.path)
+    if info is None:
         return None
-    read_verb = "watch" if request.query.get("watch") else "get" if target.name else "list"
-    resource = f"{target.resource}/{target.subresource}" if target.subresource else target.resource
-    return Permission(_VERBS.get(request.method, read_verb), target.group, resource, target.name)
+    read_verb = "watch" if request.query.get("watch") else "get" if info.name else "list"
+    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    return Permission(_VERBS.get(request.method, read_verb), info.group, resource, info.name)
 
 
 def allows(rules: list[Object], permission: Permission) -> bool:

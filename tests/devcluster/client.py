@@ -1,4 +1,4 @@
-"""Asking the API without a network, and objects with defaults to ask it about."""
+"""A client of the API without a network, and objects with defaults."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubestow.devcluster.apiserver.requests import Answer, Request, Stream
+from kubestow.devcluster.apiserver.endpoints.request import Request, RequestHeaders
+from kubestow.devcluster.apiserver.endpoints.response import Response, WatchStream
 from kubestow.devcluster.cluster import DevCluster
 
-__all__ = ["Client", "Response", "node", "pod"]
+__all__ = ["Client", "ClientResponse", "node", "pod"]
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 
 
-class Response:
-    def __init__(self, answer: Answer) -> None:
-        self.status, self.headers, self.content_type = answer.status, answer.headers, answer.content_type
-        self.content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+class ClientResponse:
+    """A response whose body has been read."""
+
+    def __init__(self, response: Response) -> None:
+        self.status, self.headers, self.content_type = response.status, response.headers, response.content_type
+        self.content = response.body if isinstance(response.body, bytes) else b"".join(response.body)
 
     @property
     def json(self) -> Any:
@@ -32,39 +35,39 @@ class Response:
 
 
 class Client:
-    """Requests straight into a server's API. Bodies are objects, or bytes as they are."""
+    """Sends requests to the API handler of a server. Bodies are objects, or bytes that are sent as they are."""
 
     def __init__(self, server: DevCluster) -> None:
         self.server = server
 
     async def __call__(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", accept: str = ""
-    ) -> Response:
-        answer = await self.server.api.handle(self._request(method, path, body, content_type, accept))
-        assert isinstance(answer, Answer)
-        return Response(answer)
+    ) -> ClientResponse:
+        response = await self.server.api.handle(self._request(method, path, body, content_type, accept))
+        assert isinstance(response, Response)
+        return ClientResponse(response)
 
-    async def get(self, path: str, *, accept: str = "") -> Response:
+    async def get(self, path: str, *, accept: str = "") -> ClientResponse:
         return await self("GET", path, accept=accept)
 
-    async def post(self, path: str, body: Any) -> Response:
+    async def post(self, path: str, body: Any) -> ClientResponse:
         return await self("POST", path, body)
 
-    async def put(self, path: str, body: Any) -> Response:
+    async def put(self, path: str, body: Any) -> ClientResponse:
         return await self("PUT", path, body)
 
-    async def delete(self, path: str, body: Any = None) -> Response:
+    async def delete(self, path: str, body: Any = None) -> ClientResponse:
         return await self("DELETE", path, body)
 
-    async def patch(self, path: str, body: Any, kind: str = "merge-patch+json") -> Response:
+    async def patch(self, path: str, body: Any, kind: str = "merge-patch+json") -> ClientResponse:
         return await self("PATCH", path, body, content_type=f"application/{kind}")
 
     async def watch(self, path: str, *, accept: str = "") -> AsyncIterator[dict[str, Any]]:
         """The events of a watch, one by one."""
         stream = await self.server.api.handle(self._request("GET", path, None, "", accept))
-        assert isinstance(stream, Stream)
-        async for part in stream.events:
-            for line in part.splitlines():
+        assert isinstance(stream, WatchStream)
+        async for chunk in stream.events:
+            for line in chunk.splitlines():
                 yield msgspec.json.decode(line)
 
     def _request(self, method: str, path: str, body: Any, content_type: str, accept: str) -> Request:
@@ -74,8 +77,7 @@ class Client:
             method=method,
             path=route,
             query=dict(parse_qsl(query, keep_blank_values=True)),
-            content_type=content_type,
-            accept=accept,
+            headers=RequestHeaders(content_type=content_type, accept=accept),
             body=content,
         )
 

@@ -1,4 +1,4 @@
-"""The recordings of a real kube-apiserver, replayed: same status, same body but for uids, times and versions."""
+"""Replays the recordings of kube-apiserver: same status, same body apart from uids, times and resourceVersions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from pathlib import Path
 import pytest
 
 from kubestow.devcluster.cluster import DevCluster
-from tests.devcluster.wire import Exchange, alike, folder, printed, scenario, without_heartbeats
-from tests.devcluster.wire_clusters import prepare
-from tests.devcluster.wire_differences import HEADERS, discovery_problems, reason, table
-from tests.devcluster.wire_player import Played, Player
+from tests.devcluster.wire.clusters import prepare
+from tests.devcluster.wire.differences import HEADERS, difference, differences_table, discovery_problems
+from tests.devcluster.wire.player import Player, Replayed
+from tests.devcluster.wire.recordings import (
+    Exchange,
+    normalized,
+    printed,
+    recordings_directory,
+    scenario,
+    without_bookmarks,
+)
 
-needs_recordings = pytest.mark.skipif(folder() is None, reason="the recordings (../shared/wire) are not there")
+needs_recordings = pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire")
 
-#: Recordings that stand for themselves, and those that followed each other on one server.
+#: Session -> scenarios: most are recorded on their own, some one after the other on one server.
 SESSIONS: dict[str, tuple[str, ...]] = {
     name: (name,)
     for name in (
@@ -52,54 +59,54 @@ SESSIONS["kubectl"] = tuple(f"kubectl-{command}" for command in printed())
 
 
 def recorded(session: str) -> list[Exchange]:
-    """The exchanges in their order. Watches that were shown whole when they ended began before everything else."""
+    """The exchanges in order. Watches that were recorded when they ended started before all other requests."""
     exchanges = [exchange for name in SESSIONS[session] for exchange in scenario(name)]
-    return sorted(exchanges, key=lambda one: one.scenario != "scheduler-stop" or one.events is None)
+    return sorted(exchanges, key=lambda one: one.scenario != "scheduler-stop" or one.response.events is None)
 
 
-def played(exchange: Exchange) -> bool:
-    """A difference in what a request does is not played; one in how it is answered is."""
-    is_reading = exchange.method == "GET"
-    return not reason(exchange) or (exchange.scenario.startswith("pods-create") and not is_reading)
+def is_replayed(exchange: Exchange) -> bool:
+    """Exchanges that differ are not replayed, except creates that later requests depend on."""
+    is_create = exchange.scenario.startswith("pods-create") and exchange.request.method != "GET"
+    return not difference(exchange) or is_create
 
 
-def check(one: Played) -> None:
-    exchange = one.exchange
-    there = exchange.answer if exchange.events is None else exchange.events
-    if exchange.events is not None and exchange.end != "server":
-        there = without_heartbeats(exchange.events)
-    assert one.status == exchange.status, f"{exchange}: {one.answer}"
-    if exchange.partial:
+def check(replayed: Replayed) -> None:
+    exchange, expected = replayed.exchange, replayed.exchange.response
+    body = expected.body if expected.events is None else expected.events
+    if expected.events is not None and expected.end != "server":
+        body = without_bookmarks(expected.events)
+    assert replayed.status == expected.status, f"{exchange}: {replayed.body}"
+    if expected.is_partial:
         return
-    problems = discovery_problems(there, one.answer)
+    problems = discovery_problems(body, replayed.body)
     if problems is None:
-        assert alike(one.answer) == alike(there), str(exchange)
+        assert normalized(replayed.body) == normalized(body), str(exchange)
     assert not problems, f"{exchange}: {problems}"
     for header in HEADERS:
-        assert one.headers.get(header) == exchange.answer_headers.get(header), f"{exchange}: {header}"
+        assert replayed.headers.get(header) == expected.headers.get(header), f"{exchange}: {header}"
 
 
 @needs_recordings
 @pytest.mark.parametrize("session", SESSIONS)
-async def test_a_recorded_session_is_answered_alike(session: str, server: DevCluster) -> None:
+async def test_a_recorded_session_gets_the_same_responses(session: str, server: DevCluster) -> None:
     await prepare(server, session)
-    exchanges = [exchange for exchange in recorded(session) if played(exchange)]
+    exchanges = [exchange for exchange in recorded(session) if is_replayed(exchange)]
     compared = 0
-    async for one in Player(server).play(exchanges):
-        if not reason(one.exchange):
-            check(one)
+    async for replayed in Player(server).play(exchanges):
+        if not difference(replayed.exchange):
+            check(replayed)
             compared += 1
     assert compared
 
 
 @needs_recordings
-def test_every_recording_is_played() -> None:
-    where = folder()
-    assert where is not None
-    sessions = {name for names in SESSIONS.values() for name in names}
-    assert sessions == {path.stem for path in where.glob("*.jsonl")}
+def test_every_recording_is_replayed() -> None:
+    directory = recordings_directory()
+    assert directory is not None
+    scenarios = {name for names in SESSIONS.values() for name in names}
+    assert scenarios == {path.stem for path in directory.glob("*.jsonl")}
 
 
-def test_the_docs_have_the_table_of_differences() -> None:
+def test_the_documentation_has_the_table_of_differences() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "apiserver.md"
-    assert table() in page.read_text(encoding="utf-8")
+    assert differences_table() in page.read_text(encoding="utf-8")

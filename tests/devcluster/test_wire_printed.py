@@ -1,4 +1,4 @@
-"""What the real kubectl prints against this server and what it printed against a real one: the same text."""
+"""kubectl prints the same against this server as it printed against kube-apiserver."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
-from tests.devcluster.wire import folder, printed
-from tests.devcluster.wire_clusters import prepare
+from tests.devcluster.wire.clusters import prepare
+from tests.devcluster.wire.recordings import printed, recordings_directory
 
 pytestmark = [
     *NEEDS_KUBECTL,
-    pytest.mark.skipif(folder() is None, reason="the recordings (../shared/wire) are not there"),
+    pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire"),
 ]
 
-#: In the order of the recording, so that each finds what those before it left.
+#: In the order of the recording, because later commands depend on earlier ones.
 COMMANDS = (
     "get-nodes-pods",
     "get-pods-wide",
@@ -44,8 +44,8 @@ COMMANDS = (
     "logs",
 )
 _FAILING = ("get-notfound", "logs")
-#: Ages, times, uids and versions; and two phrases that only some releases of kubectl have.
-_PASSING = (
+#: Ages, times, uids and resourceVersions, and two phrases that only some releases of kubectl print.
+_VARYING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
     (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000", "<time>"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
@@ -57,9 +57,9 @@ _PASSING = (
 )
 
 
-def lasting(text: str) -> list[str]:
-    for pattern, instead in _PASSING:
-        text = re.sub(pattern, instead, text)
+def normalized_lines(text: str) -> list[str]:
+    for pattern, replacement in _VARYING:
+        text = re.sub(pattern, replacement, text)
     return sorted(line.strip() for line in text.splitlines())
 
 
@@ -70,4 +70,4 @@ async def test_kubectl_prints_the_same(tmp_path: Path) -> None:
         for name in COMMANDS:
             recorded = printed()[name]
             output = await kubectl.output(*recorded["command"].split()[1:], fails=name in _FAILING)
-            assert lasting(output) == lasting(recorded["output"]), name
+            assert normalized_lines(output) == normalized_lines(recorded["output"]), name

@@ -1,4 +1,4 @@
-"""Run many seeds: ``python -m tests.fault_simulation --seeds 100 --first 1``; ``--trace`` prints what happened in each."""
+"""Run many seeds: ``python -m tests.fault_simulation --seeds 100 --first 1``; ``--trace`` prints every event."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from kubestow.certificates import CertificateAuthority
-from kubestow.devcluster.apiserver.requests import ADMIN, UserInfo
-from kubestow.devcluster.apiserver.server import APIServerOptions
+from kubestow.devcluster.apiserver.authentication.users import ADMIN, UserInfo
+from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions

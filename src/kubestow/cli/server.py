@@ -20,8 +20,8 @@ import yaml
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from kubestow.devcluster.apiserver.requests import UserInfo
-    from kubestow.devcluster.apiserver.tls import TLS
+    from kubestow.devcluster.apiserver.authentication.users import UserInfo
+    from kubestow.devcluster.apiserver.server.tls import TLS
     from kubestow.devcluster.cluster import DevCluster
 
 __all__ = [
@@ -67,7 +67,7 @@ class SecureServing:
     @property
     def authenticates(self) -> bool:
         """Whether clients must authenticate."""
-        return bool(self.tokens) or (self.tls is not None and bool(self.tls.client_authorities))
+        return bool(self.tokens) or (self.tls is not None and bool(self.tls.client_ca))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class ServerOptions:
 
     def security(self) -> SecureServing:
         """Raises InputError for conflicting options and invalid files."""
-        from kubestow.devcluster.apiserver.authentication import read_tokens
+        from kubestow.devcluster.apiserver.authentication.token_file import read_token_file
 
-        tokens = {} if self.token_file is None else read_tokens(self.token_file)
+        tokens = {} if self.token_file is None else read_token_file(self.token_file)
         return SecureServing(self._tls(), tokens)
 
     def server(self, security: SecureServing, **arguments: Any) -> DevCluster:
         """Create the server from these options and further ``arguments`` of :class:`DevCluster`. Raises InputError."""
-        from kubestow.devcluster.apiserver.server import APIServerOptions
+        from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
         from kubestow.devcluster.apiserver.storage.database import Database
         from kubestow.devcluster.cluster import DevCluster
 
@@ -110,12 +110,12 @@ class ServerOptions:
             if self.client_ca_file is not None:
                 raise InputError("--client-ca-file", "requires --tls or --tls-cert-file")
             return None
-        from kubestow.devcluster.apiserver.tls import TLS, hosts_of
+        from kubestow.devcluster.apiserver.server.tls import TLS, serving_hosts
 
         if certificate is not None and key is not None:
-            return TLS.of_files(certificate, key, client_ca=self.client_ca_file)
+            return TLS.from_files(certificate, key, client_ca=self.client_ca_file)
         directory = None if self.data_dir is None else self.data_dir / "pki"
-        return TLS.self_made(hosts_of(self.bind_address), directory=directory, client_ca=self.client_ca_file)
+        return TLS.self_signed(serving_hosts(self.bind_address), directory=directory, client_ca=self.client_ca_file)
 
     def warn_if_exposed(self, security: SecureServing) -> None:
         """Print a warning if the server is reachable from other machines."""
@@ -181,8 +181,8 @@ def write_kubeconfig(path: Path, url: str, security: SecureServing) -> None:
     from kubestow.certificates import write_private
 
     cluster: dict[str, str | bool] = {"server": url}
-    if security.tls is not None and security.tls.trust:
-        cluster["certificate-authority-data"] = b64encode(security.tls.trust).decode()
+    if security.tls is not None and security.tls.ca_bundle:
+        cluster["certificate-authority-data"] = b64encode(security.tls.ca_bundle).decode()
     elif security.tls is not None:
         cluster["insecure-skip-tls-verify"] = True
     config = {

@@ -159,13 +159,12 @@ def _with_scheduler_user(security: SecureServing) -> SecureServing:
     The scheduler does not verify the server's certificate, which may be for other host names: the server is in the same
     process.
     """
-    from kubestow.devcluster.apiserver.authentication import AUTHENTICATED
-    from kubestow.devcluster.apiserver.requests import UserInfo
+    from kubestow.devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, UserInfo
 
-    tls = None if security.tls is None else replace(security.tls, trust=b"", admin=None)
+    tls = None if security.tls is None else replace(security.tls, ca_bundle=b"", admin=None)
     if not security.authenticates:
         return replace(security, tls=tls)
-    scheduler = {secrets.token_urlsafe(32): UserInfo("system:kube-scheduler", (AUTHENTICATED,))}
+    scheduler = {secrets.token_urlsafe(32): UserInfo("system:kube-scheduler", (ALL_AUTHENTICATED,))}
     return SecureServing(tls, {**scheduler, **security.tokens})
 
 

@@ -11,7 +11,7 @@ from kubestow.devcluster.apiserver.registry.admission import IS_DEFAULT_STORAGE_
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.scheduling import SYSTEM_PRIORITY_CLASSES
+from kubestow.devcluster.apiserver.resources.strategies.scheduling import SYSTEM_PRIORITY_CLASSES
 from kubestow.devcluster.node_heartbeats import LEASE_NAMESPACE
 
 __all__ = ["create_default_storage_class", "create_nodes", "create_system_objects", "publish_client_ca"]

@@ -18,7 +18,7 @@ from random import Random
 from typing import Self
 
 from kubestow.devcluster import bootstrap
-from kubestow.devcluster.apiserver.server import APIServer, APIServerOptions, wall_clock
+from kubestow.devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.kubelets import Kubelets
 from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
@@ -63,7 +63,7 @@ class DevCluster:
         self._runs_kubelets, self._controller_manager = kubelets, controller_manager
         self._tasks: list[asyncio.Task[None]] = []
         bootstrap.create_system_objects(self.registry)
-        bootstrap.publish_client_ca(self.registry, self.apiserver.client_authorities)
+        bootstrap.publish_client_ca(self.registry, self.apiserver.client_ca)
         self.add_nodes(nodes)
 
     @property

@@ -19,7 +19,7 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.schema import UnmarshalTypeError
-from kubestow.devcluster.apiserver.serialization.negotiation import YAMLLoader
+from kubestow.devcluster.apiserver.serialization.decoding import YAMLLoader
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from kubestow.devcluster.kubelets.pod_lifecycle import apply_step, next_step, terminate_pod
 

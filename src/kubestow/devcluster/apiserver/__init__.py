@@ -1,6 +1,8 @@
-"""The embedded API server: storage, watch, patches, discovery and admission, as kube-apiserver answers.
+"""The embedded API server: kube-apiserver's API on an in-memory store, without etcd and without authorization.
 
-From the socket down: ``http`` (aiohttp), ``request_handler`` (request to verb), ``verbs`` (what each verb does),
-``registry`` (the rules that every write passes), ``storage`` (objects and history, in memory and on disk). Beside
-them: ``resources`` (the served kinds), ``schema`` (their fields), ``printing`` (the rows of ``kubectl get``).
+A request passes ``server`` (HTTP and TLS), ``authentication``, ``endpoints`` (dispatch, handlers, responses) and, if it
+writes, ``registry`` (admission, strategies) on its way to ``storage`` (objects, resourceVersions, watch history).
+``resources`` lists the served kinds with their strategies, ``schema`` their fields, ``printers`` their columns.
+``patches`` holds the four patch types, ``managed_fields`` the ownership of fields, ``serialization`` content
+negotiation and decoding, ``selectors`` label and field selectors. ``statuses`` and ``field_errors`` make all error responses.
 """

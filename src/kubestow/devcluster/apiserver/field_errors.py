@@ -1,7 +1,6 @@
-"""What is wrong with a field, as the API server words it: the causes of a Status that says 422 Invalid.
+"""Field errors: the causes of a 422 Invalid Status, with kube-apiserver's own texts.
 
-One function per reason, named like the reason. The texts are kube-apiserver's own, as in
-:mod:`kubestow.devcluster.apiserver.statuses`.
+One function per reason, named after it. Wire recordings of kube-apiserver hold the texts.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["Cause"]
+__all__ = ["FieldError"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """One field error: ``reason`` such as FieldValueInvalid, ``message`` without the field, ``field`` its path."""
+class FieldError:
+    """One invalid field: ``reason`` such as FieldValueInvalid, ``message`` without the path, ``field`` the path."""
 
     reason: str
     message: str
@@ -26,39 +25,40 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-def invalid_value(field: str, value: object, problem: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {problem}", field)
+def invalid_value(field: str, value: object, problem: str) -> FieldError:
+    return FieldError("FieldValueInvalid", f"Invalid value: {_json(value)}: {problem}", field)
 
 
-def invalid_values(field: str, value: object, faults: Sequence[str]) -> list[Cause]:
-    """A cause for each fault of one value."""
-    return [invalid_value(field, value, fault) for fault in faults]
+def invalid_values(field: str, value: object, problems: Sequence[str]) -> list[FieldError]:
+    """One error for each problem of the same value."""
+    return [invalid_value(field, value, problem) for problem in problems]
 
 
-def required_value(field: str, problem: str = "") -> Cause:
-    return Cause("FieldValueRequired", f"Required value: {problem}" if problem else "Required value", field)
+def required_value(field: str, problem: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", f"Required value: {problem}" if problem else "Required value", field)
 
 
-def forbidden_value(field: str, problem: str) -> Cause:
-    return Cause("FieldValueForbidden", f"Forbidden: {problem}", field)
+def forbidden_value(field: str, problem: str) -> FieldError:
+    return FieldError("FieldValueForbidden", f"Forbidden: {problem}", field)
 
 
-def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Cause:
+def unsupported_value(field: str, value: object, supported: Sequence[str]) -> FieldError:
     choices = ", ".join(f'"{choice}"' for choice in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {choices}", field)
+    message = f"Unsupported value: {_json(value)}: supported values: {choices}"
+    return FieldError("FieldValueNotSupported", message, field)
 
 
-def duplicate_value(field: str, value: object) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
+def duplicate_value(field: str, value: object) -> FieldError:
+    return FieldError("FieldValueDuplicate", f"Duplicate value: {_json(value)}", field)
 
 
-def too_long(field: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+def too_long(field: str, limit: int) -> FieldError:
+    return FieldError("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
-def too_many(field: str, count: int, limit: int) -> Cause:
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    return FieldError("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
 
 
-def _shown(value: object) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()

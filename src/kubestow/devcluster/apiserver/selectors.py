@@ -1,7 +1,7 @@
-"""Label and field selectors as they come in a query string, parsed once and matched against stored objects.
+"""Label and field selectors of list and watch requests, parsed once and matched against stored objects.
 
-Errors carry the API server's own texts. Field selectors know only ``=``, ``==`` and ``!=``, on the fields a kind
-declares selectable besides name and namespace. :func:`matches_label_selector` is for selectors that objects have in their spec.
+Error messages are kube-apiserver's own. Field selectors support ``=``, ``==`` and ``!=`` on the name, the namespace and
+the selectable fields of a kind. :func:`matches_label_selector` is for LabelSelector objects in specs.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from typing import Any, NamedTuple
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.errors import InvalidSelector
 
-__all__ = ["EVERYTHING", "Selector", "matches_label_selector", "selector"]
+__all__ = ["EVERYTHING", "SelectionPredicate", "matches_label_selector", "parse_selectors"]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 
-Requirement = Callable[[dict[str, str]], bool]
+LabelRequirement = Callable[[dict[str, str]], bool]
 
 
-class Selector(NamedTuple):
-    """The conjunction of label requirements, (index, value, equal?) field requirements, and a name or namespace."""
+class SelectionPredicate(NamedTuple):
+    """What a list or watch selects: a conjunction of label and field requirements.
 
-    labels: tuple[Requirement, ...] = ()
+    ``fields`` are (index into ``StoredObject.fields``, value, whether it must be equal), ``metadata`` the same for
+    ``name`` and ``namespace`` by attribute.
+    """
+
+    labels: tuple[LabelRequirement, ...] = ()
     fields: tuple[tuple[int, str, bool], ...] = ()
     metadata: tuple[tuple[str, str, bool], ...] = ()
 
@@ -34,8 +38,8 @@ class Selector(NamedTuple):
         for index, value, equal in self.fields:
             if (stored.fields[index] == value) is not equal:
                 return False
-        for name, value, equal in self.metadata:
-            if (getattr(stored, name) == value) is not equal:
+        for attribute, value, equal in self.metadata:
+            if (getattr(stored, attribute) == value) is not equal:
                 return False
         return all(requirement(stored.labels) for requirement in self.labels)
 
@@ -45,51 +49,54 @@ class Selector(NamedTuple):
         return [stored for stored in objects if self.matches(stored)]
 
 
-EVERYTHING = Selector()
+EVERYTHING = SelectionPredicate()
 
 
-def selector(labels: str, fields: str, selectable: Sequence[str]) -> Selector:
-    """Parse both selectors of a request. ``selectable`` names what ``StoredObject.fields`` holds. Raises InvalidSelector."""
+def parse_selectors(labels: str, fields: str, selectable: Sequence[str]) -> SelectionPredicate:
+    """Parse ``labelSelector`` and ``fieldSelector``. Raises InvalidSelector.
+
+    ``selectable`` are the paths of the values in ``StoredObject.fields``.
+    """
     if not labels and not fields:
         return EVERYTHING
     by_field: list[tuple[int, str, bool]] = []
     by_metadata: list[tuple[str, str, bool]] = []
-    for term in _split(fields):
-        path, value, equal = _field_term(term, fields)
+    for term in _field_terms(fields):
+        path, value, equal = _field_requirement(term, fields)
         if path in ("metadata.name", "metadata.namespace"):
             by_metadata.append((path[len("metadata.") :], value, equal))
         elif path in selectable:
             by_field.append((selectable.index(path), value, equal))
         else:
             raise InvalidSelector(f"field label not supported: {path}")
-    return Selector(tuple(_label_requirements(labels)), tuple(by_field), tuple(by_metadata))
+    return SelectionPredicate(tuple(_label_requirements(labels)), tuple(by_field), tuple(by_metadata))
 
 
-def _split(fields: str) -> list[str]:
+def _field_terms(fields: str) -> list[str]:
     """The terms of a field selector; a backslash escapes a comma, an equals sign or a backslash."""
     return [term for term in re.split(r"(?<!\\),", fields) if term]
 
 
-def _field_term(term: str, whole: str) -> tuple[str, str, bool]:
+def _field_requirement(term: str, selector: str) -> tuple[str, str, bool]:
     for operator, equal in (("!=", False), ("==", True), ("=", True)):
         path, found, value = term.partition(operator)
         if found:
             return path, re.sub(r"\\(.)", r"\1", value), equal
-    raise InvalidSelector(f"invalid selector: '{whole}'; can't understand '{term}'")
+    raise InvalidSelector(f"invalid selector: '{selector}'; can't understand '{term}'")
 
 
-def _label_requirements(text: str) -> list[Requirement]:
+def _label_requirements(text: str) -> list[LabelRequirement]:
     tokens = _Tokens(text)
-    requirements: list[Requirement] = []
+    requirements: list[LabelRequirement] = []
     if tokens.peek() == "":
         return requirements
     while True:
-        requirements.append(_requirement(tokens))
-        following = tokens.next()
-        if following == "":
+        requirements.append(_label_requirement(tokens))
+        separator = tokens.next()
+        if separator == "":
             return requirements
-        if following != ",":
-            raise InvalidSelector(f"found '{following}', expected: ',' or 'end of string'")
+        if separator != ",":
+            raise InvalidSelector(f"found '{separator}', expected: ',' or 'end of string'")
         if tokens.peek() in ("", ","):
             raise InvalidSelector(f"found '{tokens.peek()}', expected: identifier after ','")
 
@@ -108,7 +115,7 @@ class _Tokens:
         return token
 
 
-def _requirement(tokens: _Tokens) -> Requirement:
+def _label_requirement(tokens: _Tokens) -> LabelRequirement:
     if tokens.peek() == "!":
         tokens.next()
         key = _key(tokens, "identifier")
@@ -138,7 +145,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
     raise InvalidSelector(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
 
-def _comparison(key: str, operator: str, bound: str) -> Requirement:
+def _comparison(key: str, operator: str, bound: str) -> LabelRequirement:
     if not bound.lstrip("-").isdigit():
         raise InvalidSelector("for 'Gt', 'Lt' operators, the value must be an integer")
     limit = int(bound)
@@ -196,15 +203,15 @@ def _values(tokens: _Tokens) -> frozenset[str]:
 
 
 def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
-    """Whether a LabelSelector object matches. No selector matches nothing, an empty one everything."""
+    """Whether a LabelSelector matches ``labels``. A missing selector matches nothing, an empty one everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_meets(expression, labels) for expression in selector.get("matchExpressions") or ())
+    return all(_matches_expression(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
-def _meets(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+def _matches_expression(expression: dict[str, Any], labels: dict[str, str]) -> bool:
     value, values = labels.get(expression["key"]), expression.get("values") or ()
     match expression["operator"]:
         case "In":

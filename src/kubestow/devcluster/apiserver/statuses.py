@@ -1,32 +1,30 @@
-"""Refusals as the API server words them: a :class:`StatusError` carries the ``Status`` object that answers the request.
+"""API errors: a :class:`StatusError` carries the ``Status`` object that is the response to a failed request.
 
-One function per reason, named like the reason. The texts are kube-apiserver's own, because clients and people match on
-them; the recordings of a real server hold them to it.
+One function per reason, named after it. The texts are kube-apiserver's own, because clients match them; wire recordings
+of kube-apiserver hold them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from kubestow.devcluster.apiserver.field_errors import Cause
+from kubestow.devcluster.apiserver.field_errors import FieldError
+from kubestow.devcluster.apiserver.schema.group_version import GroupResource
 from kubestow.errors import APIError
-
-if TYPE_CHECKING:
-    from kubestow.devcluster.apiserver.resources.kind import Kind
 
 __all__ = ["StatusError", "success"]
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-#: A body of 3 MiB could have a million, and the answer would be a hundred times as long.
-_MOST_CAUSES = 1000
 NO_SUCH_RESOURCE = "the server could not find the requested resource"
+#: Field errors reported at most. A 3 MiB body can have a million, and the response would be a hundred times as long.
+_MAX_CAUSES = 1000
 
 
 class StatusError(APIError):
-    """A request refused. ``details`` and ``continue_`` become the Status's own, ``retry_after`` (s) a header too."""
+    """A failed request. ``details`` and ``continue_`` are fields of the Status; ``retry_after`` (s) is a header too."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class StatusError(APIError):
 
 
 def success(*, code: int | None = None, details: dict[str, Any] | None = None) -> bytes:
-    """The Status of a request that went well and has no object to show."""
+    """The encoded Status of a successful request that returns no object."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = details
@@ -81,18 +79,17 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(kind: Kind, name: str, problem: str) -> StatusError:
-    return StatusError(
-        403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {problem}', details=details(kind, name)
-    )
+def forbidden(resource: GroupResource, name: str, problem: str) -> StatusError:
+    message = f'{resource} "{name}" is forbidden: {problem}'
+    return StatusError(403, "Forbidden", message, details=status_details(resource, name))
 
 
 def no_such_resource() -> StatusError:
     return StatusError(404, "NotFound", NO_SUCH_RESOURCE, details={})
 
 
-def not_found(kind: Kind, name: str) -> StatusError:
-    return StatusError(404, "NotFound", f'{kind.resource} "{name}" not found', details=details(kind, name))
+def not_found(resource: GroupResource, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{resource} "{name}" not found', details=status_details(resource, name))
 
 
 def method_not_allowed() -> StatusError:
@@ -104,30 +101,29 @@ def not_acceptable(message: str, *, with_details: bool = False) -> StatusError:
     return StatusError(406, "NotAcceptable", message, details={} if with_details else None)
 
 
-def already_exists(kind: Kind, name: str) -> StatusError:
-    return StatusError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=details(kind, name))
+def already_exists(resource: GroupResource, name: str) -> StatusError:
+    message = f'{resource} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=status_details(resource, name))
 
 
-def generate_name_conflict(kind: Kind, name: str) -> StatusError:
-    message = (
-        f'{kind.resource} "{name}" already exists, the server was not able to generate a unique name for the object'
-    )
-    return StatusError(409, "AlreadyExists", message, details=details(kind, name), retry_after=1)
+def generate_name_conflict(resource: GroupResource, name: str) -> StatusError:
+    message = f'{resource} "{name}" already exists, the server was not able to generate a unique name for the object'
+    return StatusError(409, "AlreadyExists", message, details=status_details(resource, name), retry_after=1)
 
 
-def conflict(kind: Kind, name: str, problem: str = MODIFIED, *, resource: str = "") -> StatusError:
-    subject = resource or kind.resource
-    message = f'Operation cannot be fulfilled on {subject} "{name}": {problem}'
-    about = {"name": name, "kind": resource} if resource else details(kind, name)
-    return StatusError(409, "Conflict", message, details=about)
+def conflict(resource: GroupResource, name: str, problem: str = MODIFIED, *, subject: str = "") -> StatusError:
+    """``subject`` replaces the resource where kube-apiserver names a subresource or a kind."""
+    message = f'Operation cannot be fulfilled on {subject or resource} "{name}": {problem}'
+    details = {"name": name, "kind": subject} if subject else status_details(resource, name)
+    return StatusError(409, "Conflict", message, details=details)
 
 
-def uid_conflict(kind: Kind, key: str, name: str, *, wanted: str, found: str) -> StatusError:
+def uid_conflict(resource: GroupResource, key: str, name: str, *, expected: str, actual: str) -> StatusError:
     problem = (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{kind.plural}/{key}, ResourceVersion: 0,"
-        f" AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.resource}/{key}, ResourceVersion: 0,"
+        f" AdditionalErrorMsg: Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}"
     )
-    return conflict(kind, name, problem)
+    return conflict(resource, name, problem)
 
 
 def expired(message: str, *, continue_: str = "") -> StatusError:
@@ -142,22 +138,21 @@ def unsupported_media_type(message: str, *, with_details: bool = False) -> Statu
     return StatusError(415, "UnsupportedMediaType", message, details={} if with_details else None)
 
 
-def invalid(kind_name: str, name: str, causes: Sequence[Cause], *, group: str = "") -> StatusError:
-    """``kind_name`` is the object's kind, or resource.group where the real server says so.
-
-    Of very many causes the first are told.
-    """
-    causes = causes[:_MOST_CAUSES]
-    seen = dict.fromkeys(str(cause) for cause in causes)
-    problems = next(iter(seen)) if len(seen) == 1 else f"[{', '.join(seen)}]"
-    about: dict[str, Any] = {"name": name} if name else {}
+def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> StatusError:
+    """``kind`` is the object's kind, or resource.group where kube-apiserver names that. Reports the first 1,000."""
+    errors = errors[:_MAX_CAUSES]
+    distinct = dict.fromkeys(str(error) for error in errors)
+    problems = next(iter(distinct)) if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+    details: dict[str, Any] = {"name": name} if name else {}
     if group:
-        about["group"] = group
-    about["kind"] = kind_name.partition(".")[0] if group else kind_name
-    if causes:
-        about["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-    subject = kind_name if not group or "." in kind_name else f"{kind_name}.{group}"
-    return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {problems}', details=about)
+        details["group"] = group
+    details["kind"] = kind.partition(".")[0] if group else kind
+    if errors:
+        details["causes"] = [
+            {"reason": error.reason, "message": error.message, "field": error.field} for error in errors
+        ]
+    subject = kind if not group or "." in kind else f"{kind}.{group}"
+    return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {problems}', details=details)
 
 
 def rejected() -> StatusError:
@@ -167,41 +162,42 @@ def rejected() -> StatusError:
 
 
 def too_many_requests(message: str, *, cause: str, retry_after: int | None = None) -> StatusError:
-    about = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
-    return StatusError(429, "TooManyRequests", message, details=about, retry_after=retry_after)
+    """An eviction that a disruption budget does not allow."""
+    details = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    return StatusError(429, "TooManyRequests", message, details=details, retry_after=retry_after)
 
 
 def internal(message: str) -> StatusError:
-    """A Status without a reason, as some validation on subresources answers."""
+    """A 500 Status without a reason, as kube-apiserver sends for some validation of subresources."""
     return StatusError(500, "", message)
 
 
 def internal_error(message: str) -> StatusError:
-    about = {"causes": [{"message": message}]}
-    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details=about)
+    details = {"causes": [{"message": message}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details=details)
 
 
-def version_too_large(asked: int, current: int) -> StatusError:
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+def resource_version_too_large(requested: int, current: int) -> StatusError:
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
 
 
-def timed_out() -> StatusError:
-    """A request whose client did not get on with it."""
+def request_timeout() -> StatusError:
+    """The client did not send the request body in time."""
     return StatusError(504, "Timeout", "request did not complete within the allotted timeout", details={})
 
 
-def details(kind: Kind, name: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": name} if name else {}
-    if kind.group:
-        about["group"] = kind.group
-    about["kind"] = kind.plural
-    return about
+def status_details(resource: GroupResource, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.resource
+    return details
 
 
-def warning(text: str) -> str:
-    """A warning as its header has it: one line, quotes escaped."""
-    plain = "".join(character if character.isprintable() else " " for character in text)
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+def warning_header(text: str) -> str:
+    """``text`` as the value of a Warning header: one line, quotes and backslashes escaped."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
+from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
 from kubestow.devcluster.apiserver.resources.kind import value_at
 from kubestow.devcluster.apiserver.selectors import matches_label_selector
 from kubestow.devcluster.controllers.conditions import with_condition
@@ -81,7 +81,7 @@ class DisruptionController(Controller):
         scheme = self.registry.scheme
         if self._catalog_revision != scheme.revision:
             self._catalog_revision = scheme.revision
-            self._scalable = {kind.storage for kind in scheme if kind.scale}
+            self._scalable = {kind.storage for kind in scheme if kind.subresources.scale}
         return resource in self._scalable
 
     def reconcile(self, key: str) -> None:
@@ -112,10 +112,10 @@ class DisruptionController(Controller):
         max_unavailable, min_available = spec.get("maxUnavailable"), spec.get("minAvailable")
         if max_unavailable is not None:
             expected = self._expected_scale(pods)
-            return expected, max(0, expected - scaled(max_unavailable, expected, up=True))
+            return expected, max(0, expected - scaled_value(max_unavailable, expected, round_up=True))
         if isinstance(min_available, str):
             expected = self._expected_scale(pods)
-            return expected, scaled(min_available, expected, up=True)
+            return expected, scaled_value(min_available, expected, round_up=True)
         return (0, 0) if min_available is None else (len(pods), min_available)
 
     def _expected_scale(self, pods: list[PodView]) -> int:
@@ -137,7 +137,7 @@ class DisruptionController(Controller):
         """The uid and scale of a controller, or of its Deployment; None if the controller does not exist."""
         group = controller.api_version.rpartition("/")[0]
         kind = self.registry.scheme.kind_for(group, controller.kind)
-        if kind is None or not kind.scale:
+        if kind is None or not kind.subresources.scale:
             name = f"{controller.kind}.{group}" if kind is None else kind.resource
             raise _ScaleUnknown(f"{name} does not implement the scale subresource")
         stored = self.registry.store.collection(kind.storage).get(kind.key(namespace, controller.name))
@@ -146,9 +146,9 @@ class DisruptionController(Controller):
         parent = controller_of(owner_refs_of(stored))
         if parent is not None and parent.kind == "Deployment":
             return self._controller_scale(namespace, parent)
-        replicas = value_at(kind.decode(stored), kind.scale[0])
+        replicas = value_at(kind.decode(stored), kind.subresources.scale.spec_replicas)
         if not isinstance(replicas, int):
-            raise _ScaleUnknown(f'the spec replicas field ".{kind.scale[0]}" does not exist')
+            raise _ScaleUnknown(f'the spec replicas field ".{kind.subresources.scale.spec_replicas}" does not exist')
         return controller.uid, replicas
 
     def _disrupted_pods(self, key: str, budget: Object, pods: list[PodView]) -> dict[str, str]:

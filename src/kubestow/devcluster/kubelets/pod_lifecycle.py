@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, is_sidecar, update_conditions
 

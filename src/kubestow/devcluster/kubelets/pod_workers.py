@@ -12,7 +12,7 @@ from kubestow.devcluster.annotations import PREFIX
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
 from kubestow.devcluster.kubelets.addresses import PodIPAllocator

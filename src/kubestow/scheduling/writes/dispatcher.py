@@ -3,8 +3,8 @@
 Every object has a lane: one request at a time, in the order in which they were requested. Status patches of pods, which
 nothing awaits, have the lowest precedence: a task sends them when nothing else is requested of their pod, and until
 then newer ones are merged into them. A binding or an eviction goes ahead of them, after the request in progress. When
-it succeeds they are dropped, and likewise when the watch shows the pod as bound or deleted. A patch is retried briefly and
-is not sent if it changes nothing. A binding is sent once; if its outcome is unknown, the server is read
+it succeeds they are dropped, and likewise when the watch shows the pod as bound or deleted. A patch is retried briefly
+and is not sent if it changes nothing. A binding is sent once; if its outcome is unknown, the server is read
 (semantics 1.8, 4.11, 9.6).
 
 Requests per second are limited by the transport, whose limit reads share. Events have a recorder and a limit of their

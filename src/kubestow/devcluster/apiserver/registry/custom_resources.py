@@ -1,75 +1,85 @@
-"""Serving custom resources: the catalog follows the CustomResourceDefinitions in the store.
+"""Custom resources: keeps the served kinds in line with the stored CustomResourceDefinitions.
 
-The registry tells of every write of a definition, and of every instance that goes. A definition that is deleted takes
-its instances along and is gone when the last of them is; those with finalizers keep it, terminating, until then.
+The registry reports every write of a definition and every deletion of an instance. Deleting a definition deletes its
+instances first; while some have finalizers, the definition stays, with the condition Terminating.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from kubestow.devcluster.apiserver.resources import Kind, Object, Scheme, custom, definitions
-from kubestow.devcluster.apiserver.storage.store import Store
+from kubestow.devcluster.apiserver.registry.object_storage import ObjectStorage
+from kubestow.devcluster.apiserver.resources.custom_resources.kinds import kinds_of
+from kubestow.devcluster.apiserver.resources.custom_resources.naming import (
+    CLEANUP_FINALIZER,
+    accept_names,
+    is_terminating,
+    set_terminating,
+)
+from kubestow.devcluster.apiserver.resources.kind import Kind
+from kubestow.devcluster.apiserver.resources.scheme import Scheme
+from kubestow.devcluster.apiserver.schema import Object
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
-if TYPE_CHECKING:
-    from kubestow.devcluster.apiserver.registry.registry import Registry
-
-__all__ = ["DEFINITIONS", "Definitions"]
+__all__ = ["DEFINITIONS", "CustomResources"]
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-class Definitions:
-    """The definitions of one registry. What the store already holds is served from the start."""
+class CustomResources:
+    """The definitions in one store. Those that it already contains are served from the start.
 
-    def __init__(self, registry: Registry, store: Store, scheme: Scheme) -> None:
-        self._registry, self._store, self._scheme = registry, store, scheme
+    ``delete`` deletes an instance by kind, namespace and name.
+    """
+
+    def __init__(self, storage: ObjectStorage, scheme: Scheme, *, delete: Callable[[Kind, str, str], None]) -> None:
+        self._storage, self._store, self._scheme = storage, storage.store, scheme
+        self._delete = delete
         self._kind = scheme[DEFINITIONS]
-        for stored in store.collection(DEFINITIONS).snapshot():
-            self._scheme.define(stored.name, custom.kinds_of(self._kind.decode(stored)))
+        for stored in self._store.collection(DEFINITIONS).snapshot():
+            scheme.set_custom_resource(stored.name, kinds_of(self._kind.decode(stored)))
 
-    def settle(self, new: Object, now: str) -> None:
-        """Decide on the names of a definition that is about to be written."""
-        spec, name = new["spec"], new["metadata"]["name"]
-        others = [kind for kind in self._scheme if kind.group == spec["group"] and kind.resource != name]
-        definitions.accept_names(new, others, now)
-        if definitions.is_terminating(new):
-            definitions.mark_terminating(new, now)
+    def put_definition(self, new: Object, now: str) -> StoredObject:
+        """Store a definition with its conditions and serve its kinds; delete its instances if it is terminating."""
+        group, name = new["spec"]["group"], new["metadata"]["name"]
+        accept_names(new, [kind for kind in self._scheme if kind.group == group and kind.resource != name], now)
+        if is_terminating(new):
+            set_terminating(new, now)
+        stored = self._storage.put(self._kind, new)
+        self._scheme.set_custom_resource(name, kinds_of(new))
+        if is_terminating(new):
+            self._delete_instances(name, now)
+        return stored
 
-    def written(self, definition: Object) -> None:
-        """Serve a definition as it now is; begin to clean up one that is being deleted."""
-        name = definition["metadata"]["name"]
-        self._scheme.define(name, custom.kinds_of(definition))
-        if definitions.is_terminating(definition):
-            self._clean_up(name)
+    def definition_deleted(self, name: str) -> None:
+        self._scheme.set_custom_resource(name, [])
 
-    def removed(self, name: str) -> None:
-        self._scheme.define(name, [])
-
-    def instance_removed(self, kind: Kind) -> None:
-        """Let a terminating definition go with its last instance."""
+    def instance_deleted(self, kind: Kind, now: str) -> None:
+        """Remove a terminating definition with its last instance."""
         stored = self._store.collection(DEFINITIONS).get(kind.resource)
-        if stored is not None and definitions.is_terminating(self._kind.decode(stored)):
-            self._finish(kind.resource)
+        if stored is not None and is_terminating(self._kind.decode(stored)):
+            self._remove_if_empty(kind.resource, now)
 
-    def _clean_up(self, name: str) -> None:
+    def _delete_instances(self, name: str, now: str) -> None:
         kind = next((kind for kind in self._scheme if kind.resource == name), None)
         if kind is not None:
             for stored in self._store.collection(name).snapshot():
                 if b'"deletionTimestamp"' not in stored.data:
-                    self._registry.remove(kind, stored.namespace, stored.name)
-        self._finish(name)
+                    self._delete(kind, stored.namespace, stored.name)
+        self._remove_if_empty(name, now)
 
-    def _finish(self, name: str) -> None:
+    def _remove_if_empty(self, name: str, now: str) -> None:
+        """Remove the cleanup finalizer of a definition without instances, and the definition if it has no other."""
         stored = self._store.collection(DEFINITIONS).get(name)
         if stored is None or len(self._store.collection(name)):
             return
         definition = self._kind.decode(stored)
-        kept = [one for one in definition["metadata"].get("finalizers") or () if one != definitions.CLEANUP]
-        definition["metadata"]["finalizers"] = kept
-        if kept:
-            if definitions.CLEANUP.encode() in stored.data:
-                self._registry.commit(self._kind, definition)
+        finalizers = [one for one in definition["metadata"].get("finalizers") or () if one != CLEANUP_FINALIZER]
+        definition["metadata"]["finalizers"] = finalizers
+        if finalizers:
+            if CLEANUP_FINALIZER.encode() in stored.data:
+                self.put_definition(definition, now)
             return
         del definition["metadata"]["finalizers"]
-        self._registry.commit_deletion(self._kind, definition)
+        self._storage.delete(self._kind, definition)
+        self.definition_deleted(name)

@@ -1,7 +1,7 @@
-"""What deleting an object means for it: preconditions, finalizers, grace, and when it is over.
+"""Deletion of one object: preconditions, propagation policy, grace period and finalizers.
 
-An object is marked first, if it lingers or something has to be done before it goes; it is removed by the write that
-leaves nothing to wait for. All of it is about one object's metadata: the registry stores what comes of it.
+An object with a grace period or finalizers gets a deletionTimestamp first, and is removed by the write that leaves
+neither. These functions compute the metadata; the registry writes it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from datetime import datetime, timedelta
 
 from kubestow.api.timestamps import timestamp
 from kubestow.devcluster.apiserver import statuses
-from kubestow.devcluster.apiserver.resources import Kind, Object
+from kubestow.devcluster.apiserver.resources.kind import Kind
+from kubestow.devcluster.apiserver.schema import Object
 
-__all__ = ["PROPAGATION_FINALIZERS", "DeleteOptions", "begin_deletion", "check_preconditions", "is_released"]
+__all__ = ["PROPAGATION_FINALIZERS", "DeleteOptions", "begin_deletion", "can_be_removed", "check_preconditions"]
 
-#: Propagation policy -> the finalizer by which the garbage collector learns of it.
+#: Propagation policy -> the finalizer that makes the garbage collector act on it.
 PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """DeleteOptions: seconds of grace (None: the kind's default) and what must hold of the object.
+    """The options of a delete.
 
-    ``propagation_policy`` says what becomes of its dependents: Background, Foreground or Orphan; empty: as its finalizers say.
+    ``grace_period_seconds`` None means the default of the kind. ``uid`` and ``resource_version`` are preconditions.
+    ``propagation_policy`` is Background, Foreground or Orphan; empty keeps the finalizers as they are.
     """
 
     grace_period_seconds: int | None = None
@@ -32,72 +34,77 @@ class DeleteOptions:
     propagation_policy: str = ""
 
 
-def check_preconditions(kind: Kind, old: Object, deletion: DeleteOptions) -> None:
-    """Raises a 409 Failure."""
-    identity = old["metadata"]
-    if deletion.uid and deletion.uid != identity["uid"]:
+def check_preconditions(kind: Kind, old: Object, options: DeleteOptions) -> None:
+    """Raises a 409 StatusError."""
+    metadata = old["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
         problem = (
-            f"the UID in the precondition ({deletion.uid}) does not match the UID in record ({identity['uid']})."
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
             " The object might have been deleted and then recreated"
         )
-        raise statuses.conflict(kind, identity["name"], problem, resource=kind.name)
-    if deletion.resource_version and deletion.resource_version != identity["resourceVersion"]:
+        raise statuses.conflict(kind.group_resource, metadata["name"], problem, subject=kind.name)
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
         problem = (
-            f"the ResourceVersion in the precondition ({deletion.resource_version}) does not match the ResourceVersion"
-            f" in record ({identity['resourceVersion']}). The object might have been modified"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion"
+            f" in record ({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise statuses.conflict(kind, identity["name"], problem, resource=kind.name)
+        raise statuses.conflict(kind.group_resource, metadata["name"], problem, subject=kind.name)
 
 
-def begin_deletion(kind: Kind, old: Object, deletion: DeleteOptions, now: datetime) -> tuple[Object, bool]:
-    """The object as it is once its deletion has begun, and whether it stays for now."""
+def begin_deletion(kind: Kind, old: Object, options: DeleteOptions, now: datetime) -> tuple[Object, bool]:
+    """The object after its deletion has begun, and whether it remains for now."""
     new = {**old, "metadata": dict(old["metadata"])}
-    _keep_for_dependents(new["metadata"], deletion.propagation_policy)
-    lingers = _mark(kind, new, deletion, now)
-    if kind.storage == "namespaces" and new["status"].get("phase") != "Terminating":
+    _set_propagation_finalizer(new["metadata"], options.propagation_policy)
+    has_grace_period = _set_deletion_timestamp(kind, new, options, now)
+    is_namespace = kind.storage == "namespaces"
+    if is_namespace and new["status"].get("phase") != "Terminating":
         new["status"] = {**new["status"], "phase": "Terminating"}
-    return new, lingers or bool(new["metadata"].get("finalizers")) or kind.storage == "namespaces"
+    return new, has_grace_period or bool(new["metadata"].get("finalizers")) or is_namespace
 
 
-def is_released(kind: Kind, new: Object) -> bool:
-    """Whether an object whose deletion has begun has nothing more to wait for: no grace, no finalizers."""
-    identity = new["metadata"]
+def can_be_removed(kind: Kind, new: Object) -> bool:
+    """Whether the deletion of an object has begun and neither a grace period nor finalizers are left."""
+    metadata = new["metadata"]
     return (
-        "deletionTimestamp" in identity
-        and not identity.get("finalizers")
-        and not identity.get("deletionGracePeriodSeconds")
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
         and not (kind.storage == "namespaces" and new["spec"].get("finalizers"))
     )
 
 
-def _keep_for_dependents(identity: Object, propagation: str) -> None:
-    """The finalizer that the propagation policy asks for, and none that it does not."""
-    if not propagation:
+def _set_propagation_finalizer(metadata: Object, policy: str) -> None:
+    if not policy:
         return
-    wanted = PROPAGATION_FINALIZERS[propagation]
-    kept = [one for one in identity.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
-    identity["finalizers"] = [*kept, wanted] if wanted else kept
-    if not identity["finalizers"]:
-        del identity["finalizers"]
+    finalizer = PROPAGATION_FINALIZERS[policy]
+    others = [one for one in metadata.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
+    metadata["finalizers"] = [*others, finalizer] if finalizer else others
+    if not metadata["finalizers"]:
+        del metadata["finalizers"]
 
 
-def _mark(kind: Kind, new: Object, deletion: DeleteOptions, now: datetime) -> bool:
-    """Set the deletion timestamp where this kind of deletion needs one; whether there is time left to live."""
-    identity = new["metadata"]
-    if "deletionTimestamp" in identity:
-        left, asked = identity.get("deletionGracePeriodSeconds", 0), deletion.grace_period_seconds
-        if asked is None or asked >= left:
-            return bool(left)
-        begun = datetime.fromisoformat(identity["deletionTimestamp"]) - timedelta(seconds=left)
-        identity["deletionTimestamp"] = timestamp(begun + timedelta(seconds=asked))
-        identity["deletionGracePeriodSeconds"] = asked
-        return asked > 0
-    period = kind.strategy.grace_period(new, deletion.grace_period_seconds)
-    if period is None and not identity.get("finalizers") and kind.storage != "namespaces":
+def _set_deletion_timestamp(kind: Kind, new: Object, options: DeleteOptions, now: datetime) -> bool:
+    """Set or shorten the grace period where the deletion has one; returns whether it is more than zero."""
+    metadata = new["metadata"]
+    if "deletionTimestamp" in metadata:
+        return _shorten_grace_period(metadata, options.grace_period_seconds)
+    period = kind.strategy.graceful_deletion_period(new, options.grace_period_seconds)
+    if period is None and not metadata.get("finalizers") and kind.storage != "namespaces":
         return False
-    identity["deletionTimestamp"] = timestamp(now + timedelta(seconds=period or 0))
-    if period is not None or identity.get("finalizers"):
-        identity["deletionGracePeriodSeconds"] = period or 0
-    if "generation" in identity:
-        identity["generation"] += 1
+    metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=period or 0))
+    if period is not None or metadata.get("finalizers"):
+        metadata["deletionGracePeriodSeconds"] = period or 0
+    if "generation" in metadata:
+        metadata["generation"] += 1
     return bool(period)
+
+
+def _shorten_grace_period(metadata: Object, requested: int | None) -> bool:
+    """A later delete can only shorten the grace period; returns whether it is more than zero."""
+    current = metadata.get("deletionGracePeriodSeconds", 0)
+    if requested is None or requested >= current:
+        return bool(current)
+    begun = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=current)
+    metadata["deletionTimestamp"] = timestamp(begun + timedelta(seconds=requested))
+    metadata["deletionGracePeriodSeconds"] = requested
+    return requested > 0

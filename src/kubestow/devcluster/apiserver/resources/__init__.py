@@ -1,6 +1,13 @@
-"""The served kinds: one module per family, the table of all of them in :mod:`catalog`."""
+"""The served kinds and their rules.
 
-from kubestow.devcluster.apiserver.resources.catalog import KINDS, Scheme
-from kubestow.devcluster.apiserver.resources.kind import Kind, Object, Strategy
+``kind`` and ``strategy`` say what a kind is, ``built_in`` lists the built-in kinds, ``scheme`` finds a kind by its
+names. ``strategies`` holds defaulting and validation of the built-in kinds, ``custom_resources`` those of custom
+resources and their definitions, ``object_meta`` the validation of metadata.
+"""
 
-__all__ = ["KINDS", "Kind", "Object", "Scheme", "Strategy"]
+from kubestow.devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
+from kubestow.devcluster.apiserver.resources.kind import Kind
+from kubestow.devcluster.apiserver.resources.scheme import Scheme
+from kubestow.devcluster.apiserver.schema import Object
+
+__all__ = ["BUILT_IN_KINDS", "Kind", "Object", "Scheme"]

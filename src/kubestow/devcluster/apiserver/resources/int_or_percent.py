@@ -1,7 +1,4 @@
-"""Amounts that are either a number or a percentage of something: ``maxUnavailable: 1``, ``minAvailable: 50%``.
-
-What may be written there, in the API server's words, and what it comes to in a given case.
-"""
+"""IntOrString fields that are an integer or a percentage: ``maxUnavailable: 1``, ``minAvailable: 50%``."""
 
 from __future__ import annotations
 
@@ -9,50 +6,47 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubestow.devcluster.apiserver.field_errors import Cause, invalid_value
+from kubestow.devcluster.apiserver.field_errors import FieldError, invalid_value
 
-__all__ = ["comes_to_nothing", "scaled", "validate"]
+__all__ = ["is_zero", "scaled_value", "validate"]
 
-# More digits than these are no amount of anything.
+# At most nine digits, so that a percentage fits an int32.
 _PERCENTAGE = re.compile(r"[0-9]{1,9}%")
-_NO_PERCENTAGE = (
+_INVALID_PERCENTAGE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
     " regex used for validation is '[0-9]+%')"
 )
 
 
-def scaled(amount: int | str, whole: int, *, up: bool) -> int:
-    """The amount in pieces of ``whole``; a share that is no whole number is rounded ``up`` or down."""
-    if isinstance(amount, int):
-        return amount
-    share = int(amount.rstrip("%")) * whole
-    return -(-share // 100) if up else share // 100
+def scaled_value(value: int | str, total: int, *, round_up: bool) -> int:
+    """``value`` itself if it is an integer, else that percentage of ``total``."""
+    if isinstance(value, int):
+        return value
+    share = int(value.rstrip("%")) * total
+    return -(-share // 100) if round_up else share // 100
 
 
-def comes_to_nothing(amount: int | str | None) -> bool:
-    """Whether it is absent, 0 or 0%."""
-    return amount is None or scaled(amount, 100, up=True) == 0
+def is_zero(value: int | str | None) -> bool:
+    """Whether the value is missing, 0 or 0%."""
+    return value is None or scaled_value(value, 100, round_up=True) == 0
 
 
 def validate(
-    within: Mapping[str, Any], fields: Sequence[str], path: str, *, at_most_whole: Sequence[str] = ()
-) -> list[Cause]:
-    """What is wrong with the amounts in these fields of an object at ``path``.
-
-    A percentage in a field of ``at_most_whole`` may not be more than 100%.
-    """
-    causes: list[Cause] = []
+    obj: Mapping[str, Any], fields: Sequence[str], path: str, *, at_most_100_percent: Sequence[str] = ()
+) -> list[FieldError]:
+    """Validate these fields of the object at ``path``; those in ``at_most_100_percent`` cannot exceed 100%."""
+    errors: list[FieldError] = []
     for field in fields:
-        if (amount := within.get(field)) is None:
+        if (value := obj.get(field)) is None:
             continue
-        here = f"{path}.{field}"
-        if isinstance(amount, bool) or not isinstance(amount, (int, str)):
-            causes.append(invalid_value(here, amount, "must be an integer or percentage (e.g '5%')"))
-        elif isinstance(amount, int):
-            if amount < 0:
-                causes.append(invalid_value(here, amount, "must be greater than or equal to 0"))
-        elif not isinstance(amount, str) or not _PERCENTAGE.fullmatch(amount):
-            causes.append(invalid_value(here, amount, _NO_PERCENTAGE))
-        elif field in at_most_whole and int(amount[:-1]) > 100:
-            causes.append(invalid_value(here, amount, "must not be greater than 100%"))
-    return causes
+        field_path = f"{path}.{field}"
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            errors.append(invalid_value(field_path, value, "must be an integer or percentage (e.g '5%')"))
+        elif isinstance(value, int):
+            if value < 0:
+                errors.append(invalid_value(field_path, value, "must be greater than or equal to 0"))
+        elif not isinstance(value, str) or not _PERCENTAGE.fullmatch(value):
+            errors.append(invalid_value(field_path, value, _INVALID_PERCENTAGE))
+        elif field in at_most_100_percent and int(value[:-1]) > 100:
+            errors.append(invalid_value(field_path, value, "must not be greater than 100%"))
+    return errors

@@ -1,7 +1,7 @@
-"""A served kind: its names, scope and subresources, and the strategy that says how its objects come to be and change.
+"""A served kind: its names, scope, schema and subresources, and how its objects are stored.
 
-The strategy is where kinds differ: defaults, what a write may touch, validation. Everything else (storage, watch,
-patches, discovery, output) is the same for all and asks the kind.
+Kinds differ in their schema and their strategy. Everything else (storage, watch, patches, discovery, responses) is
+generic and takes the kind as a parameter.
 """
 
 from __future__ import annotations
@@ -9,203 +9,210 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from kubestow.api.names import NameErrors, dns1123_subdomain_errors
-from kubestow.devcluster.apiserver.field_errors import Cause
-from kubestow.devcluster.apiserver.printing.layout import Layout
-from kubestow.devcluster.apiserver.schema import Struct, struct_of
-from kubestow.devcluster.apiserver.schema.structural import CustomStruct
+from kubestow.devcluster.apiserver.printers.table import Printer
+from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.schema import Object, Struct, struct_of
+from kubestow.devcluster.apiserver.schema.group_version import GroupResource, GroupVersion
+from kubestow.devcluster.apiserver.schema.structural import StructuralType
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["REPLICAS", "Kind", "Object", "Strategy", "value_at"]
+__all__ = ["CustomResource", "Kind", "KindNames", "RESTOptions", "ScalePaths", "Subresources", "value_at"]
 
-Object = dict[str, Any]
-
-#: Where the kinds that make pods have their replicas.
-REPLICAS = ("spec.replicas", "status.replicas", "")
+_ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-class Strategy:
-    """How objects of a kind are created and changed. This one does what most kinds do; kinds with more to say derive.
+class KindNames(NamedTuple):
+    """The names of a kind, as a CustomResourceDefinition gives them; the singular and the list kind have defaults."""
 
-    Hooks get whole objects (without ``kind`` and ``apiVersion``) and may change the new one in place, never the old.
+    kind: str
+    plural: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    singular: str = ""
+    list_kind: str = ""
+
+
+class ScalePaths(NamedTuple):
+    """The fields behind the scale subresource.
+
+    ``selector`` is the path of a serialized selector; empty where the selector is ``spec.selector``.
     """
 
-    #: Whether ``metadata.generation`` counts changes of the spec.
-    has_generation = False
-    #: Whether PUT of an object that is not there creates it; whether PUT may leave resourceVersion out.
-    create_on_update = False
-    unconditional_update = True
-    #: What a successful DELETE answers: the object's last state, or a bare Status.
-    delete_returns_object = False
-    #: Whether objects are stored in another form than this kind serves.
-    converts = False
+    spec_replicas: str
+    status_replicas: str
+    selector: str
 
-    def served(self, stored: Object) -> Object:
-        """The form this kind serves of an object as it is stored."""
-        return stored
 
-    def stored(self, served: Object) -> Object:
-        """The opposite of :meth:`served`."""
-        return served
+class Subresources(NamedTuple):
+    """The subresources of a kind; ``others`` by name."""
 
-    def default(self, new: Object) -> None:
-        """Fill in what a client may leave out."""
+    status: bool = False
+    scale: ScalePaths | None = None
+    others: tuple[str, ...] = ()
 
-    def prepare_create(self, new: Object, now: str) -> None:
-        """Clear what clients do not decide, set what the server does. ``now`` is the time of the request."""
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:
-        """Put back what this write may not change."""
+@dataclass(frozen=True, eq=False)
+class RESTOptions:
+    """How the objects of a kind are written, stored and selected.
 
-    def validate(self, new: Object) -> list[Cause]:
-        return []
+    ``selectable_fields`` are the paths that field selectors can use. ``stored_in`` is the resource that stores the
+    objects of a kind which shares storage with another (events.k8s.io with core events).
+    """
 
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        return []
+    strategy: RESTStrategy = field(default_factory=RESTStrategy)
+    verbs: tuple[str, ...] = _ALL_VERBS
+    selectable_fields: tuple[str, ...] = ()
+    storage_version_hash: str = ""
+    stored_in: str = ""
 
-    def validate_subresource(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        """What is wrong with an update through a subresource other than ``status``; most are like any other."""
-        return self.validate_update(new, old)
 
-    def name_errors(self, name: str) -> NameErrors:
-        """What is wrong with this name."""
-        return dns1123_subdomain_errors(name)
+@dataclass(frozen=True, eq=False)
+class CustomResource:
+    """What only the definition of a custom resource has: its schema and columns, and a deprecation warning."""
 
-    def deletion_problem(self, name: str) -> str:
-        """Why an object of this name may never be deleted, or the empty string."""
-        return ""
-
-    def grace_period(self, old: Object, asked: int | None) -> int | None:
-        """Seconds an object lingers after a graceful delete; None for kinds that go at once."""
-        return None
+    schema: StructuralType
+    printer: Printer
+    deprecation_warning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """One resource of one group and version.
+    """One kind in one version. ``model`` names its type in the type table; it is empty for kinds without a schema."""
 
-    ``model`` names the generated model its schema is read from (empty: schemaless). ``selectable`` are the field paths
-    that field selectors may use, ``scale`` the paths of replicas in spec and status and of the selector's text
-    (selector: empty where it is a label selector in the spec). ``stored_in`` names the resource whose objects it shows
-    (events.k8s.io shows core events). The rest is what only the definition of a custom resource says: its
-    schema, columns, names that do not follow from the kind's, and the warning that users of a deprecated version get.
-    """
-
-    group: str
-    version: str
-    name: str
-    plural: str
-    namespaced: bool
+    group_version: GroupVersion
+    names: KindNames
     model: str = ""
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    status: bool = False
-    scale: tuple[str, str, str] | None = None
-    subresources: tuple[str, ...] = ()
-    selectable: tuple[str, ...] = ()
-    strategy: Strategy = field(default_factory=Strategy)
-    verbs: tuple[str, ...] = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-    storage_hash: str = ""
-    stored_in: str = ""
-    singular_name: str = ""
-    list_name: str = ""
-    custom: CustomStruct | None = None
-    layout: Layout | None = None
-    warning: str = ""
+    namespaced: bool = True
+    subresources: Subresources = field(default_factory=Subresources)
+    rest: RESTOptions = field(default_factory=RESTOptions)
+    custom: CustomResource | None = None
+
+    # Cached properties cost as much as attributes after the first access.
+
+    @cached_property
+    def group(self) -> str:
+        return self.group_version.group
+
+    @cached_property
+    def version(self) -> str:
+        return self.group_version.version
 
     @cached_property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return str(self.group_version)
 
     @cached_property
-    def resource(self) -> str:
-        """``deployments.apps``: how messages name the resource."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+    def name(self) -> str:
+        """``Deployment``."""
+        return self.names.kind
 
     @cached_property
-    def storage(self) -> str:
-        """The collection that holds the objects."""
-        return self.stored_in or self.resource
+    def plural(self) -> str:
+        """``deployments``."""
+        return self.names.plural
 
     @cached_property
     def singular(self) -> str:
-        return self.singular_name or self.name.lower()
+        return self.names.singular or self.name.lower()
 
     @cached_property
     def list_kind(self) -> str:
-        return self.list_name or f"{self.name}List"
+        return self.names.list_kind or f"{self.name}List"
+
+    @cached_property
+    def group_resource(self) -> GroupResource:
+        return GroupResource(self.group, self.plural)
+
+    @cached_property
+    def resource(self) -> str:
+        """``deployments.apps``."""
+        return str(self.group_resource)
+
+    @cached_property
+    def storage(self) -> str:
+        """The collection that stores the objects."""
+        return self.rest.stored_in or self.resource
+
+    @cached_property
+    def strategy(self) -> RESTStrategy:
+        return self.rest.strategy
+
+    @cached_property
+    def verbs(self) -> tuple[str, ...]:
+        return self.rest.verbs
 
     @cached_property
     def struct(self) -> Struct:
-        return self.custom or struct_of(self.model)
+        return struct_of(self.model) if self.custom is None else self.custom.schema
 
     @cached_property
-    def head(self) -> bytes:
-        """What stands before the stored bytes when an object is sent."""
+    def type_meta(self) -> bytes:
+        """The start of an encoded object: ``kind`` and ``apiVersion``, up to the first member of the stored bytes."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.name.encode(), self.api_version.encode())
 
     def encode(self, stored: StoredObject) -> bytes:
-        """The whole object, as it is sent."""
-        return self.head + self.encode_item(stored)[1:]
+        """The object with kind and apiVersion."""
+        return self.type_meta + self.encode_item(stored)[1:]
 
     def encode_item(self, stored: StoredObject) -> bytes:
-        """The object as an item of a list, where kind and apiVersion are left out."""
-        if self.strategy.converts:
+        """The object as a list item, which has no kind and apiVersion."""
+        if self.strategy.needs_conversion:
             return msgspec.json.encode(self.decode(stored))
         return stored.data
 
     def decode(self, stored: StoredObject) -> Object:
-        """The object as this kind serves it, without kind and apiVersion."""
+        """The object in the served version, without kind and apiVersion."""
         decoded: Object = msgspec.json.decode(stored.data)
-        return self.strategy.served(decoded)
+        return self.strategy.from_storage(decoded)
 
     def key(self, namespace: str, name: str) -> str:
+        """The key of an object in its collection."""
         return f"{namespace}/{name}" if self.namespaced else name
 
-    def object_reference(self, whole: Object) -> Object:
-        """An ObjectReference to this state of an object of the kind."""
-        identity = whole["metadata"]
+    def object_reference(self, obj: Object) -> Object:
+        """An ObjectReference to an object of this kind at its current resourceVersion."""
+        metadata = obj["metadata"]
         return {
             "kind": self.name,
-            "namespace": identity.get("namespace", "default"),
-            "name": identity["name"],
-            "uid": identity["uid"],
+            "namespace": metadata.get("namespace", "default"),
+            "name": metadata["name"],
+            "uid": metadata["uid"],
             "apiVersion": self.api_version,
-            "resourceVersion": identity["resourceVersion"],
+            "resourceVersion": metadata["resourceVersion"],
         }
 
-    def fields(self, new: Object) -> tuple[str, ...]:
-        """The values of the selectable fields."""
-        return tuple([read(new) for read in self._readers])
+    def selectable_values(self, obj: Object) -> tuple[str, ...]:
+        """The values of the selectable fields of an object."""
+        return tuple([read(obj) for read in self._field_readers])
 
-    def fields_of(self, data: bytes) -> tuple[str, ...]:
-        """The same of a stored object."""
-        return self.fields(msgspec.json.decode(data))
+    def selectable_values_of(self, data: bytes) -> tuple[str, ...]:
+        """The values of the selectable fields of an encoded object."""
+        return self.selectable_values(msgspec.json.decode(data))
 
     @cached_property
-    def _readers(self) -> list[Callable[[Object], str]]:
-        return [_reader(_ELSEWHERE.get(path, path).split(".")) for path in self.selectable]
+    def _field_readers(self) -> list[Callable[[Object], str]]:
+        return [_field_reader(_FIELD_PATHS.get(path, path).split(".")) for path in self.rest.selectable_fields]
 
 
-def value_at(whole: Object, path: str) -> Any:
-    """What stands at a path such as ``spec.replicas``; None where there is nothing."""
-    value: Any = whole if path else None
+def value_at(obj: Object, path: str) -> Any:
+    """The value at a path such as ``spec.replicas``; None if there is none."""
+    value: Any = obj if path else None
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
-#: A selectable field that is not where its name says.
-_ELSEWHERE = {"source": "source.component"}
+#: The paths of selectable fields that differ from their label.
+_FIELD_PATHS = {"source": "source.component"}
 
 
-def _reader(path: list[str]) -> Callable[[Object], str]:
-    def read(new: Object) -> str:
-        value: Any = new
+def _field_reader(path: list[str]) -> Callable[[Object], str]:
+    def read(obj: Object) -> str:
+        value: Any = obj
         for step in path:
             value = value.get(step) if type(value) is dict else None
             if value is None:

@@ -1,13 +1,19 @@
-"""What the objects of a kind look like: their fields, the types and zero values of these, and how lists merge."""
+"""The schemas of objects: their fields, the types and zero values of these, and how patches merge lists.
+
+``type_table`` reads the built-in types, ``types`` decodes values by them, ``structural`` does the same for the OpenAPI
+schema of a custom resource, and ``validation`` applies its defaults and validates against it. ``descriptors`` makes
+protobuf messages of the built-in types.
+"""
 
 from kubestow.devcluster.apiserver.schema.types import (
-    Field,
+    ListMerge,
     ListOf,
     MapOf,
-    Merge,
-    QuantityText,
+    Object,
+    Quantity,
     Scalar,
     Struct,
+    StructField,
     Time,
     Type,
     UnmarshalTypeError,
@@ -15,13 +21,14 @@ from kubestow.devcluster.apiserver.schema.types import (
 )
 
 __all__ = [
-    "Field",
+    "ListMerge",
     "ListOf",
     "MapOf",
-    "Merge",
-    "QuantityText",
+    "Object",
+    "Quantity",
     "Scalar",
     "Struct",
+    "StructField",
     "Time",
     "Type",
     "UnmarshalTypeError",

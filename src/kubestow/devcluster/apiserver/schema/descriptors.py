@@ -1,7 +1,7 @@
-"""Protobuf message classes, made from the table: what ``generated.proto`` files are to Kubernetes.
+"""Protobuf message classes of the built-in types, as Kubernetes has in its ``generated.proto`` files.
 
-Every field of the table with a number is a field of a message; a struct that Go embeds is a message of its own. Fields
-have their JSON names. The classes of all types are made together when the first is asked for, which takes tens of
+Every field of the type table with a number is a field of a message; a struct that Go embeds is a message of its own.
+Fields have their JSON names. The classes of all types are created together on first use, which takes tens of
 milliseconds and imports google.protobuf.
 """
 
@@ -22,11 +22,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from kubestow.devcluster.apiserver.schema.table import FieldEntry, entry, models
+from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, model_names, type_entry
 
 __all__ = ["ENVELOPE", "embedded_name", "message_class"]
 
-#: The message around every object: ``runtime.Unknown``.
+#: The message that wraps every object: ``runtime.Unknown``.
 ENVELOPE = "Envelope"
 
 _PACKAGE = "kubernetes"
@@ -38,7 +38,7 @@ _SCALARS = {
     "int64": FieldDescriptorProto.TYPE_INT64,
     "float64": FieldDescriptorProto.TYPE_DOUBLE,
 }
-#: The messages that are one value in JSON, and the envelope: their fields as names and types, numbered from 1.
+#: The messages that are scalars in JSON, and the envelope: names and types of their fields, numbered from 1.
 _MESSAGES = {
     "Quantity": (("string", "string"),),
     "Time": (("seconds", "int64"), ("nanos", "int32")),
@@ -56,12 +56,12 @@ _MESSAGES = {
 
 
 def message_class(name: str) -> type[Message]:
-    """The class of a model (``V1Pod``) or of the envelope. Raises KeyError for a name that is neither."""
+    """The class of a model (``V1Pod``) or of the envelope. Raises KeyError for any other name."""
     return GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 def embedded_name(number: int) -> str:
-    """The name of the field that holds an embedded struct, which has none in JSON."""
+    """The name of the field of an embedded struct, which has no name in JSON."""
     return f"embedded_{number}"
 
 
@@ -73,7 +73,7 @@ def _pool() -> DescriptorPool:
 
 
 def _file() -> FileDescriptorProto:
-    """Strings have to be UTF-8, fields know whether they are set, and repeated numbers are not packed, as in Go."""
+    """As in Go: strings are UTF-8, fields have explicit presence, and repeated numbers are not packed."""
     features = FeatureSet(repeated_field_encoding=FeatureSet.EXPANDED)
     file = FileDescriptorProto(name="kubernetes.proto", package=_PACKAGE, syntax="editions")
     file.edition = Edition.EDITION_2023
@@ -82,9 +82,9 @@ def _file() -> FileDescriptorProto:
         message = file.message_type.add(name=name)
         for number, (field, type_) in enumerate(fields, 1):
             _add_field(message, name, field, number, type_)
-    for model in models():
+    for model in model_names():
         message = file.message_type.add(name=model)
-        _add_fields(message, model, [(field.number, field) for field in entry(model).fields if field.number])
+        _add_fields(message, model, [(field.number, field) for field in type_entry(model).fields if field.number])
     return file
 
 
@@ -101,7 +101,7 @@ def _add_fields(message: DescriptorProto, path: str, fields: list[tuple[tuple[in
 
 
 def _add_field(message: DescriptorProto, path: str, name: str, number: int, text: str) -> None:
-    """One field; of a map or of lists inside a map also the nested message that protobuf has for it."""
+    """Add one field, and the nested message that protobuf needs for a map or for lists in a map."""
     field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
     if text.startswith(("[]", "map[string]")):
         field.label = FieldDescriptorProto.LABEL_REPEATED

@@ -1,40 +1,44 @@
-"""The types of fields, and reading a decoded JSON value as one of them.
+"""The types of fields, and conversion of decoded JSON values to their canonical form.
 
-Reading does what a typed decoder does in one pass over the dicts: wrong types are refused with the path of the field,
-unknown fields are dropped (and reported), nulls and zero values that mean nothing are left out, quantities and times
-get their canonical text, and fields that are always written are filled in. Types are built from the table when first
-met, so a server knows only the types of the kinds its clients use.
+``Type.read`` does what Go's typed decoding and encoding do together, in one pass over the dicts: values of the wrong
+type raise an error with the path of the field; unknown fields are pruned and reported; nulls and empty values that Go
+omits are removed; quantities and times get their canonical form; fields that Go always writes are filled in. Types are
+built from the type table on first use, so a server holds only the types of the kinds its clients use.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
 
 from kubestow.api.timestamps import micro_timestamp, timestamp
 from kubestow.devcluster.apiserver.schema.quantities import canonical
-from kubestow.devcluster.apiserver.schema.table import FieldEntry, TypeEntry, entry
+from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, TypeEntry, type_entry
 from kubestow.errors import InvalidQuantity
 
 __all__ = [
-    "ANYTHING",
+    "ANY",
     "Bytes",
-    "Field",
     "IntOrString",
+    "ListMerge",
     "ListOf",
     "MapOf",
-    "Merge",
-    "QuantityText",
+    "Object",
+    "Quantity",
     "Scalar",
     "Struct",
+    "StructField",
     "Time",
     "Type",
     "UnmarshalTypeError",
     "struct_of",
 ]
+
+#: A JSON object: a whole Kubernetes object without ``kind`` and ``apiVersion``, or a part of one.
+Object = dict[str, Any]
 
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "bool", dict: "object", list: "array"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -42,51 +46,55 @@ _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class UnmarshalTypeError(Exception):
-    """A value that is not of its field's type; ``str()`` is what the API server says about it."""
+    """A value that does not fit the type of its field; ``str()`` is the message of Go's JSON decoder."""
 
     def __init__(self, value: object, expected: str, *, problem: str = "") -> None:
-        self.got = _JSON_NAMES.get(type(value), "null")
+        self.json_type = _JSON_NAMES.get(type(value), "null")
         self.expected = expected
         self.problem = problem
-        self.owner = ""
+        self.struct = ""
         self.path: list[str] = []
 
-    def inside(self, owner: str, field: str) -> UnmarshalTypeError:
-        self.owner = self.owner or owner
+    def inside(self, struct: str, field: str) -> UnmarshalTypeError:
+        """This error with the enclosing struct and field added to its path."""
+        self.struct = self.struct or struct
         self.path.insert(0, field)
         return self
 
     def __str__(self) -> str:
         if self.problem:
             return self.problem
-        place = f"Go struct field {self.owner}.{'.'.join(self.path)}" if self.path else "Go value"
-        return f"json: cannot unmarshal {self.got} into {place} of type {self.expected}"
+        target = f"Go struct field {self.struct}.{'.'.join(self.path)}" if self.path else "Go value"
+        return f"json: cannot unmarshal {self.json_type} into {target} of type {self.expected}"
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """How two versions of a list are combined: by ``keys`` or as a set in server-side apply, by ``patch_key`` or, where
-    ``patch_set``, by value in strategic merge patches."""
+class ListMerge:
+    """How patches merge a list.
+
+    Server-side apply merges by ``map_keys`` (x-kubernetes-list-map-keys), or by value where ``is_set``. A strategic
+    merge patch merges by ``patch_key`` (patchMergeKey), or by value where ``patch_by_value``.
+    """
 
     patch_key: str = ""
-    keys: tuple[str, ...] = ()
+    map_keys: tuple[str, ...] = ()
     is_set: bool = False
-    patch_set: bool = False
+    patch_by_value: bool = False
     retain_keys: bool = False
 
 
 class Type:
-    """Any JSON value: the type of schemaless parts."""
+    """Any JSON value: the type of schemaless fields, and the base of all others."""
 
     go_name = "interface {}"
     atomic = True
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
-        """``value`` in canonical form; names of unknown fields are added to ``unknown_fields``. Raises Mismatch."""
+        """``value`` in canonical form; appends the names of unknown fields. Raises UnmarshalTypeError."""
         return value
 
 
-ANYTHING = Type()
+ANY = Type()
 
 
 class Scalar(Type):
@@ -102,7 +110,7 @@ class Scalar(Type):
 
 
 class Bytes(Scalar):
-    """Raw bytes, which JSON has in base64."""
+    """Bytes, base64-encoded in JSON."""
 
     def __init__(self) -> None:
         super().__init__(str, "[]uint8")
@@ -119,8 +127,8 @@ class IntOrString(Type):
         return value
 
 
-class QuantityText(Type):
-    """A resource quantity; a bare number is taken too."""
+class Quantity(Type):
+    """A resource quantity, as a string or a number."""
 
     go_name = "resource.Quantity"
 
@@ -134,7 +142,7 @@ class QuantityText(Type):
 
 
 class Time(Type):
-    """An RFC 3339 time, kept to the second or to the microsecond."""
+    """An RFC 3339 time, with second or microsecond precision."""
 
     go_name = "string"
 
@@ -151,8 +159,8 @@ class Time(Type):
         try:
             if not _TIME.fullmatch(value):
                 raise ValueError
-            moment = datetime.fromisoformat(value.upper())
-            return micro_timestamp(moment) if self._micro else timestamp(moment)
+            time = datetime.fromisoformat(value.upper())
+            return micro_timestamp(time) if self._micro else timestamp(time)
         except (ValueError, OverflowError):
             layout = "2006-01-02T15:04:05.000000Z07:00" if self._micro else "2006-01-02T15:04:05Z07:00"
             problem = f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
@@ -160,7 +168,7 @@ class Time(Type):
 
 
 class ListOf(Type):
-    """A list; how patches combine two of them is said by the field that holds it."""
+    """A list. The field that contains it says how patches merge it."""
 
     def __init__(self, item: Type) -> None:
         self.item = item
@@ -188,7 +196,7 @@ class MapOf(Type):
 
 
 class StringMap(MapOf):
-    """Labels, annotations and their like: the map met in every object, checked at the least cost."""
+    """Labels, annotations and other string maps. Every object has some, so valid ones are returned without a copy."""
 
     def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
         if type(value) is dict:
@@ -201,54 +209,58 @@ class StringMap(MapOf):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StructField:
     """One field of a struct.
 
-    ``scalar`` is the Python type to compare with where that is all there is to check. ``omit_empty`` fields are left
-    out when empty or zero. ``present`` fields exist even in an empty object, so setting them is a change and not an
-    addition.
+    ``omit_empty`` fields are removed when empty or zero. ``in_empty`` fields exist in an empty struct, so that setting
+    one modifies the field instead of adding it. ``python`` is the Python type of a scalar that needs no other check.
     """
 
-    name: str
     type_: Type
     required: bool
     description: str
-    merge: Merge | None
-    scalar: type | None
+    merge: ListMerge | None
     omit_empty: bool
     atomic: bool
-    present: bool
+    in_empty: bool
+    python: type | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A float field also accepts integers, so its type is checked by Scalar.read.
+        python = self.type_.python if isinstance(self.type_, Scalar) else None
+        object.__setattr__(self, "python", None if python is float else python)
 
 
 class Struct(Type):
-    """A type with named fields, and what the table has of it. ``open`` structs keep fields they do not know."""
+    """A type with named fields. ``preserves_unknown_fields`` turns pruning off."""
 
-    def __init__(self, described: TypeEntry, *, open_: bool = False) -> None:
-        self.definition, self.description, self.open = described.definition, described.description, open_
-        self.name = described.name
+    def __init__(self, entry: TypeEntry, *, preserves_unknown_fields: bool = False) -> None:
+        self.definition, self.description = entry.definition, entry.description
+        self.preserves_unknown_fields = preserves_unknown_fields
+        self.name = entry.name
         self.go_name = f"v1.{self.name}"
-        self.atomic = described.map_type == "atomic"
-        self._described = described.fields
+        self.atomic = entry.map_type == "atomic"
+        self._entries = entry.fields
 
     @cached_property
-    def fields(self) -> dict[str, Field]:
-        return {field.name: _field(field, f"{self.name}.{field.name}") for field in self._described}
+    def fields(self) -> dict[str, StructField]:
+        return {entry.name: _field(entry, f"{self.name}.{entry.name}") for entry in self._entries}
 
     @cached_property
-    def _zeros(self) -> list[tuple[str, Any, Struct | None]]:
-        """The fields that are written even when they are not set: the zero value, or the struct that makes it."""
+    def _zero_values(self) -> list[tuple[str, Any, Struct | None]]:
+        """The fields that Go writes even when unset: name and zero value, or the struct that makes the zero value."""
         found: list[tuple[str, Any, Struct | None]] = []
-        for described in self._described:
-            type_ = self.fields[described.name].type_
-            if f"{self.name}.{described.name}" in _NULL_LISTS:
-                found.append((described.name, None, None))
-            elif described.pointer or described.omit == "zero":
+        for entry in self._entries:
+            type_ = self.fields[entry.name].type_
+            if f"{self.name}.{entry.name}" in _NULL_LISTS:
+                found.append((entry.name, None, None))
+            elif entry.pointer or entry.omit == "zero":
                 continue
-            elif isinstance(type_, Struct | Time | QuantityText):
-                zero = "0" if isinstance(type_, QuantityText) else None
-                found.append((described.name, zero, type_ if isinstance(type_, Struct) else None))
-            elif isinstance(type_, Scalar) and not described.omit:
-                found.append((described.name, type_.python(), None))
+            elif isinstance(type_, Struct | Time | Quantity):
+                zero = "0" if isinstance(type_, Quantity) else None
+                found.append((entry.name, zero, type_ if isinstance(type_, Struct) else None))
+            elif isinstance(type_, Scalar) and not entry.omit:
+                found.append((entry.name, type_.python(), None))
         return found
 
     def read(self, value: Any, unknown_fields: list[str]) -> dict[str, Any]:
@@ -261,39 +273,39 @@ class Struct(Type):
         for key, item in value.items():
             field = fields.get(key)
             if field is None:
-                if self.open:
+                if self.preserves_unknown_fields:
                     result[key] = item
                 else:
                     unknown_fields.append(key)
                 continue
             if item is None:
                 continue
-            if field.scalar is not None:
-                if type(item) is not field.scalar:
+            if field.python is not None:
+                if type(item) is not field.python:
                     raise UnmarshalTypeError(item, field.type_.go_name).inside(self.name, key)
             else:
                 try:
                     item = field.type_.read(item, unknown_fields)
-                except UnmarshalTypeError as mismatch:
-                    raise mismatch.inside(self.name, key) from None
+                except UnmarshalTypeError as error:
+                    raise error.inside(self.name, key) from None
             if item or not field.omit_empty:
                 result[key] = item
-        for key, zero, struct in self._zeros:
+        for key, zero, struct in self._zero_values:
             if key not in result:
                 result[key] = struct.read({}, unknown_fields) if struct is not None else zero
         return result
 
     def unknown_fields(self, value: Any, path: str = "") -> list[str]:
-        """The full paths of the unknown fields in ``value``: the slow pass, made only when there are some."""
+        """The full paths of the unknown fields in ``value``. Slower than :meth:`read`; for error messages."""
         found: list[str] = []
         if not isinstance(value, dict):
             return found
         for key, item in value.items():
-            field, place = self.fields.get(key), f"{path}.{key}" if path else key
+            field, item_path = self.fields.get(key), f"{path}.{key}" if path else key
             if field is None:
-                found += [] if self.open else [place]
+                found += [] if self.preserves_unknown_fields else [item_path]
             else:
-                found += _unknown_fields(field.type_, item, place)
+                found += _unknown_fields(field.type_, item, item_path)
         return found
 
 
@@ -311,70 +323,68 @@ def _unknown_fields(type_: Type, value: Any, path: str) -> list[str]:
 
 @cache
 def struct_of(model: str) -> Struct:
-    """The type of a model (``V1Pod``); the empty name is the open struct of kinds without a schema. Raises KeyError."""
-    return Struct(entry(model)) if model else Struct(TypeEntry("", _METADATA), open_=True)
+    """The type of a model (``V1Pod``); the empty name is the type of kinds without a schema. Raises KeyError."""
+    return Struct(type_entry(model)) if model else Struct(TypeEntry("", _METADATA), preserves_unknown_fields=True)
 
 
 _METADATA = (FieldEntry("metadata", "V1ObjectMeta", pointer=True, omit="empty"),)
-_VALUES: dict[str, Type] = {
+_TYPES: dict[str, Type] = {
     "string": Scalar(str, "string"),
     "bytes": Bytes(),
     "int32": Scalar(int, "int32"),
     "int64": Scalar(int, "int64"),
     "bool": Scalar(bool, "bool"),
     "float64": Scalar(float, "float64"),
-    "any": ANYTHING,
+    "any": ANY,
     "IntOrString": IntOrString(),
-    "Quantity": QuantityText(),
+    "Quantity": Quantity(),
     "Time": Time(micro=False),
     "MicroTime": Time(micro=True),
 }
-#: Lists that are null when they are not set. Others are null in Go too, and are left out here: to the readers of
-#: objects in this project, no list and null are the same.
+#: Lists that are written as null when unset. Go does so for other lists too; they are omitted here, because clients
+#: treat a null list and a missing one alike.
 _NULL_LISTS = frozenset({"CSINodeDriver.topologyKeys"})
 
 
-#: Lists that strategic merge patches merge by a key that the table does not have.
+#: Merge keys of strategic merge patches that the type table lacks.
 _PATCH_KEYS = {"NodeSpec.taints": "key"}
 
 
-def _field(described: FieldEntry, place: str) -> Field:
-    type_ = _type(described.type, atomic=described.map_type == "atomic")
-    structured = isinstance(type_, Struct | Time | QuantityText | IntOrString)
-    return Field(
-        name=described.name,
+def _field(entry: FieldEntry, path: str) -> StructField:
+    type_ = _type(entry.type, atomic=entry.map_type == "atomic")
+    is_go_struct = isinstance(type_, Struct | Time | Quantity | IntOrString)
+    return StructField(
         type_=type_,
-        required=described.required,
-        description=described.description,
-        merge=_merge(described, _PATCH_KEYS.get(place, "")) if isinstance(type_, ListOf) else None,
-        scalar=type_.python if isinstance(type_, Scalar) and type_.python is not float else None,
-        omit_empty=_omits_empty(described, type_),
-        atomic=type_.atomic and described.map_type != "granular",
-        present=not described.omit or (structured and not described.pointer and described.omit != "zero"),
+        required=entry.required,
+        description=entry.description,
+        merge=_list_merge(entry, _PATCH_KEYS.get(path, "")) if isinstance(type_, ListOf) else None,
+        omit_empty=_omits_empty(entry, type_),
+        atomic=type_.atomic and entry.map_type != "granular",
+        in_empty=not entry.omit or (is_go_struct and not entry.pointer and entry.omit != "zero"),
     )
 
 
-def _omits_empty(described: FieldEntry, type_: Type) -> bool:
+def _omits_empty(entry: FieldEntry, type_: Type) -> bool:
     if isinstance(type_, Time):
-        # The empty text is no time: null, which is filled in where it is written.
+        # An empty string is the zero time, which is null; fields that are always written get it as a zero value.
         return True
     if isinstance(type_, ListOf | MapOf):
-        # Objects are stored in protobuf, where an empty list and none are the same.
-        return not described.required
-    if described.pointer or not described.omit or type_ is ANYTHING:
+        # kube-apiserver stores objects in protobuf, which does not distinguish an empty list from a missing one.
+        return not entry.required
+    if entry.pointer or not entry.omit or type_ is ANY:
         return False
-    return not isinstance(type_, Struct) or described.omit == "zero"
+    return not isinstance(type_, Struct) or entry.omit == "zero"
 
 
-def _merge(described: FieldEntry, patch_key: str) -> Merge | None:
-    strategies = described.patch_strategy.split(",")
-    if described.list_type not in ("map", "set") and "merge" not in strategies and not patch_key:
+def _list_merge(entry: FieldEntry, patch_key: str) -> ListMerge | None:
+    strategies = entry.patch_strategy.split(",")
+    if entry.list_type not in ("map", "set") and "merge" not in strategies and not patch_key:
         return None
-    return Merge(
-        patch_key=described.patch_merge_key or patch_key,
-        keys=described.list_map_keys,
-        is_set=described.list_type == "set",
-        patch_set="merge" in strategies and not described.patch_merge_key,
+    return ListMerge(
+        patch_key=entry.patch_merge_key or patch_key,
+        map_keys=entry.list_map_keys,
+        is_set=entry.list_type == "set",
+        patch_by_value="merge" in strategies and not entry.patch_merge_key,
         retain_keys="retainKeys" in strategies,
     )
 
@@ -385,4 +395,4 @@ def _type(text: str, *, atomic: bool = False) -> Type:
     if text.startswith("map[string]"):
         item = _type(text.removeprefix("map[string]"))
         return (StringMap if isinstance(item, Scalar) and item.python is str else MapOf)(item, atomic=atomic)
-    return _VALUES[text] if text in _VALUES else struct_of(text)
+    return _TYPES[text] if text in _TYPES else struct_of(text)

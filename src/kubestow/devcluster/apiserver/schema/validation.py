@@ -1,6 +1,6 @@
-"""Filling in and judging custom resources by their schema, with the API server's words.
+"""Defaulting and validation of custom resources by their schema, with kube-apiserver's messages.
 
-Not judged: ``format``, ``uniqueItems`` and the CEL rules of ``x-kubernetes-validations``.
+Not implemented: ``format``, ``uniqueItems`` and the CEL rules of ``x-kubernetes-validations``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubestow.devcluster.apiserver.field_errors import (
-    Cause,
+    FieldError,
     invalid_value,
     required_value,
     too_long,
@@ -20,7 +20,7 @@ from kubestow.devcluster.apiserver.field_errors import (
 )
 from kubestow.devcluster.apiserver.schema.structural import Schema
 
-__all__ = ["fill_in", "problems"]
+__all__ = ["apply_defaults", "validate"]
 
 _JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -33,50 +33,52 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def fill_in(value: Any, schema: Schema) -> None:
-    """Put the schema's defaults where nothing is said, in place."""
+def apply_defaults(value: Any, schema: Schema) -> None:
+    """Set the schema's defaults in fields that are missing, in place."""
     if isinstance(value, dict):
-        for name, below in (schema.get("properties") or {}).items():
-            if "default" in below and (name not in value or (value[name] is None and not below.get("nullable"))):
-                value[name] = copy.deepcopy(below["default"])
-    for _, item, below in _inside(value, schema, ""):
-        fill_in(item, below)
+        for name, child in (schema.get("properties") or {}).items():
+            if "default" in child and (name not in value or (value[name] is None and not child.get("nullable"))):
+                value[name] = copy.deepcopy(child["default"])
+    for _, item, child in _children(value, schema, ""):
+        apply_defaults(item, child)
 
 
-def problems(value: Any, schema: Schema, path: str = "") -> list[Cause]:
-    """All that is wrong with ``value``. ``path`` is where it stands, in words of the API."""
-    wrong_type = _type_problem(value, schema, path)
-    if wrong_type is not None:
-        return [wrong_type]
+def validate(value: Any, schema: Schema, path: str = "") -> list[FieldError]:
+    """The field errors of ``value``, which is at ``path``."""
+    type_error = _type_error(value, schema, path)
+    if type_error is not None:
+        return [type_error]
     if value is None:
         return []
-    causes = [*_scalar_problems(value, schema, path), *_size_problems(value, schema, path)]
+    errors = [*_scalar_errors(value, schema, path), *_size_errors(value, schema, path)]
     if isinstance(value, dict):
-        causes += [required_value(_below(path, name)) for name in schema.get("required") or () if name not in value]
-    causes += _combined_problems(value, schema, path)
-    for place, item, below in _inside(value, schema, path):
-        causes += problems(item, below, place)
-    return causes
+        errors += [
+            required_value(_child_path(path, name)) for name in schema.get("required") or () if name not in value
+        ]
+    errors += _combined_errors(value, schema, path)
+    for item_path, item, child in _children(value, schema, path):
+        errors += validate(item, child, item_path)
+    return errors
 
 
-def _inside(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, Any, Schema]]:
-    """The parts of an object or list that have a schema: place, part, schema."""
+def _children(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, Any, Schema]]:
+    """The fields or items that have a schema: path, value, schema."""
     if isinstance(value, dict):
         named, others = schema.get("properties") or {}, schema.get("additionalProperties")
         for key, item in value.items():
-            below = named.get(key, others)
-            if isinstance(below, dict):
-                yield _below(path, key), item, below
+            child = named.get(key, others)
+            if isinstance(child, dict):
+                yield _child_path(path, key), item, child
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
             yield f"{path}[{index}]", item, schema["items"]
 
 
-def _below(path: str, name: str) -> str:
+def _child_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _type_problem(value: Any, schema: Schema, path: str) -> Cause | None:
+def _type_error(value: Any, schema: Schema, path: str) -> FieldError | None:
     found = _JSON_TYPES.get(type(value), "object")
     if value is None:
         if schema.get("nullable"):
@@ -85,15 +87,15 @@ def _type_problem(value: Any, schema: Schema, path: str) -> Cause | None:
         if found in ("integer", "string"):
             return None
         return invalid_value(path, found, f'{path} in body must be of type integer,string: "{found}"')
-    wanted = schema.get("type", "")
-    if not wanted or found == wanted or (wanted == "number" and found == "integer"):
+    expected = schema.get("type", "")
+    if not expected or found == expected or (expected == "number" and found == "integer"):
         return None
-    if wanted == "integer" and isinstance(value, float) and value.is_integer():
+    if expected == "integer" and isinstance(value, float) and value.is_integer():
         return None
-    return invalid_value(path, found, f'{path} in body must be of type {wanted}: "{found}"')
+    return invalid_value(path, found, f'{path} in body must be of type {expected}: "{found}"')
 
 
-def _scalar_problems(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
     allowed = schema.get("enum")
     if allowed and value not in allowed:
         yield unsupported_value(path, value, allowed)
@@ -102,14 +104,14 @@ def _scalar_problems(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
         if pattern and not _matches(pattern, value):
             yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        least, most = schema.get("minimum"), schema.get("maximum")
-        if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is not None and (value < low or (schema.get("exclusiveMinimum") and value == low)):
             yield invalid_value(
-                path, value, f"{path} in body should be greater than {_or_equal(schema, 'Minimum')}{least:g}"
+                path, value, f"{path} in body should be greater than {_or_equal(schema, 'Minimum')}{low:g}"
             )
-        if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        if high is not None and (value > high or (schema.get("exclusiveMaximum") and value == high)):
             yield invalid_value(
-                path, value, f"{path} in body should be less than {_or_equal(schema, 'Maximum')}{most:g}"
+                path, value, f"{path} in body should be less than {_or_equal(schema, 'Maximum')}{high:g}"
             )
         step = schema.get("multipleOf")
         if step and value % step:
@@ -121,14 +123,14 @@ def _or_equal(schema: Schema, bound: str) -> str:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Patterns are Go's; one that Python cannot read judges nothing."""
+    """Patterns are RE2; one that Python's ``re`` does not accept matches everything."""
     try:
         return re.search(pattern, value) is not None
     except re.error:
         return True
 
 
-def _size_problems(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _size_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
     for type_, noun, phrase in (
         (str, "Length", "be at least {} chars long"),
         (list, "Items", "have at least {} items"),
@@ -136,26 +138,26 @@ def _size_problems(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     ):
         if not isinstance(value, type_):
             continue
-        least, most = schema.get(f"min{noun}"), schema.get(f"max{noun}")
-        if least is not None and len(value) < least:
+        low, high = schema.get(f"min{noun}"), schema.get(f"max{noun}")
+        if low is not None and len(value) < low:
             shown = value if type_ is str else len(value)
-            yield invalid_value(path, shown, f"{path} in body should {phrase.format(least)}")
-        if most is not None and len(value) > most:
-            yield too_long(path, most) if type_ is str else too_many(path, len(value), most)
+            yield invalid_value(path, shown, f"{path} in body should {phrase.format(low)}")
+        if high is not None and len(value) > high:
+            yield too_long(path, high) if type_ is str else too_many(path, len(value), high)
 
 
-def _combined_problems(value: Any, schema: Schema, path: str) -> list[Cause]:
+def _combined_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
     """``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
-    causes = [cause for one in schema.get("allOf") or () for cause in problems(value, one, path)]
-    for word, phrase in (
+    errors = [error for one in schema.get("allOf") or () for error in validate(value, one, path)]
+    for keyword, phrase in (
         ("anyOf", "must validate at least one schema (anyOf)"),
         ("oneOf", "must validate one and only one schema (oneOf)"),
     ):
-        choices = schema.get(word)
+        choices = schema.get(keyword)
         if choices:
-            valid = sum(not problems(value, one, path) for one in choices)
-            if valid == 0 or (word == "oneOf" and valid > 1):
-                causes.append(invalid_value(path, "", f'"{path}" {phrase}'))
-    if schema.get("not") is not None and not problems(value, schema["not"], path):
-        causes.append(invalid_value(path, "", f'"{path}" must not validate the schema (not)'))
-    return causes
+            valid = sum(not validate(value, one, path) for one in choices)
+            if valid == 0 or (keyword == "oneOf" and valid > 1):
+                errors.append(invalid_value(path, "", f'"{path}" {phrase}'))
+    if schema.get("not") is not None and not validate(value, schema["not"], path):
+        errors.append(invalid_value(path, "", f'"{path}" must not validate the schema (not)'))
+    return errors

@@ -1,1 +1,1 @@
-"""Serialization: content negotiation, protobuf bodies, and the forms in which objects are returned."""
+"""Serialization: content negotiation of responses, and decoding of request bodies in JSON, YAML and protobuf."""

@@ -1,8 +1,8 @@
-"""Objects in protobuf, as ``kubectl create deployment`` sends them, to and from the objects of JSON.
+"""Protobuf bodies, as ``kubectl create deployment`` sends them, to and from plain objects.
 
-A body is four magic bytes and an envelope (``runtime.Unknown``) that names the kind and holds the object. The messages
-are made from the schema's table, by the protobuf library; unknown fields are skipped. The library is imported with the
-first body, because most servers never get one.
+A body is four magic bytes and an envelope (``runtime.Unknown``) with the kind and the encoded object. The protobuf
+library parses the messages, whose classes come from the type table; unknown fields are skipped. The library is imported
+on the first body, because most servers never receive one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from kubestow.api.timestamps import micro_timestamp
-from kubestow.devcluster.apiserver.schema.table import FieldEntry, entry, model_of
+from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, model_for, type_entry
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-__all__ = ["MAGIC", "MEDIA_TYPE", "Malformed", "NotProtobuf", "Unserved", "decode", "encode"]
+__all__ = ["MAGIC", "MEDIA_TYPE", "InvalidMessage", "NotProtobuf", "UnsupportedKind", "decode", "encode"]
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
@@ -33,27 +33,27 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotProtobuf(Exception):
-    """The body has no envelope that names a kind."""
+    """The body has no envelope with a kind."""
 
 
-class Unserved(Exception):
-    """The kind has no protobuf form: it has to be sent as JSON."""
+class UnsupportedKind(Exception):
+    """The kind has no protobuf encoding; clients send it as JSON."""
 
 
-class Malformed(Exception):
-    """The object does not follow its type. ``kind`` and ``api_version`` are those of the envelope."""
+class InvalidMessage(Exception):
+    """The object is not a valid message of its type. ``kind`` and ``api_version`` are those of the envelope."""
 
     def __init__(self, kind: str, api_version: str, problem: str) -> None:
         self.kind, self.api_version = kind, api_version
         super().__init__(problem)
 
 
-class _Broken(Exception):
-    """Bytes that are not the message they should be."""
+class _DecodeError(Exception):
+    """Bytes that are not a valid message of the expected type."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in a body, with kind and apiVersion. Raises NotProtobuf, Unserved or Malformed."""
+    """The object in a body, with kind and apiVersion. Raises NotProtobuf, UnsupportedKind or InvalidMessage."""
     from kubestow.devcluster.apiserver.schema.descriptors import ENVELOPE
 
     if not body.startswith(MAGIC):
@@ -65,29 +65,26 @@ def decode(body: bytes) -> dict[str, Any]:
         )
     try:
         envelope: Any = _parsed(ENVELOPE, body[len(MAGIC) :])
-    except _Broken as broken:
-        raise NotProtobuf(str(broken)) from None
+    except _DecodeError as error:
+        raise NotProtobuf(str(error)) from None
     api_version, kind = envelope.typeMeta.apiVersion, envelope.typeMeta.kind
     if not kind:
         raise NotProtobuf("Object 'Kind' is missing in the envelope")
     model = _model(api_version, kind)
     try:
         return {"kind": kind, "apiVersion": api_version, **_codec(model).read(_parsed(model, envelope.raw))}
-    except _Broken as broken:
-        raise Malformed(kind, api_version, str(broken)) from None
+    except _DecodeError as error:
+        raise InvalidMessage(kind, api_version, str(error)) from None
 
 
-def encode(whole: dict[str, Any]) -> bytes:
-    """The body of an object that has kind and apiVersion and follows its schema. Raises Unserved.
-
-    Fields in no schema are left out.
-    """
+def encode(obj: dict[str, Any]) -> bytes:
+    """The body of an object with kind and apiVersion. Omits fields that its schema lacks. Raises UnsupportedKind."""
     from kubestow.devcluster.apiserver.schema.descriptors import ENVELOPE, message_class
 
-    api_version, kind = whole["apiVersion"], whole["kind"]
+    api_version, kind = obj["apiVersion"], obj["kind"]
     model = _model(api_version, kind)
     message = message_class(model)()
-    _codec(model).write(whole, message)
+    _codec(model).write(obj, message)
     envelope: Any = message_class(ENVELOPE)()
     envelope.typeMeta.apiVersion, envelope.typeMeta.kind = api_version, kind
     envelope.raw = message.SerializeToString()
@@ -95,33 +92,30 @@ def encode(whole: dict[str, Any]) -> bytes:
 
 
 def _model(api_version: str, kind: str) -> str:
-    """The model of a kind. Of a wrong API version it is the kind's all the same: the request's path is compared later.
-
-    Raises Unserved.
-    """
+    """The model of a kind, in any version: callers compare the version themselves. Raises UnsupportedKind."""
     try:
-        model = model_of(api_version, kind)
+        model = model_for(api_version, kind)
     except KeyError:
-        raise Unserved(kind) from None
-    if not any(field.number for field in entry(model).fields):
-        raise Unserved(kind)
+        raise UnsupportedKind(kind) from None
+    if not any(field.number for field in type_entry(model).fields):
+        raise UnsupportedKind(kind)
     return model
 
 
-# Messages and the values of JSON
+# Codecs of messages
 
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """A value that a field holds itself. ``read`` makes it JSON, ``made`` takes it from there."""
+    """A scalar field: ``read`` converts it to JSON, ``to_message`` from JSON."""
 
     read: Callable[[Any], Any]
-    made: Callable[[Any], Any]
+    to_message: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Nested:
-    """A value that is a message. ``write`` sets the fields of one that is there."""
+class _Message:
+    """A message field: ``read`` converts it to JSON, ``write`` sets the fields of an existing message."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]
@@ -129,14 +123,14 @@ class _Nested:
 
 @dataclass(frozen=True, slots=True)
 class _ListOf:
-    item: _Scalar | _Nested
+    item: _Scalar | _Message
 
     def read(self, value: Any) -> list[Any]:
         return [self.item.read(item) for item in value]
 
     def write(self, items: list[Any], into: Any) -> None:
         if isinstance(self.item, _Scalar):
-            into.extend(map(self.item.made, items))
+            into.extend(map(self.item.to_message, items))
         else:
             for item in items:
                 self.item.write(item, into.add())
@@ -144,7 +138,7 @@ class _ListOf:
 
 @dataclass(frozen=True, slots=True)
 class _MapOf:
-    item: _Scalar | _Nested
+    item: _Scalar | _Message
 
     def read(self, value: Any) -> dict[str, Any]:
         return {key: self.item.read(value[key]) for key in value}
@@ -152,29 +146,29 @@ class _MapOf:
     def write(self, items: dict[str, Any], into: Any) -> None:
         for key, item in items.items():
             if isinstance(self.item, _Scalar):
-                into[key] = self.item.made(item)
+                into[key] = self.item.to_message(item)
             else:
                 self.item.write(item, into[key])
 
 
-_Value = _Scalar | _Nested | _ListOf | _MapOf
+_ValueCodec = _Scalar | _Message | _ListOf | _MapOf
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field: its name in JSON, the names of the embedded structs around it, its type.
+    """One field: its JSON name, the path of the embedded structs that contain it, its codec.
 
-    ``zero_is_nothing`` fields are no pointers in Go: clients always send them, and JSON leaves them out when zero.
+    ``omit_zero`` fields are not pointers in Go: clients always send them, and JSON omits them when zero.
     """
 
     name: str
     path: tuple[str, ...]
-    value: _Value
-    zero_is_nothing: bool
+    codec: _ValueCodec
+    omit_zero: bool
 
 
 class _Codec:
-    """The fields of one message, by number and, with those of embedded structs, by name."""
+    """The fields of one message by number, and by name including those of embedded structs."""
 
     def __init__(self, fields: list[tuple[tuple[int, ...], FieldEntry]], path: tuple[str, ...] = ()) -> None:
         from kubestow.devcluster.apiserver.schema.descriptors import embedded_name
@@ -188,73 +182,73 @@ class _Codec:
                 self._by_name |= embedded._by_name
             else:
                 field = inside[0][1]
-                zero_is_nothing = field.omit == "empty" and not field.pointer
-                made = self._by_number[number] = _Field(field.name, path, _value(field.type), zero_is_nothing)
-                self._by_name[field.name] = made
+                omit_zero = field.omit == "empty" and not field.pointer
+                leaf = self._by_number[number] = _Field(field.name, path, _value_codec(field.type), omit_zero)
+                self._by_name[field.name] = leaf
 
     def read(self, message: Message) -> dict[str, Any]:
-        """The fields that are set. Raises _Broken when one has another wire type than its own."""
+        """The fields that are set. Raises _DecodeError for a field with the wrong wire type."""
         _check_wire_types(message)
-        made: dict[str, Any] = {}
+        obj: dict[str, Any] = {}
         for descriptor, value in message.ListFields():
             field = self._by_number[descriptor.number]
             if isinstance(field, _Codec):
-                made |= field.read(value)
+                obj |= field.read(value)
                 continue
-            item = field.value.read(value)
-            # JSON has a struct even when it is empty.
-            if item or not field.zero_is_nothing or isinstance(item, dict):
-                made[field.name] = item
-        return made
+            item = field.codec.read(value)
+            # Go writes empty structs.
+            if item or not field.omit_zero or isinstance(item, dict):
+                obj[field.name] = item
+        return obj
 
-    def write(self, whole: dict[str, Any], message: Any) -> None:
+    def write(self, obj: dict[str, Any], message: Any) -> None:
         """Set the fields of ``message``."""
         message.SetInParent()
-        for name, item in whole.items():
+        for name, item in obj.items():
             field = self._by_name.get(name)
             if field is None or item is None:
                 continue
-            into = message
+            parent = message
             for step in field.path:
-                into = getattr(into, step)
-            if isinstance(field.value, _Scalar):
-                setattr(into, name, field.value.made(item))
+                parent = getattr(parent, step)
+            if isinstance(field.codec, _Scalar):
+                setattr(parent, name, field.codec.to_message(item))
             else:
-                field.value.write(item, getattr(into, name))
+                field.codec.write(item, getattr(parent, name))
 
 
 @cache
 def _codec(model: str) -> _Codec:
-    return _Codec([(field.number, field) for field in entry(model).fields if field.number])
+    return _Codec([(field.number, field) for field in type_entry(model).fields if field.number])
 
 
-def _value(text: str) -> _Value:
+def _value_codec(text: str) -> _ValueCodec:
     if text.startswith("[]"):
-        return _ListOf(_item(text[2:]))
+        return _ListOf(_item_codec(text[2:]))
     if text.startswith("map[string]"):
-        return _MapOf(_item(text.removeprefix("map[string]")))
-    return _item(text)
+        return _MapOf(_item_codec(text.removeprefix("map[string]")))
+    return _item_codec(text)
 
 
-def _item(text: str) -> _Scalar | _Nested:
+def _item_codec(text: str) -> _Scalar | _Message:
     if text.startswith("[]"):
-        # A list inside a map is the items of a message.
-        items = _ListOf(_item(text[2:]))
-        return _Nested(lambda value: items.read(value.items), lambda item, into: items.write(item, into.items))
+        # Protobuf has no lists in maps; the list is the field of a message.
+        items = _ListOf(_item_codec(text[2:]))
+        return _Message(lambda value: items.read(value.items), lambda item, into: items.write(item, into.items))
     if text in _VALUES:
         return _VALUES[text]
-    # A type may hold itself, so its codec is made when a value is met.
-    return _Nested(lambda value: _codec(text).read(value), lambda item, into: _codec(text).write(item, into))
+    # Types can be recursive, so the codec is looked up for each value.
+    return _Message(lambda value: _codec(text).read(value), lambda item, into: _codec(text).write(item, into))
 
 
 def _read_time(value: Any) -> str | None:
-    """None for a message without fields, which stands for no time."""
+    """None for an empty message, which is the zero time."""
     if not value.ListFields():
         return None
     try:
         return micro_timestamp(_EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000))
     except OverflowError:
-        raise _Broken("proto: time out of range") from None
+        raise _DecodeError("proto: time out of range") from None
 
 
 def _write_time(item: str, into: Any) -> None:
@@ -273,7 +267,7 @@ def _read_any(value: Any) -> Any:
     try:
         return msgspec.json.decode(value.raw) if value.raw else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Broken(str(error)) from None
+        raise _DecodeError(str(error)) from None
 
 
 def _write_any(item: Any, into: Any) -> None:
@@ -284,44 +278,44 @@ def _write_quantity(item: str, into: Any) -> None:
     into.string = item
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-_TIME = _Nested(_read_time, _write_time)
-_VALUES: dict[str, _Scalar | _Nested] = {
-    **dict.fromkeys(("string", "bool", "int32", "int64", "float64"), _Scalar(_same, _same)),
+_TIME = _Message(_read_time, _write_time)
+_VALUES: dict[str, _Scalar | _Message] = {
+    **dict.fromkeys(("string", "bool", "int32", "int64", "float64"), _Scalar(_identity, _identity)),
     "bytes": _Scalar(lambda value: base64.b64encode(value).decode(), base64.b64decode),
-    "Quantity": _Nested(lambda value: value.string, _write_quantity),
+    "Quantity": _Message(lambda value: value.string, _write_quantity),
     "Time": _TIME,
     "MicroTime": _TIME,
-    "IntOrString": _Nested(lambda value: value.strVal if value.type else value.intVal, _write_int_or_string),
-    "any": _Nested(_read_any, _write_any),
+    "IntOrString": _Message(lambda value: value.strVal if value.type else value.intVal, _write_int_or_string),
+    "any": _Message(_read_any, _write_any),
 }
 
 
-# What is wrong with a message, in the words of Kubernetes' decoder
+# Error messages of Kubernetes' decoder
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def _parsed(name: str, data: bytes) -> Message:
-    """The message in ``data``. Raises _Broken."""
+    """The message in ``data``. Raises _DecodeError."""
     from google.protobuf.message import DecodeError
 
     from kubestow.devcluster.apiserver.schema.descriptors import message_class
 
-    made = message_class(name)
+    class_ = message_class(name)
     try:
-        return made.FromString(data)
+        return class_.FromString(data)
     except DecodeError as error:
-        _explain(cast(Any, made.DESCRIPTOR), memoryview(data))
-        raise _Broken(str(error)) from None
+        _explain(cast(Any, class_.DESCRIPTOR), memoryview(data))
+        raise _DecodeError(str(error)) from None
 
 
 def _check_wire_types(message: Message) -> None:
-    """The library takes a field with another wire type than its own for an unknown field."""
+    """Raise _DecodeError for a wrong wire type, which the library treats as an unknown field."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     unknown = UnknownFieldSet(message)
@@ -331,8 +325,8 @@ def _check_wire_types(message: Message) -> None:
 
 
 def _explain(descriptor: Descriptor, data: memoryview) -> None:
-    """Find what the library refused, and raise it as _Broken."""
-    for number, wire_type, value in _pieces(data):
+    """Find what the library rejected, and raise it as _DecodeError."""
+    for number, wire_type, value in _wire_fields(data):
         field = descriptor.fields_by_number.get(number)
         _check_wire_type(wire_type, field)
         if field is None or wire_type != _BYTES:
@@ -343,47 +337,47 @@ def _explain(descriptor: Descriptor, data: memoryview) -> None:
             try:
                 str(value, "utf-8")
             except UnicodeDecodeError:
-                raise _Broken(f"proto: field {_go_name(field)} contains invalid UTF-8") from None
+                raise _DecodeError(f"proto: field {_go_name(field)} contains invalid UTF-8") from None
 
 
-def _pieces(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """The fields on the wire as number, wire type and bytes."""
+def _wire_fields(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """The encoded fields: number, wire type, bytes."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         if not number:
-            raise _Broken(f"proto: illegal tag {number} (wire type {wire_type})")
+            raise _DecodeError(f"proto: illegal tag {number} (wire type {wire_type})")
         length = _SIZES.get(wire_type, 0)
         if wire_type == _BYTES:
             length, position = _varint(data, position)
         elif wire_type == _VARINT:
             length = _varint(data, position)[1] - position
         elif not length:
-            raise _Broken(f"proto: illegal wireType {wire_type}")
+            raise _DecodeError(f"proto: illegal wireType {wire_type}")
         if length > len(data) - position:
-            raise _Broken(_TRUNCATED)
+            raise _DecodeError(_TRUNCATED)
         yield number, wire_type, data[position : position + length]
         position += length
 
 
 def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    """A number of at most ten bytes, and the position behind it."""
+    """A varint of at most ten bytes, and the position after it."""
     number = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
-            raise _Broken(_TRUNCATED)
+            raise _DecodeError(_TRUNCATED)
         byte = data[position]
         position += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, position
-    raise _Broken("proto: integer overflow")
+    raise _DecodeError("proto: integer overflow")
 
 
 def _check_wire_type(wire_type: int, field: FieldDescriptor | None) -> None:
     if wire_type not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-        raise _Broken(f"proto: illegal wireType {wire_type}")
+        raise _DecodeError(f"proto: illegal wireType {wire_type}")
     if field is None:
         return
     expected = _BYTES
@@ -392,7 +386,7 @@ def _check_wire_type(wire_type: int, field: FieldDescriptor | None) -> None:
         if wire_type == _BYTES and field.is_repeated:
             return
     if wire_type != expected:
-        raise _Broken(f"proto: wrong wireType = {wire_type} for field {_go_name(field)}")
+        raise _DecodeError(f"proto: wrong wireType = {wire_type} for field {_go_name(field)}")
 
 
 def _go_name(field: FieldDescriptor) -> str:

@@ -34,7 +34,8 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """One object at one resourceVersion.
 
     ``key`` is ``namespace/name`` (``name`` alone for cluster-scoped kinds), ``data`` the encoded object, ``labels`` and
-    ``fields`` the values that label and field selectors match (``fields`` in the order of the kind's selectable fields).
+    ``fields`` the values that label and field selectors match. ``fields`` are in the order of the kind's selectable
+    fields.
     """
 
     key: str

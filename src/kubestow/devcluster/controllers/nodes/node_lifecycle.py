@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.conditions import get_condition
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange

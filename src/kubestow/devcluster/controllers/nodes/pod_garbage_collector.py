@@ -7,7 +7,7 @@ same name, and terminating pods on nodes that are not ready and tainted ``node.k
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.pods import PodView

@@ -15,7 +15,7 @@ from kubestow.api.core import Taint, Toleration
 from kubestow.cluster.nodes.taints import NO_EXECUTE, tolerates
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pods import update_pod_condition
+from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.stored_objects import is_terminating, node_name_of, uid_of

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
-from kubestow.devcluster.apiserver.resources.workloads.daemon_sets import TEMPLATE_GENERATION
+from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
+from kubestow.devcluster.apiserver.resources.strategies.workloads.daemon_sets import TEMPLATE_GENERATION
 from kubestow.devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
 from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.controllers.workloads.adoption import AdoptingController
@@ -51,8 +51,8 @@ class _SetState:
     def max_surge_and_unavailable(self) -> tuple[int, int]:
         rolling_update = self.daemon_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
         nodes = len(self.eligible.should_run)
-        max_surge = scaled(rolling_update.get("maxSurge", 0), nodes, up=True)
-        max_unavailable = scaled(rolling_update.get("maxUnavailable", 1), nodes, up=True)
+        max_surge = scaled_value(rolling_update.get("maxSurge", 0), nodes, round_up=True)
+        max_unavailable = scaled_value(rolling_update.get("maxUnavailable", 1), nodes, round_up=True)
         # If both were 0, the update could not proceed.
         return max_surge, max_unavailable if max_surge or max_unavailable else 1
 

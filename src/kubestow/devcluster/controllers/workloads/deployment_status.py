@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from kubestow.api.timestamps import timestamp
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
+from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
 from kubestow.devcluster.controllers.conditions import get_condition, with_condition
 
 __all__ = ["StatusUpdate", "available_replicas", "compute_status", "max_surge_and_unavailable"]
@@ -57,8 +57,10 @@ def max_surge_and_unavailable(spec: Object) -> tuple[int, int]:
     if spec["strategy"]["type"] == "Recreate":
         return 0, spec["replicas"]
     rolling_update = spec["strategy"]["rollingUpdate"]
-    max_surge = scaled(rolling_update["maxSurge"], spec["replicas"], up=True)
-    max_unavailable = min(scaled(rolling_update["maxUnavailable"], spec["replicas"], up=False), spec["replicas"])
+    max_surge = scaled_value(rolling_update["maxSurge"], spec["replicas"], round_up=True)
+    max_unavailable = min(
+        scaled_value(rolling_update["maxUnavailable"], spec["replicas"], round_up=False), spec["replicas"]
+    )
     # If both were 0, the update could not proceed.
     return max_surge, max_unavailable if max_surge or max_unavailable else 1
 

@@ -14,7 +14,7 @@ from itertools import islice
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.int_or_percent import scaled
+from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
 from kubestow.devcluster.controllers.controller import ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.controllers.workloads.adoption import AdoptingController
@@ -186,7 +186,7 @@ class StatefulSetController(AdoptingController):
             if pod is not None and not pod.is_terminating and self._is_available(state, pod)
         }
         replicas = state.stateful_set["spec"]["replicas"]
-        budget = max(1, scaled(max_unavailable, replicas, up=False)) - (replicas - len(available))
+        budget = max(1, scaled_value(max_unavailable, replicas, round_up=False)) - (replicas - len(available))
         for ordinal, pod in sorted(state.replicas.items(), reverse=True):
             if pod is None or ordinal < state.partition or pod.is_terminating or state.is_updated(pod):
                 continue

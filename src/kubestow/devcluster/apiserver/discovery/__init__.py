@@ -1,1 +1,0 @@
-"""Discovery: the served groups, versions and resources, and their OpenAPI documents."""

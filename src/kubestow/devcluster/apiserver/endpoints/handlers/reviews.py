@@ -1,0 +1,120 @@
+"""The handlers of review kinds: who the user is, whose token it is, and what a user is allowed.
+
+There is no authorization, so access reviews allow everything to authenticated users.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubestow.devcluster.apiserver import field_errors, statuses
+from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow.devcluster.apiserver.authentication.users import ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
+from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
+from kubestow.devcluster.apiserver.endpoints.response import Response
+from kubestow.devcluster.apiserver.schema import Object
+from kubestow.devcluster.apiserver.serialization.decoding import decode_body
+
+__all__ = [
+    "create_self_subject_access_review",
+    "create_self_subject_review",
+    "create_self_subject_rules_review",
+    "create_subject_access_review",
+    "create_token_review",
+]
+
+_ALL = ["*"]
+_ALLOWED: Object = {"allowed": True, "reason": "all authenticated users are allowed"}
+_DENIED: Object = {"allowed": False, "reason": "unauthenticated users are denied"}
+
+
+def create_self_subject_review(scope: RequestScope) -> Response:
+    _decode_review(scope)
+    review = {
+        "kind": scope.kind.name,
+        "apiVersion": scope.kind.api_version,
+        "metadata": {"creationTimestamp": scope.registry.now()},
+        "status": {"userInfo": _user_info(scope.request.user)},
+    }
+    return Response.json(review, 201)
+
+
+def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator) -> Response:
+    """Raises a 400 StatusError for a review without a token."""
+    review = _decode_review(scope)
+    token = (review.get("spec") or {}).get("token", "")
+    if not token:
+        raise statuses.bad_request("token is required for TokenReview in authentication")
+    user = authenticator.authenticate_token(token)
+    if user is None:
+        return _response(scope, review, {"user": {}, "error": "invalid bearer token"})
+    return _response(scope, review, {"authenticated": True, "user": _user_info(user)})
+
+
+def create_self_subject_access_review(scope: RequestScope) -> Response:
+    """Raises a 422 StatusError for a review with both or neither kind of attributes."""
+    review = _decode_review(scope)
+    _check_attributes(scope, review.get("spec") or {}, [])
+    return _response(scope, review, _access_status(scope.request.user.name, scope.request.user.groups))
+
+
+def create_subject_access_review(scope: RequestScope) -> Response:
+    """SubjectAccessReview and LocalSubjectAccessReview. Raises a 422 StatusError for a review without a subject."""
+    review = _decode_review(scope)
+    spec = review.get("spec") or {}
+    user, groups = spec.get("user", ""), spec.get("groups") or []
+    errors = []
+    if not user and not groups:
+        errors.append(field_errors.invalid_value("spec.user", "", "at least one of user or group must be specified"))
+    _check_attributes(scope, spec, errors)
+    return _response(scope, review, _access_status(user, groups))
+
+
+def create_self_subject_rules_review(scope: RequestScope) -> Response:
+    rules = {
+        "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
+        "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
+        "incomplete": False,
+    }
+    return _response(scope, _decode_review(scope), rules)
+
+
+def _decode_review(scope: RequestScope) -> Object:
+    """Raises a 400 StatusError for a body that is not a review of the kind."""
+    body, content_type = scope.request.body, scope.request.headers.content_type
+    return scope.read(decode_body(body, content_type, expected=scope.kind.name))[0]
+
+
+def _response(scope: RequestScope, review: Object, status: Object) -> Response:
+    response: Object = {"kind": scope.kind.name, "apiVersion": scope.kind.api_version, "metadata": {}}
+    if "spec" in review:
+        response["spec"] = review["spec"]
+    response["status"] = status
+    return Response.json(response, 201)
+
+
+def _check_attributes(scope: RequestScope, spec: Object, errors: list[field_errors.FieldError]) -> None:
+    """Raises a 422 StatusError unless the review is about either a resource or a path, and without ``errors``."""
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        problem = "cannot be specified in combination with resourceAttributes"
+        errors = [field_errors.invalid_value("spec.nonResourceAttributes", path, problem), *errors]
+    elif resource is None and path is None:
+        problem = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors = [field_errors.invalid_value("spec.resourceAttributes", None, problem), *errors]
+    if errors:
+        raise statuses.invalid(scope.kind.name, "", errors, group=scope.kind.group)
+
+
+def _access_status(user: str, groups: Any) -> Object:
+    return _DENIED if user == ANONYMOUS.name or ALL_UNAUTHENTICATED in groups else _ALLOWED
+
+
+def _user_info(user: UserInfo) -> Object:
+    info: Object = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = user.extra
+    return info

@@ -1,0 +1,127 @@
+"""The scope of a resource request: the kind, the parts of the path, and the registry that serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubestow.devcluster.apiserver import statuses
+from kubestow.devcluster.apiserver.endpoints.request import Request
+from kubestow.devcluster.apiserver.endpoints.request_info import RequestInfo
+from kubestow.devcluster.apiserver.endpoints.response_encoder import ResponseEncoder
+from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptions
+from kubestow.devcluster.apiserver.resources.kind import Kind
+from kubestow.devcluster.apiserver.schema import Object, UnmarshalTypeError
+from kubestow.devcluster.apiserver.selectors import SelectionPredicate, parse_selectors
+from kubestow.devcluster.apiserver.serialization.decoding import decode_body, duplicate_fields
+from kubestow.devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
+from kubestow.devcluster.apiserver.storage.store import Collection, StoredObject
+from kubestow.errors import InvalidSelector
+
+__all__ = ["RequestScope"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestScope:
+    request: Request
+    info: RequestInfo
+    kind: Kind
+    registry: Registry
+
+    @property
+    def collection(self) -> Collection:
+        return self.registry.store.collection(self.kind.storage)
+
+    @property
+    def encoder(self) -> ResponseEncoder:
+        """The encoder of the negotiated form. Raises a 406 StatusError."""
+        include_object = self.request.query.get("includeObject", "")
+        media_type = negotiate_output_media_type(self.request.headers.accept)
+        return ResponseEncoder(self.kind, media_type, include_object=include_object, clock=self.registry.clock)
+
+    @property
+    def write_options(self) -> WriteOptions:
+        """Raises a 422 StatusError."""
+        return WriteOptions(self.request.field_manager, self.request.dry_run)
+
+    @property
+    def key_prefix(self) -> str:
+        """The prefix of the keys in the namespace of the request; empty for all namespaces."""
+        return f"{self.info.namespace}/" if self.info.namespace else ""
+
+    def get(self) -> StoredObject:
+        """The object that the path names. Raises a 404 StatusError."""
+        return self.registry.get(self.kind, self.info.namespace, self.info.name)
+
+    def predicate(self) -> SelectionPredicate:
+        """The selectors of a list or watch. Raises a 400 StatusError."""
+        query = self.request.query
+        fields = query.get("fieldSelector", "")
+        if self.info.name:
+            fields = f"metadata.name={self.info.name}" + (f",{fields}" if fields else "")
+        try:
+            return parse_selectors(query.get("labelSelector", ""), fields, self.kind.rest.selectable_fields)
+        except InvalidSelector as invalid:
+            raise statuses.bad_request(invalid.problem) from None
+
+    def decode(self) -> tuple[Object, dict[str, str]]:
+        """The object in the body and the warning headers, as :meth:`read`. Raises a 400, 413 or 415 StatusError."""
+        body, content_type = self.request.body, self.request.headers.content_type
+        decoded = decode_body(body, content_type, expected=self.kind.name)
+        # Finding duplicate fields means parsing the body a second time, so only strict validation does it.
+        if self.request.field_validation == "Strict" and (duplicates := duplicate_fields(body, content_type)):
+            problems = ", ".join(f'duplicate field "{path}"' for path in duplicates)
+            raise self._cannot_be_handled(f"strict decoding error: {problems}")
+        return self.read(decoded)
+
+    def read(self, decoded: Object) -> tuple[Object, dict[str, str]]:
+        """Convert a decoded object to the kind's schema, without kind and apiVersion; also the warning headers.
+
+        Raises a 400 StatusError for another kind, a value of the wrong type, or, with strict validation, an unknown
+        field.
+        """
+        kind = self.kind
+        kind_name, api_version = decoded.get("kind") or kind.name, decoded.get("apiVersion") or kind.api_version
+        if kind_name != kind.name or api_version != kind.api_version:
+            raise self._wrong_kind(kind_name, api_version)
+        unknown_fields: list[str] = []
+        try:
+            new = kind.struct.read(decoded, unknown_fields)
+        except UnmarshalTypeError as error:
+            raise self._cannot_be_handled(str(error)) from None
+        validation = self.request.field_validation
+        headers: dict[str, str] = {}
+        if unknown_fields:
+            headers = self._report_unknown_fields(kind.struct.unknown_fields(decoded), validation)
+        new.pop("kind", None)
+        new.pop("apiVersion", None)
+        if not isinstance(new.setdefault("metadata", {}), dict):
+            raise self._cannot_be_handled("metadata is not an object")
+        return new, headers
+
+    def _cannot_be_handled(self, problem: str) -> statuses.StatusError:
+        kind = self.kind
+        return statuses.bad_request(
+            f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
+        )
+
+    def _wrong_kind(self, kind_name: Any, api_version: Any) -> statuses.StatusError:
+        kind = self.kind
+        if api_version != kind.api_version:
+            return statuses.bad_request(
+                f"the API version in the data ({api_version}) does not match the expected API version"
+                f" ({kind.api_version})"
+            )
+        target = f"{kind.group or 'core'}.{kind.name}"
+        problem = f"converting ({kind.version}.{kind_name}) to ({target}): unknown conversion"
+        return statuses.bad_request(
+            f'{kind_name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
+        )
+
+    def _report_unknown_fields(self, paths: list[str], validation: str) -> dict[str, str]:
+        problems = [f'unknown field "{path}"' for path in paths]
+        if validation == "Strict":
+            raise self._cannot_be_handled(f"strict decoding error: {', '.join(problems)}")
+        if validation == "Ignore":
+            return {}
+        return {"Warning": ", ".join(map(statuses.warning_header, problems))}

@@ -1,0 +1,110 @@
+"""The kinds that a CustomResourceDefinition serves, one per served version.
+
+All versions share storage and differ in their schemas: the only conversion is a change of apiVersion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubestow.devcluster.apiserver.field_errors import FieldError
+from kubestow.devcluster.apiserver.printers.additional_columns import additional_columns_printer
+from kubestow.devcluster.apiserver.resources.kind import (
+    CustomResource,
+    Kind,
+    KindNames,
+    RESTOptions,
+    ScalePaths,
+    Subresources,
+)
+from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.schema import Object
+from kubestow.devcluster.apiserver.schema.group_version import GroupVersion
+from kubestow.devcluster.apiserver.schema.structural import Schema, StructuralType
+from kubestow.devcluster.apiserver.schema.validation import apply_defaults, validate
+
+__all__ = ["kinds_of"]
+
+
+class CustomResourceStrategy(RESTStrategy):
+    """Defaulting and validation by the schema of one version."""
+
+    has_generation = True
+    allow_unconditional_update = False
+
+    def __init__(self, schema: Schema, *, has_status: bool) -> None:
+        # Metadata is validated by the rules of all kinds.
+        properties = {key: item for key, item in (schema.get("properties") or {}).items() if key != "metadata"}
+        self._schema = {**schema, "properties": properties}
+        self._has_status = has_status
+
+    def set_defaults(self, new: Object) -> None:
+        apply_defaults(new, self._schema)
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        if self._has_status:
+            new.pop("status", None)
+
+    def validate(self, new: Object) -> list[FieldError]:
+        return validate({"apiVersion": "", "kind": "", **new}, self._schema)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+def kinds_of(definition: Object) -> list[Kind]:
+    """The kinds of the served versions of a definition; none until it is established."""
+    spec, status = definition["spec"], definition.get("status") or {}
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    if conditions.get("Established") != "True":
+        return []
+    return [_kind(spec, version) for version in spec["versions"] if version.get("served")]
+
+
+def _kind(spec: Object, version: Object) -> Kind:
+    schema: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    if spec.get("preserveUnknownFields"):
+        schema = {**schema, "x-kubernetes-preserve-unknown-fields": True}
+    subresources = _subresources(version.get("subresources") or {})
+    return Kind(
+        GroupVersion(spec["group"], version["name"]),
+        _names(spec["names"]),
+        namespaced=spec["scope"] == "Namespaced",
+        subresources=subresources,
+        rest=RESTOptions(
+            CustomResourceStrategy(schema, has_status=subresources.status),
+            selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
+        ),
+        custom=CustomResource(
+            StructuralType(schema, root=True),
+            additional_columns_printer(version.get("additionalPrinterColumns") or []),
+            _deprecation_warning(spec, version),
+        ),
+    )
+
+
+def _names(names: Object) -> KindNames:
+    return KindNames(
+        names["kind"],
+        names["plural"],
+        tuple(names.get("shortNames") or ()),
+        tuple(names.get("categories") or ()),
+        names.get("singular", ""),
+        names.get("listKind", ""),
+    )
+
+
+def _subresources(subresources: Object) -> Subresources:
+    scale = subresources.get("scale")
+    if scale is None:
+        return Subresources(status="status" in subresources)
+    fields = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+    spec_replicas, status_replicas, selector = (scale.get(field, "").lstrip(".") for field in fields)
+    return Subresources(status="status" in subresources, scale=ScalePaths(spec_replicas, status_replicas, selector))
+
+
+def _deprecation_warning(spec: Object, version: Object) -> str:
+    if not version.get("deprecated"):
+        return ""
+    warning: str = version.get("deprecationWarning", "")
+    return warning or f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"

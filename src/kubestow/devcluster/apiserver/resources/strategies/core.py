@@ -1,0 +1,87 @@
+"""The strategies of namespaces, secrets and services."""
+
+from __future__ import annotations
+
+from kubestow.api.names import NameErrors, dns1035_label_errors, dns1123_label_errors
+from kubestow.devcluster.apiserver.field_errors import FieldError, required_value
+from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.schema import Object
+
+__all__ = ["NamespaceStrategy", "SecretStrategy", "ServiceStrategy"]
+
+_UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")
+#: Service fields that the server allocates, and keeps when an update omits them.
+_ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
+class NamespaceStrategy(RESTStrategy):
+    returns_deleted_object = True
+
+    def set_defaults(self, new: Object) -> None:
+        labels = new["metadata"].setdefault("labels", {})
+        if new["metadata"].get("name"):
+            labels["kubernetes.io/metadata.name"] = new["metadata"]["name"]
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new["spec"]["finalizers"] = ["kubernetes"]
+        new["status"] = {"phase": "Active"}
+
+    def validate_name(self, name: str) -> NameErrors:
+        return dns1123_label_errors(name)
+
+    def validate_delete(self, name: str) -> str:
+        return "this namespace may not be deleted" if name in _UNDELETABLE_NAMESPACES else ""
+
+
+class SecretStrategy(RESTStrategy):
+    def set_defaults(self, new: Object) -> None:
+        new.setdefault("type", "Opaque")
+
+
+class ServiceStrategy(RESTStrategy):
+    returns_deleted_object = True
+
+    def set_defaults(self, new: Object) -> None:
+        spec = new["spec"]
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        if spec["type"] == "ExternalName":
+            return
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        spec = new["spec"]
+        if spec["type"] != "ExternalName":
+            spec.setdefault("clusterIP", _cluster_ip(new["metadata"]["uid"]))
+            spec["clusterIPs"] = [spec["clusterIP"]]
+            spec.setdefault("ipFamilies", ["IPv4"])
+            spec.setdefault("ipFamilyPolicy", "SingleStack")
+        new["status"] = {"loadBalancer": {}}
+
+    def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
+        if new["spec"]["type"] != "ExternalName":
+            for field in _ALLOCATED:
+                if field in old["spec"]:
+                    new["spec"].setdefault(field, old["spec"][field])
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new["spec"]
+        if spec.get("ports") or spec.get("clusterIP") == "None" or spec["type"] == "ExternalName":
+            return []
+        return [required_value("spec.ports")]
+
+    def validate_name(self, name: str) -> NameErrors:
+        return dns1035_label_errors(name)
+
+
+def _cluster_ip(uid: str) -> str:
+    """An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary."""
+    number = int(uid[:8], 16) % (2**20 - 1024) + 512
+    return f"10.{96 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"

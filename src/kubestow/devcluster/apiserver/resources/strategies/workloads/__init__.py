@@ -1,0 +1,1 @@
+"""The strategies of workload controllers: kinds with a pod template."""

@@ -1,1 +1,0 @@
-"""Kinds that create pods: their defaults, validation and status rules."""

@@ -1,0 +1,85 @@
+"""The table of built-in Kubernetes types: the fields of each, from its OpenAPI schema and its Go type.
+
+``make schema`` generates ``kubernetes-1.36.json`` from two packages (``tools/schema/generate.py``), which the head of
+the file names with their licences. The server reads the file when it needs the first type, and decodes only the types
+that clients use.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+__all__ = ["FieldEntry", "TypeEntry", "model_for", "model_names", "type_entry"]
+
+_FILE = Path(__file__).with_name("kubernetes-1.36.json")
+
+
+class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One field of a type.
+
+    ``type`` is in Go's notation: ``string``, ``int64``, ``[]V1Container``, ``map[string]Quantity``, ``any``. ``number``
+    is the protobuf field number, preceded by those of the embedded structs that contain the field; it is empty for a
+    field that exists in JSON only. ``pointer`` and ``omit`` describe the Go field: a zero value is written unless it is
+    omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero`` (omitzero).
+    """
+
+    name: str
+    type: str
+    number: tuple[int, ...] = ()
+    pointer: bool = False
+    omit: Literal["", "empty", "zero"] = ""
+    required: bool = False
+    list_type: str = ""
+    list_map_keys: tuple[str, ...] = ()
+    patch_merge_key: str = ""
+    patch_strategy: str = ""
+    map_type: str = ""
+    description: str = ""
+
+
+class TypeEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One type. ``definition`` is its name in OpenAPI, ``api_versions`` those of a kind (``*`` for all)."""
+
+    definition: str
+    fields: tuple[FieldEntry, ...]
+    description: str = ""
+    map_type: str = ""
+    api_versions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The Go name: ``PodSpec``."""
+        return self.definition.rpartition(".")[2]
+
+
+class _Table(msgspec.Struct):
+    types: dict[str, msgspec.Raw]
+
+
+@cache
+def type_entry(model: str) -> TypeEntry:
+    """The type that generated clients call ``model`` (``V1PodSpec``). Raises KeyError when the table has none."""
+    return msgspec.json.decode(_types()[model], type=TypeEntry)
+
+
+def model_names() -> list[str]:
+    return list(_types())
+
+
+@cache
+def model_for(api_version: str, kind: str) -> str:
+    """The model of a kind; the first with that name when ``api_version`` has no such kind. Raises KeyError."""
+    entries = {model: type_entry(model) for model in _types() if model.endswith(kind)}
+    by_version = {version: model for model, one in entries.items() if one.name == kind for version in one.api_versions}
+    if not by_version:
+        raise KeyError(kind)
+    return by_version.get(api_version) or next(iter(by_version.values()))
+
+
+@cache
+def _types() -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(_FILE.read_bytes(), type=_Table).types

@@ -1,0 +1,149 @@
+"""The composition root of the API server: storage, registry, authentication and API handler behind an HTTP server.
+
+:attr:`APIServer.registry` reads and writes in process, before :meth:`APIServer.start` too. Everything runs on the event
+loop that calls :meth:`APIServer.start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow.devcluster.apiserver.authentication.users import UserInfo
+from kubestow.devcluster.apiserver.endpoints.api_handler import APIHandler
+from kubestow.devcluster.apiserver.registry.registry import Registry
+from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, Scheme
+from kubestow.devcluster.apiserver.server.http import HTTPHandler, connection_log
+from kubestow.devcluster.apiserver.storage.database import Database
+from kubestow.devcluster.apiserver.storage.group_commit import GroupCommit
+from kubestow.devcluster.apiserver.storage.store import Store
+from kubestow.errors import KubestowError
+
+if TYPE_CHECKING:
+    from kubestow.devcluster.apiserver.server.tls import TLS
+
+__all__ = ["APIServer", "APIServerOptions", "AddressInUse", "wall_clock"]
+
+#: The loopback address to connect to when the server listens on all interfaces.
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class AddressInUse(KubestowError):
+    """Another process listens on the address and port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APIServerOptions:
+    """Where the API server listens, and how clients authenticate.
+
+    ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with CAs of client certificates,
+    turn authentication on; without them every request is allowed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: TLS | None = None
+    #: The user by bearer token.
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class APIServer:
+    """The API server of one cluster.
+
+    With a ``database`` it loads the cluster from there and persists every write; :meth:`stop` closes the database.
+    Without one the cluster is in memory only. ``clock`` and ``random`` make timestamps and uids reproducible.
+    """
+
+    def __init__(
+        self,
+        options: APIServerOptions,
+        *,
+        database: Database | None = None,
+        clock: Callable[[], datetime] = wall_clock,
+        random: Random | None = None,
+    ) -> None:
+        self.host, self.port, self._tls = options.host, options.port, options.tls
+        #: Whether the database already held a cluster.
+        self.is_resumed = database is not None and database.resource_version > 0
+        scheme = Scheme(BUILT_IN_KINDS)
+        self.store = Store() if database is None else database.load(scheme.selectable_fields())
+        self._group_commit = None if database is None else GroupCommit(self.store, database)
+        # Seeded once, so that uids need no system call each.
+        random = random if random is not None else Random(SystemRandom().getrandbits(128))
+        self.registry = Registry(self.store, scheme, clock=clock, random=random)
+        authenticator = RequestAuthenticator(options.tokens, client_certificates=bool(self.client_ca))
+        self.api = APIHandler(self.registry, authenticator)
+        wait_durable = None if self._group_commit is None else self._group_commit.wait_durable
+        self._handler = HTTPHandler(self.api, authenticator, wait_durable)
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def client_ca(self) -> str:
+        """The CAs of client certificates, in PEM; empty without any."""
+        return "" if self._tls is None else self._tls.client_ca
+
+    @property
+    def url(self) -> str:
+        """The URL for clients on this machine; before :meth:`start` with the port from the options."""
+        host = _LOOPBACK.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen and serve. Raises AddressInUse, or OSError for an address that cannot be bound."""
+        server = web.Server(
+            self._handler,
+            handler_cancellation=True,
+            access_log=None,
+            logger=connection_log,
+            # A small compressed body may decompress to a thousand times its size.
+            auto_decompress=False,
+            max_line_size=65536,
+            max_field_size=65536,
+            keepalive_timeout=300.0,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            context = None if self._tls is None else self._tls.context
+            await web.TCPSite(runner, self.host, self.port, backlog=1024, ssl_context=context).start()
+        except OSError as error:
+            await runner.cleanup()
+            await self.stop()
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(
+                    f"{self.host}:{self.port} is in use by another process; choose another --port"
+                ) from None
+            raise
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        if self._group_commit is not None:
+            self._group_commit.start()
+
+    async def failed(self) -> None:
+        """Wait until a write to the database fails, then raise StorageFailed. Never returns without a database."""
+        if self._group_commit is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._group_commit.wait_for_failure()
+
+    async def stop(self) -> None:
+        """Close all connections, watches included, and the database."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._group_commit is not None:
+            group_commit, self._group_commit = self._group_commit, None
+            await group_commit.stop()

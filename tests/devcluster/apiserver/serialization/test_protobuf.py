@@ -1,0 +1,208 @@
+"""Protobuf bodies: decoded to the same objects as JSON, or rejected with the messages of kube-apiserver."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, Kind
+from kubestow.devcluster.apiserver.schema import struct_of
+from kubestow.devcluster.apiserver.schema.type_table import type_entry
+from kubestow.devcluster.apiserver.serialization import protobuf
+from tests.devcluster.client import Client, ClientResponse
+from tests.devcluster.wire.recordings import recordings_directory
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+#: ``kubectl create deployment web --image=nginx``, as kubectl sends it.
+FROM_KUBECTL = bytes.fromhex(
+    "6b3873000a150a07617070732f7631120a4465706c6f796d656e7412ab010a1f0a037765621200"
+    "1a0022002a00320038004200" + "5a0a0a036170701203776562" + "127a0801120c0a0a0a036170701203776562"
+    "1a600a1c0a0012001a0022002a003200380042005a0a0a0361707012037765621240"
+    "12220a056e67696e7812056e67696e782a0042006a00720080010088010090010"
+    "0a201001a00320042004a005200580060006800820100"
+    "8a01009a0100c20100" + "22020a0028003800" + "1a0c080010001800200028003800" + "1a002200"
+)
+
+
+def varint(number: int) -> bytes:
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)
+
+
+def wire_field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def envelope(kind: str, raw: bytes, *, version: str = "v1") -> bytes:
+    types = wire_field(1, version.encode()) + wire_field(2, kind.encode())
+    return protobuf.MAGIC + wire_field(1, types) + wire_field(2, raw)
+
+
+CONTAINER = wire_field(1, b"c") + wire_field(2, b"x:1")
+POD = wire_field(1, wire_field(1, b"p")) + wire_field(2, wire_field(2, CONTAINER))
+
+
+async def create(client: Client, path: str, body: bytes) -> ClientResponse:
+    return await client("POST", path, body, content_type=protobuf.MEDIA_TYPE)
+
+
+async def test_the_body_of_kubectl_creates_a_deployment(client: Client) -> None:
+    response = await create(client, DEPLOYMENTS, FROM_KUBECTL)
+    assert response.status == 201
+    spec = response.json["spec"]
+    assert (response.json["metadata"]["name"], spec["replicas"]) == ("web", 1)
+    assert spec["template"]["spec"]["containers"][0]["image"] == "nginx"
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": "25%", "maxUnavailable": "25%"}
+
+
+async def test_protobuf_and_json_create_the_same_object(client: Client) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "nginx", "image": "nginx"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    path, metadata = f"{DEPLOYMENTS}?dryRun=All", {"name": "web", "labels": {"app": "web"}}
+    by_json = (await client.post(path, {"metadata": metadata, "spec": spec})).json
+    by_protobuf = (await create(client, path, FROM_KUBECTL)).json
+    assert by_json.pop("metadata")["labels"] == by_protobuf.pop("metadata")["labels"]
+    assert by_json == by_protobuf
+
+
+@pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire")
+def test_a_recorded_pod_equals_the_same_pod_recorded_in_json() -> None:
+    recordings = recordings_directory()
+    assert recordings is not None
+    exchanges = [json.loads(line) for line in (recordings / "pods-create.jsonl").read_text().splitlines()]
+    raw = next(base64.b64decode(one["respBase64"]) for one in exchanges if "respBase64" in one)
+    pod = struct_of("V1Pod").read(protobuf.decode(raw), [])
+    bodies = [one["respBody"] for one in exchanges if isinstance(one.get("respBody"), dict)]
+    same = [body for body in bodies if body.get("metadata", {}).get("uid") == pod["metadata"]["uid"]]
+    assert same and pod == struct_of("V1Pod").read(same[0], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"", "empty data (<empty>)"),
+        (b"{}", "does not appear to be a protobuf message, expected prefix [107 56 115 0] (7b7d)"),
+        (protobuf.MAGIC + b"\x0a\xff", "unrecognized (must be of type Pod): unexpected EOF (6b3873000aff)"),
+        (envelope("Pod", POD[:-1]), 'Pod in version "v1" cannot be handled as a Pod: unexpected EOF'),
+        (envelope("Pod", wire_field(1, 5)), "proto: wrong wireType = 0 for field Metadata"),
+        (envelope("Pod", wire_field(1, wire_field(1, b"\xff"))), "proto: field Name contains invalid UTF-8"),
+        (envelope("Pod", b"\x0b"), "proto: illegal wireType 3"),
+        (envelope("Pod", b"\x08" + b"\xff" * 11), "proto: integer overflow"),
+    ],
+)
+async def test_an_invalid_body_is_rejected(client: Client, body: bytes, problem: str) -> None:
+    response = await create(client, "/api/v1/namespaces/default/pods", body)
+    assert (response.status, response.json["reason"]) == (400, "BadRequest")
+    assert problem in response.json["message"]
+
+
+async def test_a_kind_without_protobuf_encoding_is_an_unsupported_media_type(client: Client) -> None:
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    response = await create(client, definitions, envelope("CustomResourceDefinition", b""))
+    assert response.status == 415
+    assert response.json["message"].endswith("accepted media types include: application/json, application/yaml")
+
+
+def test_kinds_of_the_same_name_differ_by_api_version() -> None:
+    raw = wire_field(4, b"x")
+    assert protobuf.decode(envelope("Event", raw))["message"] == "x"
+    assert protobuf.decode(envelope("Event", raw, version="events.k8s.io/v1"))["reportingController"] == "x"
+
+
+async def test_another_kind_than_that_of_the_path_is_rejected(client: Client) -> None:
+    response = await create(client, DEPLOYMENTS, envelope("Pod", POD))
+    assert response.status == 400
+    assert "does not match the expected API version (apps/v1)" in response.json["message"]
+
+
+async def test_fields_of_a_newer_client_are_skipped(client: Client) -> None:
+    newer = POD + wire_field(999, b"new") + varint(1000 << 3 | 5) + b"1234"
+    assert (await create(client, "/api/v1/namespaces/default/pods", envelope("Pod", newer))).status == 201
+
+
+def test_zero_values_are_omitted_unless_the_field_is_a_pointer() -> None:
+    replicas = protobuf.decode(envelope("Deployment", wire_field(2, wire_field(1, 0))))
+    assert replicas["spec"] == {"replicas": 0}
+    port = (
+        wire_field(2, b"TCP")
+        + wire_field(3, 80)
+        + wire_field(4, wire_field(1, 0) + wire_field(2, 0) + wire_field(3, b""))
+    )
+    service = protobuf.decode(envelope("Service", wire_field(2, wire_field(1, port))))
+    assert service["spec"]["ports"] == [{"protocol": "TCP", "port": 80}]
+
+
+def test_bytes_negative_numbers_and_times_are_converted_to_json() -> None:
+    secret = protobuf.decode(envelope("Secret", wire_field(2, wire_field(1, b"key") + wire_field(2, b"\x00\xff"))))
+    assert secret["data"] == {"key": "AP8="}
+    priority = protobuf.decode(envelope("PriorityClass", wire_field(2, -5)))
+    assert priority["value"] == -5
+    config_map = protobuf.decode(envelope("ConfigMap", wire_field(1, wire_field(8, wire_field(1, 1)))))
+    assert config_map["metadata"]["creationTimestamp"] == "1970-01-01T00:00:01.000000Z"
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in BUILT_IN_KINDS if kind.model and kind.name != "CustomResourceDefinition"]
+)
+def test_encoding_and_decoding_round_trip(kind: Kind) -> None:
+    obj = {**_sample(kind.model), "kind": kind.name, "apiVersion": kind.api_version}
+    assert protobuf.decode(protobuf.encode(obj)) == obj
+
+
+def _sample(text: str) -> Any:
+    """A value of a type of the type table, with every field set."""
+    if text.startswith("[]"):
+        return [_sample(text[2:])]
+    if text.startswith("map[string]"):
+        return {"key": _sample(text.removeprefix("map[string]"))}
+    if text in SAMPLES:
+        return SAMPLES[text]
+    return {field.name: _sample(field.type) for field in type_entry(text).fields if field.number}
+
+
+SAMPLES: dict[str, Any] = {"string": "ü", "bytes": "AP8=", "bool": True, "int32": -1, "int64": 1 << 40, "float64": 0.5}
+SAMPLES |= {"any": {"a": [1]}, "Quantity": "1500m", "IntOrString": "25%"}
+SAMPLES |= dict.fromkeys(("Time", "MicroTime"), "1969-12-31T23:59:59.500000Z")
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.integers(0, 255))
+def test_arbitrary_bytes_are_decoded_or_rejected(tail: bytes, position: int, byte: int) -> None:
+    corrupted = bytearray(FROM_KUBECTL)
+    corrupted[position % len(corrupted)] = byte
+    for body in (bytes(corrupted), envelope("Pod", tail), protobuf.MAGIC + tail):
+        try:
+            assert isinstance(protobuf.decode(body), dict)
+        except (protobuf.NotProtobuf, protobuf.UnsupportedKind, protobuf.InvalidMessage) as error:
+            assert str(error)
+
+
+def test_every_field_of_a_served_kind_has_a_protobuf_number() -> None:
+    missing: set[str] = set()
+    seen: set[str] = set()
+    for kind in BUILT_IN_KINDS:
+        # CustomResourceDefinitions have no protobuf numbers: kubectl does not contain their Go types.
+        if kind.model and kind.name != "CustomResourceDefinition":
+            _walk(kind.model, seen, missing)
+    assert not missing
+
+
+def _walk(model: str, seen: set[str], missing: set[str]) -> None:
+    if model in seen:
+        return
+    seen.add(model)
+    entry = type_entry(model)
+    for field in entry.fields:
+        if not field.number and not (entry.api_versions and field.name in ("kind", "apiVersion")):
+            missing.add(f"{model}.{field.name}")
+        inner = field.type.replace("[]", "").removeprefix("map[string]")
+        with contextlib.suppress(KeyError):
+            type_entry(inner)
+            _walk(inner, seen, missing)
