@@ -32,30 +32,30 @@ async def test_a_binding_sets_the_node_and_the_condition(sandbox: ClusterSandbox
 async def test_a_pod_is_bound_once(sandbox: ClusterSandbox, pods: PodClient) -> None:
     node, pod = await sandbox.node("a"), await sandbox.pod("p")
     await pods.bind(reference(pod), node)
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await pods.bind(reference(pod), node)
-    assert (refused.value.code, refused.value.reason) == (409, "Conflict")
+    assert (error.value.code, error.value.reason) == (409, "Conflict")
 
 
 async def test_a_pod_of_another_uid_is_not_bound(sandbox: ClusterSandbox, pods: PodClient) -> None:
     node, pod = await sandbox.node("a"), await sandbox.pod("p")
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await pods.bind(reference(pod, uid=OTHER_UID), node)
-    assert refused.value.code == 409
+    assert error.value.code == 409
     assert "nodeName" not in (await sandbox.read("p"))["spec"]
 
 
 async def test_a_deleted_pod_is_not_bound(sandbox: ClusterSandbox, pods: PodClient) -> None:
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await pods.bind(ObjectReference("Pod", sandbox.name, "none", OTHER_UID), "anywhere")
-    assert refused.value.code == 404
+    assert error.value.code == 404
 
 
 async def test_a_pod_with_gates_is_not_bound(sandbox: ClusterSandbox, pods: PodClient) -> None:
     node, pod = await sandbox.node("a"), await sandbox.pod("p", schedulingGates=[{"name": "example.com/wait"}])
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await pods.bind(reference(pod), node)
-    assert refused.value.code in (400, 409, 422)
+    assert error.value.code in (400, 409, 422)
     assert "nodeName" not in (await sandbox.read("p"))["spec"]
 
 
@@ -78,9 +78,9 @@ async def test_a_nomination_is_cleared(sandbox: ClusterSandbox, pods: PodClient)
 
 async def test_the_status_of_a_recreated_pod_is_not_patched(sandbox: ClusterSandbox, pods: PodClient) -> None:
     pod = await sandbox.pod("p")
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await pods.patch_pod_status(reference(pod, uid=OTHER_UID), PodStatusPatch(nominated_node_name="n"))
-    assert refused.value.code in (409, 422)
+    assert error.value.code in (409, 422)
     assert "nominatedNodeName" not in (await sandbox.read("p"))["status"]
 
 
@@ -102,9 +102,9 @@ async def test_a_patch_of_an_older_version_conflicts(sandbox: ClusterSandbox) ->
     old = (await sandbox.request("GET", path))["metadata"]
     await sandbox.request("PATCH", path, {"metadata": {"annotations": {"a": "1"}}}, content_type=MERGE_PATCH)
     stale = ObjectReference("Node", "", name, old["uid"], resource_version=old["resourceVersion"])
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await merge_patch(sandbox.transport, NODES, stale, {"metadata": {"annotations": {"a": "2"}}})
-    assert refused.value.code == 409
+    assert error.value.code == 409
 
 
 async def test_a_lease_has_one_holder(sandbox: ClusterSandbox) -> None:
@@ -112,6 +112,6 @@ async def test_a_lease_has_one_holder(sandbox: ClusterSandbox) -> None:
     lease = {"kind": "Lease", "metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
     first = await sandbox.create(leases, lease)
     await sandbox.request("PUT", f"{leases}/l", first | {"spec": {"holderIdentity": "b"}})
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         await sandbox.request("PUT", f"{leases}/l", first | {"spec": {"holderIdentity": "c"}})
-    assert (refused.value.code, refused.value.reason) == (409, "Conflict")
+    assert (error.value.code, error.value.reason) == (409, "Conflict")

@@ -35,12 +35,14 @@ class SimulatedTransport(Transport):
 
     def __init__(self, server: SimulatedServer, *, send: Send, faults: Faults, clock: Clock, timeout: float) -> None:
         super().__init__(Credentials("http://server"), clock=clock)
-        self._objects, self._send, self._faults, self._timeout = server, send, faults, timeout
+        self._objects, self._send_request, self._faults, self._request_timeout = server, send, faults, timeout
 
     async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._send(f"{method} {urlsplit(path).path}", lambda: self._respond(method, path, body))
+            async with asyncio.timeout(self._request_timeout):
+                return await self._send_request(
+                    f"{method} {urlsplit(path).path}", lambda: self._respond(method, path, body)
+                )
         except TimeoutError:
             raise Unreachable(self.server, "no answer in time") from None
 
@@ -56,10 +58,10 @@ class SimulatedTransport(Transport):
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
         if self._faults.occurs(Fault.REJECTED):
             raise self._faults.server_error(of_write=False)
-        async with aclosing(self._chunks(_resource(path), query, idle_timeout)) as chunks:
+        async with aclosing(self._watch_chunks(_resource(path), query, idle_timeout)) as chunks:
             yield chunks
 
-    async def _chunks(
+    async def _watch_chunks(
         self, resource: Resource, query: dict[str, str], idle_timeout: float
     ) -> AsyncGenerator[bytes, None]:
         """The chunks of a watch, with faults, until it ends."""
