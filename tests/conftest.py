@@ -1,6 +1,6 @@
-"""Property tests draw the same examples in every run, so that a change is judged by what it changes.
+"""Hypothesis profiles: property tests draw the same examples in every run.
 
-``HYPOTHESIS_PROFILE=exploring`` draws new ones; what they find becomes a test of its own.
+``HYPOTHESIS_PROFILE=exploring`` draws new examples; a failing one becomes a test of its own.
 """
 
 from __future__ import annotations

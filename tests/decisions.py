@@ -1,4 +1,4 @@
-"""What a decision means beside its node, for tests that compare decisions of any kind."""
+"""Accessors of the outcome of a decision, for tests that compare decisions of any kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["post_filter_actions", "preemption_of", "rejectors_of"]
 
 
 def rejectors_of(decision: Decision) -> frozenset[str]:
-    """The plugins that rejected the pod."""
+    """The plugins that rejected the pod, empty for a scheduled one."""
     return decision.rejectors if isinstance(decision, Unschedulable) else frozenset()
 
 
@@ -22,5 +22,5 @@ def preemption_of(decision: Decision) -> PostFilterResult | None:
 
 
 def post_filter_actions(decision: Decision) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-    """The requests that PostFilter plugins want made."""
+    """The actions that PostFilter plugins return."""
     return decision.post_filter.actions if isinstance(decision, Unschedulable) else []

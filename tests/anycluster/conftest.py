@@ -1,4 +1,4 @@
-"""A place in a cluster: the embedded server, or the one that ``KUBESTOW_TEST_KUBECONFIG`` leads to."""
+"""A sandbox in a cluster: the embedded server, or the one of ``KUBESTOW_TEST_KUBECONFIG``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.wall_clock import WallClock
-from tests.anycluster.place import Place
+from tests.anycluster.sandbox import ClusterSandbox
 
 KUBECONFIG = os.environ.get("KUBESTOW_TEST_KUBECONFIG", "")
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    """A namespace of its own, with everything in it taken away afterwards."""
-    async with AsyncExitStack() as open_:
+async def sandbox() -> AsyncIterator[ClusterSandbox]:
+    """A sandbox with its own namespace; everything in it is deleted after the test."""
+    async with AsyncExitStack() as stack:
         master = ""
         if not KUBECONFIG:
-            server = await open_.enter_async_context(DevCluster(nodes=0))
+            server = await stack.enter_async_context(DevCluster(nodes=0))
             master = server.url
         credentials = await load_credentials(KUBECONFIG, master=master)
-        transport = await open_.enter_async_context(Transport(credentials, clock=WallClock()))
-        yield await open_.enter_async_context(Place(transport, credentials, KUBECONFIG, master))
+        transport = await stack.enter_async_context(Transport(credentials, clock=WallClock()))
+        yield await stack.enter_async_context(ClusterSandbox(transport, credentials, KUBECONFIG, master))

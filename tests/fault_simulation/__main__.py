@@ -1,4 +1,4 @@
-"""Run many seeds: ``python -m tests.fault_simulation --seeds 100 --first 1``; ``--trace`` prints every event."""
+"""Runs many seeds: ``python -m tests.fault_simulation --seeds 100 --first 1``; ``--trace`` prints the trace of each."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import click
 from tests.fault_simulation.simulation import Outcome, Part, simulate
 
 
-def _outcome(seed: int, *, certain: Sequence[Part], trace: bool) -> Outcome:
-    """The outcome of one seed; its trace, which may be long, only where it is wanted."""
-    outcome = simulate(seed, certain=certain)
+def _outcome(seed: int, *, required: Sequence[Part], trace: bool) -> Outcome:
+    """The outcome of one seed, without its long trace unless it is printed."""
+    outcome = simulate(seed, required=required)
     return outcome if trace else replace(outcome, trace=())
 
 
-def _outcomes(seeds: range, *, jobs: int, certain: Sequence[Part], trace: bool) -> Iterator[Outcome]:
-    """The outcomes in the order of the seeds, so many worked out at once."""
-    work = partial(_outcome, certain=certain, trace=trace)
+def _outcomes(seeds: range, *, jobs: int, required: Sequence[Part], trace: bool) -> Iterator[Outcome]:
+    """The outcomes in the order of the seeds, computed by ``jobs`` processes."""
+    work = partial(_outcome, required=required, trace=trace)
     if jobs == 1:
         yield from map(work, seeds)
         return
@@ -31,21 +31,21 @@ def _outcomes(seeds: range, *, jobs: int, certain: Sequence[Part], trace: bool) 
 
 @click.command()
 @click.option("--seeds", type=click.IntRange(1), default=100, show_default=True, help="How many seeds to run.")
-@click.option("--first", default=1, show_default=True, help="The first of them.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many to run at once.")
+@click.option("--first", default=1, show_default=True, help="The first seed.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many to run in parallel.")
 @click.option(
     "--with",
-    "certain",
+    "required",
     type=click.Choice([part.value for part in Part]),
     multiple=True,
-    help="What every world has; else it is drawn.",
+    help="A part that every simulation has; the others are drawn.",
 )
 @click.option("--trace", is_flag=True, help="Print every run's trace.")
-def main(seeds: int, first: int, jobs: int, certain: Sequence[str], trace: bool) -> None:
-    """Simulate living schedulers in a hostile world; exit with 1 when an invariant is violated."""
+def main(seeds: int, first: int, jobs: int, required: Sequence[str], trace: bool) -> None:
+    """Simulate schedulers with injected faults; exit with 1 when an invariant is violated."""
     failed, bound, events = 0, 0, []
-    parts = [Part(part) for part in certain]
-    for outcome in _outcomes(range(first, first + seeds), jobs=jobs, certain=parts, trace=trace):
+    parts = [Part(part) for part in required]
+    for outcome in _outcomes(range(first, first + seeds), jobs=jobs, required=parts, trace=trace):
         if trace:
             click.echo("\n".join(outcome.trace))
         for violation in dict.fromkeys(outcome.violations):

@@ -1,4 +1,4 @@
-"""One seeded run: a hostile world for a minute or two, then rest, then judgement."""
+"""One seeded run: faults for a minute or two, then quiescence and the final checks."""
 
 from __future__ import annotations
 
@@ -7,103 +7,111 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from random import Random
 from typing import Any
 
-from kubestow.api.core import Namespace
+from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
 from kubestow.testing.virtual_time import VirtualClock
-from tests.fault_simulation.actors import Kubelets, People
-from tests.fault_simulation.devices import Devices, device_objections, devices_given_twice
+from tests.fault_simulation.actors.devices import Devices
+from tests.fault_simulation.actors.jobs import Jobs
+from tests.fault_simulation.actors.kubelets import Kubelets
+from tests.fault_simulation.actors.storage import Storage
+from tests.fault_simulation.actors.users import Users
+from tests.fault_simulation.apiserver.context import SimulationContext
+from tests.fault_simulation.apiserver.server import SimulatedServer
+from tests.fault_simulation.event_loop import ShuffledLoop
 from tests.fault_simulation.faults import Fault, Faults
-from tests.fault_simulation.gangs import Jobs, half_gangs, missed_gangs
-from tests.fault_simulation.interference import Mischief
-from tests.fault_simulation.invariants import haste, leaks, misplacements, missed_pods, untruths
-from tests.fault_simulation.loop import ShuffledLoop
-from tests.fault_simulation.process import Process, own_tasks
-from tests.fault_simulation.server import Server
-from tests.fault_simulation.storage import Storage
+from tests.fault_simulation.invariants.bindings import binding_violations, repeated_bindings
+from tests.fault_simulation.invariants.devices import device_violations, double_allocations
+from tests.fault_simulation.invariants.gangs import partial_gangs, unscheduled_gangs
+from tests.fault_simulation.invariants.missed_pods import unscheduled_pods
+from tests.fault_simulation.invariants.scheduler_state import cache_differences, leaks
+from tests.fault_simulation.invariants.second_opinion import SecondOpinion
+from tests.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
+from tests.fault_simulation.scheduler.process import Features, Process, own_tasks
 from tests.fault_simulation.trace import Trace
 
 __all__ = ["Outcome", "Part", "simulate"]
 
 
 @dataclass(frozen=True)
-class _House:
-    """Who schedules whose pods: processes with their scheduler names, and whether they elect one that does."""
+class _Deployment:
+    """The scheduler names of each process, and whether the processes elect a leader."""
 
     processes: tuple[tuple[str, ...], ...]
-    elected: bool = False
+    leader_election: bool = False
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for names in self.processes for name in names))
+    def scheduler_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(self.processes)))
 
 
-_HOUSES = (
-    _House((("one",),)),
-    _House((("one", "two"),)),
-    _House((("one",), ("two",))),
+_DEPLOYMENTS = (
+    _Deployment((("one",),)),
+    _Deployment((("one", "two"),)),
+    _Deployment((("one",), ("two",))),
 )
-_HOUSES_WITH_LEADERS = (
-    _House((("one",), ("one",)), elected=True),
-    _House((("one", "two"),) * 3, elected=True),
+_DEPLOYMENTS_WITH_LEADER_ELECTION = (
+    _Deployment((("one",), ("one",)), leader_election=True),
+    _Deployment((("one", "two"),) * 3, leader_election=True),
 )
-#: Seconds after which nothing may be left to do: longer than any backoff, than a watch may be silent, and than a pod
-#: waits that nobody told of what helps it.
-_REST = 420.0
-#: The same where all hints are known to be complete.
+#: Seconds without faults after which the cluster must be quiescent: longer than any backoff, than a stalled watch, and
+#: than the time after which a pod is retried without an event.
+_LONG_REST = 420.0
+#: The same where all queueing hints are known to be complete.
 _SHORT_REST = 30.0
-#: How much has to have happened before the world may come to rest: so many lines of the trace.
-_LEAST_EVENTS = 600
+#: The least number of trace lines before the faults end.
+_MIN_EVENTS = 600
 
 
 @dataclass(frozen=True)
-class _Size:
-    """How large a world may be, and for how many seconds it is hostile.
+class _ClusterSize:
+    """The choices of node and pod limits, and of seconds with faults.
 
-    After that, something happens ``favours`` times, all by itself, that may help a pod.
+    After the faults, ``helpful_changes`` single changes are made that can make a pod schedulable.
     """
 
     nodes: Sequence[int]
     pods: Sequence[int]
     seconds: Sequence[float]
-    favours: int
+    helpful_changes: int
 
 
-_SMALL = _Size(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), favours=2)
-_LARGE = _Size(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), favours=8)
+_SMALL = _ClusterSize(nodes=(2, 3, 5), pods=(6, 10, 20), seconds=(5.0, 10.0, 20.0), helpful_changes=2)
+_LARGE = _ClusterSize(nodes=(5, 8), pods=(10, 25, 60), seconds=(20.0, 60.0, 120.0), helpful_changes=8)
 
 
 class Part(StrEnum):
-    """What not every world has; most are not large, because many short runs find more in the same time."""
+    """The optional parts of a simulation. Most are not large, because many short runs find more in the same time."""
 
     GANGS = "gangs"
     EXTENDERS = "extenders"
     ELECTION = "election"
-    MEDDLER = "meddler"
+    PLUGIN = "plugin"
     VOLUMES = "volumes"
     DEVICES = "devices"
-    WIRE = "wire"
+    HTTP = "http"
     LARGE = "large"
 
 
-_ODDS = {
+_PROBABILITIES = {
     Part.GANGS: 0.6,
     Part.EXTENDERS: 0.35,
     Part.ELECTION: 0.4,
-    Part.MEDDLER: 0.5,
+    Part.PLUGIN: 0.5,
     Part.VOLUMES: 0.6,
     Part.DEVICES: 0.6,
-    Part.WIRE: 0.5,
+    Part.HTTP: 0.5,
     Part.LARGE: 0.05,
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: the trace's fingerprint and length, how many pods were bound, and what was violated."""
+    """The result of a run: the fingerprint and length of its trace, the number of bound pods, and the violations."""
 
     seed: int
     fingerprint: str
@@ -113,214 +121,222 @@ class Outcome:
     trace: Sequence[str]
 
 
-def simulate(seed: int, *, certain: Collection[Part] = ()) -> Outcome:
-    """Run one seed, in a world that has certain parts and perhaps others. Equal arguments give equal outcomes."""
+def simulate(seed: int, *, required: Collection[Part] = ()) -> Outcome:
+    """Run one seed with the required parts and others drawn at random. Equal arguments give equal outcomes."""
     with asyncio.Runner(loop_factory=lambda: ShuffledLoop(Random(f"{seed} loop"))) as runner:
-        world = _World(seed, runner.get_loop(), certain)
-        with _Complaints(world.violations):
+        simulation = _Simulation(seed, runner.get_loop(), required)
+        with _LoggedErrors(simulation.violations):
             try:
-                runner.run(world.live())
+                runner.run(simulation.run())
             except AssertionError as error:
-                world.violations.append(f"{type(error).__name__}: {error}")
+                simulation.violations.append(f"{type(error).__name__}: {error}")
+    trace = simulation.trace
     return Outcome(
-        seed,
-        world.trace.fingerprint,
-        len(world.trace.lines),
-        len(world.server.bound_by),
-        world.violations,
-        world.trace.lines,
+        seed, trace.fingerprint, len(trace.lines), len(simulation.server.bound_by), simulation.violations, trace.lines
     )
 
 
-class _World:
-    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop, certain: Collection[Part]) -> None:
+class _Simulation:
+    """Implements :class:`tests.fault_simulation.scheduler.process.Checks`."""
+
+    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop, required: Collection[Part]) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
         self._seed = seed
         self._random = Random(f"{seed} world")
-        self._clock = VirtualClock(loop)
-        self.trace = Trace(self._clock)
+        clock = VirtualClock(loop)
+        self.trace = Trace(clock)
         self.violations: list[str] = []
-        self.server = Server(self._clock, self.trace)
+        self.server = SimulatedServer(clock, self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
-        self._parts = {part for part, odds in _ODDS.items() if self._random.random() < odds or part in certain}
-        self._house = self._random.choice(_HOUSES_WITH_LEADERS if Part.ELECTION in self._parts else _HOUSES)
+        self._context = SimulationContext(self.server, clock, self._faults, self.trace)
+        self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
+        self._deployment = self._random.choice(
+            _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in self._parts else _DEPLOYMENTS
+        )
         self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
+        self._opinions: dict[Process, SecondOpinion] = {}
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
 
-    async def live(self) -> None:
-        """The whole run."""
+    async def run(self) -> None:
+        """Run with faults, then without them until the final checks."""
         self.server.put(Namespace(metadata=ObjectMeta(name="default")))
-        self._processes = [self._process(number, names) for number, names in enumerate(self._house.processes)]
+        self._processes = [self._process(number, names) for number, names in enumerate(self._deployment.processes)]
         kubelets = Kubelets(self.server, Random(f"{self._seed} kubelets"))
         storage = Storage(self.server, Random(f"{self._seed} storage"))
         devices = Devices(self.server, Random(f"{self._seed} devices"))
-        wishes = [
-            whose.wishes for part, whose in ((Part.VOLUMES, storage), (Part.DEVICES, devices)) if part in self._parts
+        spec_parts = [
+            actor.spec_part for part, actor in ((Part.VOLUMES, storage), (Part.DEVICES, devices)) if part in self._parts
         ]
-        people = People(
+        users = Users(
             self.server,
             Random(f"{self._seed} people"),
-            scheduler_names=("foreign", *self._house.names),
+            scheduler_names=("foreign", *self._deployment.scheduler_names),
             nodes=self._random.choice(self._size.nodes),
             pods=self._random.choice(self._size.pods),
-            wishes=wishes,
+            spec_parts=spec_parts,
         )
-        running = [asyncio.create_task(who.live()) for who in (kubelets, storage, devices)]
-        hostile = [asyncio.create_task(people.live()), asyncio.create_task(self._permit())]
+        controllers = [asyncio.create_task(actor.run()) for actor in (kubelets, storage, devices)]
+        disruptive = [asyncio.create_task(users.run()), asyncio.create_task(self._decide_waiting_pods())]
         if Part.GANGS in self._parts:
-            names = self._house.names
-            jobs = Jobs(self.server, Random(f"{self._seed} jobs"), scheduler_names=names, wishes=wishes or [dict])
-            hostile.append(asyncio.create_task(jobs.live()))
+            names = self._deployment.scheduler_names
+            jobs = Jobs(
+                self.server, Random(f"{self._seed} jobs"), scheduler_names=names, spec_parts=spec_parts or [dict]
+            )
+            disruptive.append(asyncio.create_task(jobs.run()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
-        reviving = [asyncio.create_task(self._revive(process)) for process in self._processes]
+        restarting = [asyncio.create_task(self._restart(process)) for process in self._processes]
         await asyncio.sleep(self._random.choice(self._size.seconds))
-        while len(self.trace.lines) < _LEAST_EVENTS:
+        while len(self.trace.lines) < _MIN_EVENTS:
             await self.server.change()
         self._faults.active = False
-        self.trace.note("world", "comes to rest")
-        for task in hostile:
+        self.trace.note("simulation", "ends all faults")
+        for task in disruptive:
             task.cancel()
-        for restless in (kubelets, storage, devices):
-            restless.restless = False
-        for ended in await asyncio.gather(*hostile, return_exceptions=True):
+        for actor in (kubelets, storage, devices):
+            actor.churn = False
+        for ended in await asyncio.gather(*disruptive, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
-        # A connection may have fallen silent long before.
-        await self._rest(self._judged, shortest=_REST if Part.WIRE in self._parts else _SHORT_REST)
-        for _ in range(self._size.favours):
-            people.do_a_favour()
-            # The hints of the reference do not know every node that the anti-affinity of others leaves free.
-            await self._rest(self._missed, longest=_REST if people.sociable else _SHORT_REST)
-        await self._rest(self._judged, longest=1.0)
-        for task in reviving:
+        # A connection may have stalled long before.
+        await self._rest(self._final_violations, shortest=_LONG_REST if Part.HTTP in self._parts else _SHORT_REST)
+        for _ in range(self._size.helpful_changes):
+            users.make_helpful_change()
+            # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
+            await self._rest(self._unscheduled, longest=_LONG_REST if users.uses_pod_constraints else _SHORT_REST)
+        await self._rest(self._final_violations, longest=1.0)
+        for task in restarting:
             task.cancel()
         for process in self._processes:
             await self._stop(process)
-        for task in running:
+        for task in controllers:
             task.cancel()
 
     def _process(self, number: int, names: Sequence[str]) -> Process:
-        return Process(
-            f"{self._seed}-{number}",
-            names,
-            server=self.server,
-            clock=self._clock,
-            faults=self._faults,
-            trace=self.trace,
-            meddled=Part.MEDDLER in self._parts,
-            extended=Part.EXTENDERS in self._parts,
-            elected=self._house.elected,
-            wired=Part.WIRE in self._parts,
-            before_bind=self._check_request,
-            after_bind=self._check_binding,
-            complain=self._complain,
+        features = Features(
+            faulty_plugin=Part.PLUGIN in self._parts,
+            faulty_extender=Part.EXTENDERS in self._parts,
+            leader_election=self._deployment.leader_election,
+            http=Part.HTTP in self._parts,
         )
+        return Process(f"{self._seed}-{number}", names, self._context, features, self)
 
-    def _check_request(self, process: Process, uid: str) -> None:
-        for violation in (*half_gangs(self.server, process, uid), *haste(process, uid)):
-            self._complain(violation)
+    # -- checks of decisions and bindings --------------------------------------------------------------------------
 
-    def _check_binding(self, process: Process, uid: str, node_name: str) -> None:
-        if not process.may_act:
-            self._complain(f"{process.identity} binds while {self.server.lease.holder or 'nobody'} leads")
-        for violation in misplacements(self.server, process, uid, node_name):
-            self._complain(violation)
+    def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
+        opinion = self._opinions.setdefault(process, SecondOpinion())
+        for violation in opinion.check(process, pod, node_name):
+            self.report(f"{process.name}: {violation}")
+
+    def binding_requested(self, process: Process, uid: str) -> None:
+        for violation in (*partial_gangs(self.server, process, uid), *repeated_bindings(process, uid)):
+            self.report(violation)
+
+    def pod_bound(self, process: Process, uid: str, node_name: str) -> None:
+        if not process.may_schedule:
+            self.report(f"{process.identity} binds while {self.server.lease.holder or 'no process'} holds the lease")
+        for violation in binding_violations(self.server, process, uid, node_name):
+            self.report(violation)
         pod = next(pod for pod in self.server.pods() if pod.metadata.uid == uid)
-        for violation in device_objections(self.server, pod, node_name):
-            self._complain(violation)
-        if not self._house.elected:  # a new leader may not have been told yet what the old one gave away
-            for violation in devices_given_twice(self.server):
-                self._complain(violation)
+        for violation in device_violations(self.server, pod, node_name):
+            self.report(violation)
+        # The watch of a new leader may not have delivered yet what the old one allocated.
+        if not self._deployment.leader_election:
+            for violation in double_allocations(self.server):
+                self.report(violation)
 
-    def _complain(self, violation: str) -> None:
-        self.trace.note("world", "VIOLATION", violation)
+    def report(self, violation: str) -> None:
+        self.trace.note("simulation", "VIOLATION", violation)
         self.violations.append(violation)
 
+    # -- faults of processes ---------------------------------------------------------------------------------------
+
     async def _disturb(self, process: Process) -> None:
-        """Kill or stop a process now and then, and start another."""
+        """Kill or stop and restart a process at random times."""
         while self._faults.active:
             await asyncio.sleep(self._random.expovariate(0.5))
-            if self._faults.strikes(Fault.CLOCK_JUMPS):
+            if self._faults.occurs(Fault.CLOCK_JUMPS):
                 process.clock.jump()
             if not process.alive:
                 continue
-            if self._faults.strikes(Fault.KILLED):
+            if self._faults.occurs(Fault.KILLED):
                 await process.kill()
-            elif self._faults.strikes(Fault.STOPPED):
+            elif self._faults.occurs(Fault.STOPPED):
                 await self._stop(process)
             else:
                 continue
             await asyncio.sleep(self._random.uniform(0.0, 3.0))
             process.start()
 
-    async def _revive(self, process: Process) -> None:
-        """Start a process again that ended because it does not lead any more."""
+    async def _restart(self, process: Process) -> None:
+        """Restart a process whenever it ends because it has lost its lease."""
         while True:
             running = process.running
             await asyncio.wait([running])
             await asyncio.sleep(self._random.uniform(0.5, 2.0))
             if running is process.running and not running.cancelled() and isinstance(running.exception(), LeaseLost):
                 self.trace.note(process.name, running.exception())
-                self._look_after(process, await process.reap())
+                self._check_tasks(process, await process.reap())
                 process.start()
 
     async def _stop(self, process: Process) -> None:
-        self._look_after(process, await process.stop())
+        self._check_tasks(process, await process.stop())
 
-    def _look_after(self, process: Process, left: Sequence[str]) -> None:
+    def _check_tasks(self, process: Process, left: Sequence[str]) -> None:
         if left:
-            self._complain(f"{process.name} has ended and left running: {', '.join(left)}")
+            self.report(f"{process.name} has ended and left tasks running: {', '.join(left)}")
 
-    async def _permit(self) -> None:
-        """Decide about pods that wait for permission."""
+    async def _decide_waiting_pods(self) -> None:
+        """Allow and reject pods that wait at Permit."""
         while True:
             await asyncio.sleep(self._random.uniform(0.1, 2.0))
             for process in self._processes:
                 for waiting in process.scheduler.waiting_pods.all():
                     if self._random.random() < 0.3:
-                        waiting.allow("Meddler")
+                        waiting.allow(NAME)
                     elif self._random.random() < 0.1:
-                        waiting.reject("Meddler", "no")
+                        waiting.reject(NAME, "no")
+
+    # -- final checks ----------------------------------------------------------------------------------------------
 
     async def _rest(
-        self, judged: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float = _REST
+        self, check: Callable[[], Iterator[str]], *, shortest: float = _SHORT_REST, longest: float = _LONG_REST
     ) -> None:
-        """Leave the world alone until it is judged to be in order; a large one always for as long as it may take.
+        """Wait until a check finds no violations; a large simulation always waits for the longest time.
 
-        At last it is looked at twice: a timer may fire in that very moment, and there is something to do for once.
+        The last check is repeated after a second, because a timer may fire at the very moment of the check.
         """
         shortest = longest if Part.LARGE in self._parts else min(shortest, longest)
         for seconds in (shortest, longest - shortest, 1.0):
             await asyncio.sleep(seconds)
-            violations = list(judged())
+            violations = list(check())
             if not violations:
                 return
         self.violations += violations
 
-    def _judged(self) -> Iterator[str]:
+    def _final_violations(self) -> Iterator[str]:
         for process in self._processes:
             if not process.alive:
                 error = None if process.running.cancelled() else process.running.exception()
                 yield f"{process.name} has ended: {error!r}"
-            yield from untruths(self.server, process)
-            if process.leads:
+            yield from cache_differences(self.server, process)
+            if process.is_leader:
                 yield from leaks(self.server, process)
-        if not any(process.leads for process in self._processes):
-            yield "nobody leads"
-        yield from self._missed()
+        if not any(process.is_leader for process in self._processes):
+            yield "no process is the leader"
+        yield from self._unscheduled()
 
-    def _missed(self) -> Iterator[str]:
-        yield from missed_pods(self.server, self._house.names)
-        yield from missed_gangs(self.server, self._house.names)
+    def _unscheduled(self) -> Iterator[str]:
+        yield from unscheduled_pods(self.server, self._deployment.scheduler_names)
+        yield from unscheduled_gangs(self.server, self._deployment.scheduler_names)
 
 
-class _Complaints(logging.Handler):
-    """Takes the scheduler's log: an exception in it that no plugin raised on purpose is a violation."""
+class _LoggedErrors(logging.Handler):
+    """Reports every exception that the scheduler logs, except injected ones, as a violation."""
 
     def __init__(self, violations: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -328,7 +344,7 @@ class _Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, Mischief):
+        if error is not None and not isinstance(error, InjectedError):
             self._violations.append(f"logged: {record.getMessage()}: {error!r}")
 
     def __enter__(self) -> None:

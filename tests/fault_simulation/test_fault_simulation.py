@@ -1,4 +1,4 @@
-"""A few seeds of the simulation; ``make simulate`` runs as many as one likes."""
+"""A few seeds of the simulation; ``make simulate`` runs more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fault_simulation.simulation import simulate
 
 
 @pytest.mark.parametrize("seed", range(1, 51))
-def test_nothing_is_violated(seed: int) -> None:
+def test_no_invariant_is_violated(seed: int) -> None:
     assert simulate(seed).violations == []
 
 
@@ -22,7 +22,7 @@ def test_a_seed_reproduces_a_run_exactly() -> None:
     assert first.events > 500
 
 
-def test_a_run_does_not_depend_on_how_strings_are_hashed() -> None:
+def test_a_run_does_not_depend_on_string_hashing() -> None:
     program = "from tests.fault_simulation.simulation import simulate; print(simulate(8).fingerprint)"
     fingerprints = {
         subprocess.run(
@@ -37,5 +37,5 @@ def test_a_run_does_not_depend_on_how_strings_are_hashed() -> None:
     assert len(fingerprints) == 1
 
 
-def test_other_seeds_are_other_runs() -> None:
+def test_different_seeds_give_different_runs() -> None:
     assert simulate(1).fingerprint != simulate(2).fingerprint

@@ -1,4 +1,4 @@
-"""The trace of a run: one line per thing that happened. Equal fingerprints mean equal runs."""
+"""The trace of a run: one line per event. Equal fingerprints mean equal runs."""
 
 from __future__ import annotations
 

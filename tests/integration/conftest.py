@@ -1,4 +1,4 @@
-"""A stage for every test: a server of its own, on which simulated nodes run what is bound to them, or nobody does."""
+"""A fresh API server for every test, with or without simulated kubelets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.wall_clock import WallClock
-from tests.integration.fixture import Stage
+from tests.integration.fixture import ClusterFixture
 
 
 @asynccontextmanager
-async def set_up(*, simulate: bool) -> AsyncIterator[Stage]:
+async def set_up(*, simulate: bool) -> AsyncIterator[ClusterFixture]:
     async with (
         DevCluster(kubelets=simulate) as server,
         Transport(Credentials(server.url), clock=WallClock()) as transport,
     ):
-        stage = Stage(server.url, transport)
-        async with stage.watching():
-            yield stage
+        fixture = ClusterFixture(server.url, transport)
+        async with fixture.watching():
+            yield fixture
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    """Nodes are objects and nothing more: pods stay as they are until somebody changes them."""
-    async with set_up(simulate=False) as stage:
-        yield stage
+async def cluster() -> AsyncIterator[ClusterFixture]:
+    """A cluster without kubelets: bound pods do not start, deleted pods with a grace period do not end."""
+    async with set_up(simulate=False) as fixture:
+        yield fixture
 
 
 @pytest.fixture
-async def live_stage() -> AsyncIterator[Stage]:
-    """Kubelets start what is bound to their nodes, and let go what is deleted."""
-    async with set_up(simulate=True) as stage:
-        yield stage
+async def cluster_with_kubelets() -> AsyncIterator[ClusterFixture]:
+    """A cluster whose kubelets start bound pods and remove deleted ones."""
+    async with set_up(simulate=True) as fixture:
+        yield fixture

@@ -1,7 +1,7 @@
-"""The stage: an API server behind a socket, schedulers that speak HTTP with it, and a view of what happens there.
+"""The cluster fixture: an API server behind a socket, schedulers that use it over HTTP, and a view of its watches.
 
-Nothing here waits for time to pass. What a test waits for is asked again whenever its own watch of pods, or the
-scheduler's watch of everything, has brought news, up to a deadline.
+Nothing here polls. Conditions are evaluated again on every watch event of the fixture or of the scheduler, until a
+deadline of twenty seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.wall_clock import WallClock
 
-__all__ = ["Event", "Object", "Stage", "Troupe", "as_sent"]
+__all__ = ["ClusterFixture", "Event", "Object", "SchedulerProbe", "as_sent"]
 
 Object = dict[str, Any]
 _DEADLINE = 20.0
@@ -51,7 +51,7 @@ class Event(APIObject, frozen=True):
 
 
 def as_sent(obj: Any) -> Object:
-    """An object as a client sends it to be created: a dict, or what a builder has made without what servers add."""
+    """The manifest of an object: a dict as it is, or a built object without the fields that the server sets."""
     if isinstance(obj, dict):
         return obj
     resource = _RESOURCES[type(obj)]
@@ -66,57 +66,57 @@ def as_sent(obj: Any) -> Object:
 
 
 @dataclass
-class Troupe:
-    """A running scheduler, seen from inside."""
+class SchedulerProbe:
+    """Inspects the state of a running scheduler."""
 
     scheduler: Scheduler
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for something to be so after some news of the scheduler's watch."""
-        answer = await self.scheduler._handle.wait_for(lambda: holds() or None, _DEADLINE)
-        assert answer, "it did not come to pass"
+        """Wait until a condition holds; it is evaluated after every change that the scheduler observes."""
+        held = await self.scheduler._handle.wait_for(lambda: holds() or None, _DEADLINE)
+        assert held, "the condition did not hold before the deadline"
 
-    async def has_seen(self, obj: Object) -> None:
-        """Wait until the scheduler has reacted to this state of a pod or of an object that a catalog holds."""
+    async def observed(self, obj: Object) -> None:
+        """Wait until the scheduler has processed this version of a pod, a node or an object in a catalog."""
         await self.until(lambda: self._version(obj) == obj["metadata"]["resourceVersion"])
 
-    async def has_lost(self, obj: Object) -> None:
-        """Wait until the scheduler has reacted to the end of an object."""
+    async def observed_deletion(self, obj: Object) -> None:
+        """Wait until the scheduler has processed the deletion of an object."""
         await self.until(lambda: not self._version(obj))
 
     def _version(self, obj: Object) -> str:
         metadata, cluster = obj["metadata"], self.scheduler.cluster
-        held: Any
+        cached: Any
         if obj["kind"] == "Pod":
-            held = self.scheduler.pods.get(metadata["uid"])
+            cached = self.scheduler.pods.get(metadata["uid"])
         elif obj["kind"] == "Node":
             row = cluster.nodes.rows.get(metadata["name"])
-            held = None if row is None else cluster.nodes.objects[row]
+            cached = None if row is None else cluster.nodes.objects[row]
         else:
             kind = next(
                 r.type for r in self.scheduler._watched if (r.kind, r.api_version) == (obj["kind"], obj["apiVersion"])
             )
-            held = cluster.catalog(kind).as_observed(metadata.get("namespace", ""), metadata["name"])
-        return "" if held is None else str(held.metadata.resource_version)
+            cached = cluster.catalog(kind).as_observed(metadata.get("namespace", ""), metadata["name"])
+        return "" if cached is None else str(cached.metadata.resource_version)
 
     def queued(self, name: str) -> QueuedPod | None:
-        """A pod in the queue."""
+        """The queue entry of a pod, None when it is not queued."""
         return next((q for q in self.scheduler.queue.pending() if q.info.name == name), None)
 
     def place(self, name: str) -> Place | None:
-        """Where in the queue a pod is."""
+        """The part of the queue that holds a pod, None when it is not queued."""
         queued = self.queued(name)
         return None if queued is None else queued.place
 
 
 @dataclass
-class _View:
-    """What a subscriber to pods and events knows."""
+class _WatchView:
+    """The pods and events that a watch has delivered."""
 
     pods: dict[str, Pod] = field(default_factory=dict)
     nominations: list[tuple[str, str]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def replace(self, resource: Resource, objects: Iterable[Any]) -> None:
         for obj in objects:
@@ -130,36 +130,36 @@ class _View:
         else:
             self.pods[obj.metadata.name] = obj
             self.nominations.append((obj.metadata.name, obj.status.nominated_node_name))
-        self.news.set()
+        self.changed.set()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         raise AssertionError(f"{resource.kind} {subject}: {problem}")
 
 
-class Stage:
-    """A server, requests to it, and what its watchers see. Names of pods are those of the namespace ``default``."""
+class ClusterFixture:
+    """Requests to an API server, and a watch view of it. Pods are named without their namespace ``default``."""
 
     def __init__(self, url: str, transport: Transport) -> None:
         self.url, self.transport = url, transport
-        self._view = _View()
+        self._view = _WatchView()
         self._priorities: set[int] = set()
 
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = "") -> Object:
-        """The decoded answer of a request. Raises APIError."""
+        """Send a request and decode its response. Raises APIError."""
         content = None if body is None else msgspec.json.encode(body)
         options = {"content_type": content_type} if content_type else {}
         return dict(msgspec.json.decode(await self.transport.request(method, path, content, **options)))
 
     async def create(self, *objects: Any) -> None:
-        """Create objects, given as dicts or made by builders."""
+        """Create objects, given as manifests or built objects."""
         for obj in objects:
             await self.create_one(obj)
 
-    async def create_one(self, given: Any, *, ready: bool = True) -> Object:
-        """Create one object; how it is then. A node is taken to be ready at once, or has the taint of new nodes."""
-        obj = as_sent(given)
+    async def create_one(self, manifest: Any, *, ready: bool = True) -> Object:
+        """Create and return one object. A node loses its not-ready taint at once unless ``ready`` is false."""
+        obj = as_sent(manifest)
         spec = obj.get("spec") or {}
         if obj["kind"] == "Pod" and spec.get("priority") is not None:
             spec["priorityClassName"] = await self.priority_class(spec.pop("priority"))
@@ -168,47 +168,47 @@ class Stage:
         if obj["kind"] == "Node":
             if not ready:
                 return {"apiVersion": "v1", "kind": "Node"} | created
-            created = await self.change(obj, {"spec": {"taints": spec.get("taints")}})
+            created = await self.patch(obj, {"spec": {"taints": spec.get("taints")}})
         elif status:
-            created = await self.change(obj, {"status": status}, subresource="status")
+            created = await self.patch(obj, {"status": status}, subresource="status")
         return {"apiVersion": obj["apiVersion"], "kind": obj["kind"]} | created
 
     async def priority_class(self, value: int) -> str:
-        """The name of a priority class of this value, which there is from now on."""
+        """The name of a PriorityClass with this value, created on first use."""
         name = f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
         if value not in self._priorities:
             self._priorities.add(value)
-            made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-            await self.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made | {"value": value})
+            manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            await self.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", manifest | {"value": value})
         return name
 
-    async def change(self, obj: Any, changes: Object, *, subresource: str = "") -> Object:
-        """Merge-patch an object; how it is then."""
+    async def patch(self, obj: Any, changes: Object, *, subresource: str = "") -> Object:
+        """Merge-patch and return an object."""
         sent = as_sent(obj)
         path = f"{_path(sent)}/{subresource}" if subresource else _path(sent)
-        changed = await self.request("PATCH", path, changes, content_type=MERGE_PATCH)
-        return {"apiVersion": sent["apiVersion"], "kind": sent["kind"]} | changed
+        patched = await self.request("PATCH", path, changes, content_type=MERGE_PATCH)
+        return {"apiVersion": sent["apiVersion"], "kind": sent["kind"]} | patched
 
     async def read(self, obj: Any) -> Object:
-        """An object as the server has it."""
+        """Read an object from the server."""
         sent = as_sent(obj)
         found = await self.request("GET", _path(sent))
         return {"apiVersion": sent["apiVersion"], "kind": sent["kind"]} | found
 
     async def delete(self, obj: Any) -> None:
-        """Delete an object at once."""
+        """Delete an object without a grace period."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         await self.request("DELETE", _path(as_sent(obj)), options)
 
-    # -- seeing ----------------------------------------------------------------------------------------------------
+    # -- watching --------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watch pods and events until the block ends."""
         events = Resource("/apis/events.k8s.io/v1", "events", "Event", Event)
-        everything = Resource("/api/v1", "pods", "Pod", Pod)
+        pods = Resource("/api/v1", "pods", "Pod", Pod)
         async with ClusterClient(Credentials(self.url), clock=WallClock(), random=Random(0)) as cluster:
-            watching = asyncio.create_task(cluster.subscribe((everything, events), self._view))
+            watching = asyncio.create_task(cluster.subscribe((pods, events), self._view))
             try:
                 yield
             finally:
@@ -216,49 +216,49 @@ class Stage:
                 with suppress(asyncio.CancelledError):
                     await watching
 
-    async def until(self, holds: Callable[[], object], why: str = "it did not come to pass") -> None:
-        """Wait for something to be so after some news of a pod or an event."""
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until a condition holds; it is evaluated after every watch event of pods and events."""
         async with asyncio.timeout(_DEADLINE):
             while not holds():
-                self._view.news.clear()
-                await self._view.news.wait()
+                self._view.changed.clear()
+                await self._view.changed.wait()
 
     def pod(self, name: str) -> Pod:
-        """A pod as it was last seen; an empty one when it is not there."""
+        """The last observed state of a pod; an empty pod when it does not exist."""
         return self._view.pods.get(name, Pod())
 
     def node_of(self, name: str) -> str:
-        """Where a pod is bound."""
+        """The node of a pod, "" while it is pending."""
         return self.pod(name).spec.node_name
 
     def message(self, name: str) -> str:
-        """Why a pod is pending, as its condition says."""
+        """The message of a pod's PodScheduled condition."""
         return next((c.message for c in self.pod(name).status.conditions if c.type == "PodScheduled"), "")
 
     def nomination(self, name: str) -> str:
-        """The node that a pod has been promised."""
+        """The nominated node of a pod."""
         return self.pod(name).status.nominated_node_name
 
     def nominations(self, name: str) -> list[str]:
-        """Every node that a pod has been seen to be promised."""
+        """Every nominated node of a pod that the watch has delivered, in order."""
         return [node for pod, node in self._view.nominations if pod == name]
 
     def events(self, reason: str) -> list[Event]:
-        """The events of a reason so far."""
+        """The events observed so far with this reason."""
         return [event for event in self._view.events if event.reason == reason]
 
     async def bound(self, *names: str) -> list[str]:
-        """The nodes of some pods, once they have them."""
+        """Wait until the pods are bound; their nodes."""
         await self.until(lambda: all(self.node_of(name) for name in names))
         return [self.node_of(name) for name in names]
 
-    async def refused(self, *names: str) -> list[str]:
-        """Why some pods are pending, once they are told."""
+    async def pending_messages(self, *names: str) -> list[str]:
+        """Wait until the pods have a PodScheduled message; the messages."""
         await self.until(lambda: all(self.message(name) for name in names))
         return [self.message(name) for name in names]
 
-    async def gone(self, *names: str) -> None:
-        """Wait until some pods are deleted."""
+    async def deleted(self, *names: str) -> None:
+        """Wait until the pods are deleted."""
         await self.until(lambda: not any(name in self._view.pods for name in names))
 
     # -- scheduling ------------------------------------------------------------------------------------------------
@@ -266,26 +266,28 @@ class Stage:
     @asynccontextmanager
     async def scheduler(
         self, *, plugins: Iterable[type[Plugin]] = (), gates: Mapping[str, bool] | None = None, **configured: Any
-    ) -> AsyncIterator[Troupe]:
-        """A scheduler runs until the block ends. ``configured`` are fields of its configuration, ``plugins`` classes
-        beside the in-tree ones."""
+    ) -> AsyncIterator[SchedulerProbe]:
+        """Run a scheduler until the block ends. ``configured`` are fields of its configuration.
+
+        ``plugins`` are registered in addition to the in-tree ones.
+        """
         source = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
             **configured,
         }
-        chosen = ",".join(f"{name}={str(on).lower()}" for name, on in (gates or {}).items())
-        live = SchedulerApp.create(
-            plugins={plugin.name: plugin for plugin in plugins}, source=source, feature_gates=chosen, seed=1
+        feature_gates = ",".join(f"{name}={str(on).lower()}" for name, on in (gates or {}).items())
+        app = SchedulerApp.create(
+            plugins={plugin.name: plugin for plugin in plugins}, source=source, feature_gates=feature_gates, seed=1
         )
         ready: asyncio.Future[Scheduler] = asyncio.get_running_loop().create_future()
-        running = asyncio.create_task(live.run(kubeconfig="", master=self.url, on_ready=ready.set_result))
+        running = asyncio.create_task(app.run(kubeconfig="", master=self.url, on_ready=ready.set_result))
         await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
         try:
-            yield Troupe(ready.result())
+            yield SchedulerProbe(ready.result())
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Objects as clients send them: volumes, claims and devices."""
+"""Manifests of volumes, claims, storage classes, CSI objects and devices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEVICE_CLASS: Object = {
     "spec": {},
 }
 
-#: What makes an unbound claim ``a`` a bound one.
+#: The patch that binds the claim ``a``.
 BOUND: Object = {
     "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
     "spec": {"volumeName": "pv-a"},
@@ -136,7 +136,7 @@ def csi_node(name: str, count: int, *, driver: str = "example.com", migrated: st
 
 
 def reaching(key: str, value: str, name: str) -> Object:
-    """A volume that is there for nodes with a label."""
+    """A volume with a node affinity for a label."""
     made = volume(name)
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     made["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
@@ -153,7 +153,7 @@ def csi_driver(**spec: bool) -> Object:
 
 
 def inline(name: str) -> Object:
-    """The spec of a pod with a claim, and with a volume that a driver makes for it."""
+    """The spec of a pod with a claim and an inline CSI volume."""
     volumes = using(name)["volumes"]
     return {"volumes": [*volumes, {"name": "inline", "csi": {"driver": "example.com"}}]}
 

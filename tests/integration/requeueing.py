@@ -1,7 +1,7 @@
-"""What brings a refused pod back to the queue: the shape of such a case, and how one is played (semantics 6.10, 11.5).
+"""Cases of requeueing: which changes of a cluster requeue an unschedulable pod (semantics 6.10, 11.5).
 
-A case is a cluster, a pod that is refused in it, and something that happens then. Whether it was worth another try is
-known as soon as the scheduler has seen it happen.
+A case is a cluster, a pod that is unschedulable in it, and a change. Whether the change requeues the pod is known as
+soon as the scheduler has observed it.
 """
 
 from __future__ import annotations
@@ -12,79 +12,83 @@ from typing import Any
 
 from kubestow.api.core import Pod
 from kubestow.scheduling.queued_pod import Place
-from tests.integration.fixture import Object, Stage, Troupe
+from tests.integration.fixture import ClusterFixture, Object, SchedulerProbe
 
 __all__ = ["Case", "Changed", "Created", "Deleted", "allocatable", "labelled"]
 
 
 @dataclass(frozen=True)
 class Created:
-    """An object comes. A node has its taint of new nodes still, unless it is ``ready``: losing that would be another
+    """Creates an object. A node keeps its not-ready taint unless it is ``ready``, because losing it is another
     event."""
 
     obj: Any
     ready: bool = False
 
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        await troupe.has_seen(await stage.create_one(self.obj, ready=self.ready))
+    async def apply(self, cluster: ClusterFixture, probe: SchedulerProbe) -> None:
+        await probe.observed(await cluster.create_one(self.obj, ready=self.ready))
 
 
 @dataclass(frozen=True)
 class Changed:
+    """Patches an object."""
+
     obj: Any
     changes: Object
     subresource: str = ""
 
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        await troupe.has_seen(await stage.change(self.obj, self.changes, subresource=self.subresource))
+    async def apply(self, cluster: ClusterFixture, probe: SchedulerProbe) -> None:
+        await probe.observed(await cluster.patch(self.obj, self.changes, subresource=self.subresource))
 
 
 @dataclass(frozen=True)
 class Deleted:
+    """Deletes an object."""
+
     obj: Any
 
-    async def happen(self, stage: Stage, troupe: Troupe) -> None:
-        before = await stage.read(self.obj)
-        await stage.delete(self.obj)
-        await troupe.has_lost(before)
+    async def apply(self, cluster: ClusterFixture, probe: SchedulerProbe) -> None:
+        before = await cluster.read(self.obj)
+        await cluster.delete(self.obj)
+        await probe.observed_deletion(before)
 
 
 @dataclass(frozen=True)
 class Case:
-    """``there`` is the cluster in which ``refused`` finds no node.
+    """In a cluster with the objects ``existing``, ``pod`` is unschedulable; ``requeues`` is the effect of ``change``.
 
-    ``only`` names the plugins that have a say, where others would refuse the pod first; it is all of them by default.
+    ``plugins`` restricts the enabled plugins where others would reject the pod first; all are enabled by default.
     """
 
-    there: Sequence[Any]
-    refused: Pod | Object
-    event: Created | Changed | Deleted
-    helps: bool
-    only: Sequence[str] = ()
+    existing: Sequence[Any]
+    pod: Pod | Object
+    change: Created | Changed | Deleted
+    requeues: bool
+    plugins: Sequence[str] = ()
     gates: Mapping[str, bool] = field(default_factory=dict)
 
-    async def happens(self, stage: Stage) -> None:
-        """Play it."""
-        await stage.create(*self.there)
-        async with stage.scheduler(profiles=[{"plugins": self._plugins()}], gates=self.gates) as troupe:
-            name = (await stage.create_one(self.refused))["metadata"]["name"]
-            await troupe.until(lambda: troupe.place(name) in (Place.UNSCHEDULABLE, Place.GATED))
-            if troupe.place(name) is Place.UNSCHEDULABLE:
-                await stage.refused(name)
-                await troupe.has_seen(await stage.read(self.refused))
-            before = troupe.queued(name)
+    async def run(self, cluster: ClusterFixture) -> None:
+        """Run the case."""
+        await cluster.create(*self.existing)
+        async with cluster.scheduler(profiles=[{"plugins": self._plugins()}], gates=self.gates) as probe:
+            name = (await cluster.create_one(self.pod))["metadata"]["name"]
+            await probe.until(lambda: probe.place(name) in (Place.UNSCHEDULABLE, Place.GATED))
+            if probe.place(name) is Place.UNSCHEDULABLE:
+                await cluster.pending_messages(name)
+                await probe.observed(await cluster.read(self.pod))
+            before = probe.queued(name)
             assert before is not None
             attempts, place = before.attempts, before.place
-            await self.event.happen(stage, troupe)
-            after = troupe.queued(name)
-            came_back = after is None or (after.attempts, after.place) != (attempts, place)
-            assert came_back is self.helps
+            await self.change.apply(cluster, probe)
+            after = probe.queued(name)
+            was_requeued = after is None or (after.attempts, after.place) != (attempts, place)
+            assert was_requeued is self.requeues
 
     def _plugins(self) -> Object:
-        # Preemption would make room for some, and bring them back in its own way.
-        if not self.only:
+        # Preemption would requeue some of the pods by itself.
+        if not self.plugins:
             return {"postFilter": {"disabled": [{"name": "*"}]}}
-        names = ("PrioritySort", *self.only, "DefaultBinder")
+        names = ("PrioritySort", *self.plugins, "DefaultBinder")
         return {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
 
 
@@ -92,6 +96,6 @@ def labelled(**marks: str) -> Object:
     return {"metadata": {"labels": marks}}
 
 
-def allocatable(**amounts: str) -> Object:
-    room = {"cpu": "1", "memory": "16Gi", "pods": "110", **amounts}
-    return {"status": {"allocatable": room, "capacity": room}}
+def allocatable(**given: str) -> Object:
+    amounts = {"cpu": "1", "memory": "16Gi", "pods": "110", **given}
+    return {"status": {"allocatable": amounts, "capacity": amounts}}

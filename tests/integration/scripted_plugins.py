@@ -1,4 +1,4 @@
-"""Plugins that do as a test tells them, and remember what they were asked."""
+"""Plugins with scripted results at every extension point that record their calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
-__all__ = ["FAIL", "REJECT", "Puppet", "profile", "puppet"]
+__all__ = ["FAIL", "REJECT", "ScriptedPlugin", "profile", "scripted_plugin"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ REJECT = Status.unschedulable("injected rejection")
 FAIL = Status.error("injected error")
 
 
-class Puppet(
+class ScriptedPlugin(
     PreEnqueuePlugin,
     PreFilterPlugin,
     FilterPlugin,
@@ -53,31 +53,31 @@ class Puppet(
     BindPlugin,
     PostBindPlugin,
 ):
-    """Every extension point; what ``say`` has nothing for is a success. ``asked`` counts the asks about pods."""
+    """Implements every extension point; points without a scripted result succeed. ``calls`` lists (point, pod)."""
 
-    name = "Puppet"
+    name = "ScriptedPlugin"
     events_to_register = ()
-    say: ClassVar[dict[str, Any]]
-    asked: ClassVar[list[tuple[str, str]]]
-    #: Everything that puppets of this test were asked, in order, as (plugin, point).
-    journal: ClassVar[list[tuple[str, str]]]
+    results: ClassVar[dict[str, Any]]
+    calls: ClassVar[list[tuple[str, str]]]
+    #: The calls in order as (plugin, point); several plugins can share it.
+    log: ClassVar[list[tuple[str, str]]]
 
-    def _answer(self, point: str, pod: PodInfo, default: T) -> T:
-        self.asked.append((point, pod.name))
-        self.journal.append((self.name, point))
-        said = self.say.get(point, default)
-        answer: T = said(pod) if callable(said) else said
-        return answer
+    def _result(self, point: str, pod: PodInfo, default: T) -> T:
+        self.calls.append((point, pod.name))
+        self.log.append((self.name, point))
+        scripted = self.results.get(point, default)
+        result: T = scripted(pod) if callable(scripted) else scripted
+        return result
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        return self._answer("pre_enqueue", pod, SUCCESS)
+        return self._result("pre_enqueue", pod, SUCCESS)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult:
         default: Status | PreFilterResult = SUCCESS
-        return self._answer("pre_filter", pod, default)
+        return self._result("pre_filter", pod, default)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        status = self._answer("filter", pod, SUCCESS)
+        status = self._result("filter", pod, SUCCESS)
         if status.ok:
             return Verdict.rejecting(np.zeros(len(nodes), np.bool_), REJECT)
         return Verdict.rejecting(np.ones(len(nodes), np.bool_), status)
@@ -85,61 +85,67 @@ class Puppet(
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
     ) -> PostFilterResult:
-        return PostFilterResult(self._answer("post_filter", pod, REJECT))
+        return PostFilterResult(self._result("post_filter", pod, REJECT))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
-        return self._answer("pre_score", pod, SUCCESS)
+        return self._result("pre_score", pod, SUCCESS)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
-        best = self._answer("score", pod, cast("str | Status", ""))
+        best = self._result("score", pod, cast("str | Status", ""))
         if isinstance(best, Status):
             raise RuntimeError(best.message)
         return np.array([100 if name == best else 0 for name in nodes.names], np.int64)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        return self._answer("reserve", pod, SUCCESS)
+        return self._result("reserve", pod, SUCCESS)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        self._answer("unreserve", pod, SUCCESS)
+        self._result("unreserve", pod, SUCCESS)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
         default: Permission | Status = SUCCESS
-        return self._answer("permit", pod, default)
+        return self._result("permit", pod, default)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         default: Status | Awaitable[Status] = SUCCESS
-        answer = self._answer("pre_bind", pod, default)
-        return answer if isinstance(answer, Status) else await answer
+        result = self._result("pre_bind", pod, default)
+        return result if isinstance(result, Status) else await result
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        return SUCCESS if "pre_bind" in self.say else Status.skip()
+        return SUCCESS if "pre_bind" in self.results else Status.skip()
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         default: str | Status = Status(Code.SKIP)
-        answer = self._answer("bind", pod, default)
-        if isinstance(answer, Status):
-            return answer
+        result = self._result("bind", pod, default)
+        if isinstance(result, Status):
+            return result
         await self.handle.bind(pod, node_name)
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        self._answer("post_bind", pod, SUCCESS)
+        self._result("post_bind", pod, SUCCESS)
 
 
-def puppet(
-    name: str = "Puppet", *, at: Mapping[str, Any] | None = None, requeues: Iterable[EventRegistration] = (), **say: Any
-) -> type[Puppet]:
-    """A class of puppets of its own: what it says at each point, a value or a function of the pod."""
-    said = {**(at or {}), **say}
+def scripted_plugin(
+    name: str = "ScriptedPlugin",
+    *,
+    at: Mapping[str, Any] | None = None,
+    requeues: Iterable[EventRegistration] = (),
+    **results: Any,
+) -> type[ScriptedPlugin]:
+    """A plugin class of its own; ``results`` gives a value or a function of the pod for each extension point."""
+    results = {**(at or {}), **results}
     return type(
-        name, (Puppet,), {"name": name, "say": said, "asked": [], "journal": [], "events_to_register": tuple(requeues)}
+        name,
+        (ScriptedPlugin,),
+        {"name": name, "results": results, "calls": [], "log": [], "events_to_register": tuple(requeues)},
     )
 
 
 def profile(*plugins: type[Plugin], **points: Any) -> dict[str, Any]:
-    """A configuration that enables plugins wherever they extend something; ``points`` override single points."""
+    """A configuration that enables plugins at all their extension points; ``points`` override single ones."""
     enabled = [{"name": plugin.name} for plugin in plugins]
-    # Binders stand in line: ours come before the default one.
+    # Bind plugins run in order: ours before the default binder.
     ours = [{"name": plugin.name} for plugin in plugins if issubclass(plugin, BindPlugin)]
     binders = [*ours, {"name": "DefaultBinder"}]
     sets = {"multiPoint": {"enabled": enabled}, "bind": {"disabled": [{"name": "*"}], "enabled": binders}}

@@ -1,8 +1,8 @@
-"""Evictions in the background (semantics 9.6, 11.4 TestAsyncPreemption): who waits, who gets the room, who is woken.
+"""Asynchronous preemption (semantics 9.6, 11.4 TestAsyncPreemption): gating of preemptors during their evictions.
 
-A test holds evictions back as long as it likes: each victim of each preemptor is evicted when it is let go. All rows of
-TestAsyncPreemption are here. Those that differ only in what holds up the victim's binding (deleted at once, or with
-grace) are one test with parameters. That group preemption does the same is in tests/scheduling.
+Tests hold evictions back until they release them, by preemptor and victim. All rows of TestAsyncPreemption are here;
+those that differ only in how the victim terminates (at once, or with a grace period) are parameters of one test.
+Asynchronous preemption of gangs is in tests/scheduling/gangs.
 """
 
 from __future__ import annotations
@@ -24,154 +24,154 @@ from kubestow.framework.interface import BindPlugin, NodeFilterPlugin, ReservePl
 from kubestow.framework.status import Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.fixture import Object, Stage, Troupe, as_sent
+from tests.integration.fixture import ClusterFixture, Object, SchedulerProbe, as_sent
 from tests.integration.scripted_plugins import profile
 
 NODE = node("n", cpu="4")
 
 
-def asking(name: str, *, cpu: str, priority: int) -> Pod:
+def preemptor(name: str, *, cpu: str, priority: int) -> Pod:
     return pod(name, cpu=cpu, priority=priority)
 
 
 def victims(count: int, *, cpu: str, of: str = "n") -> list[Object]:
-    """Pods on a node that are gone as soon as they are deleted."""
-    made = [as_sent(pod(f"victim-{of}-{number}", cpu=cpu, priority=1, node=of)) for number in range(count)]
-    for each in made:
+    """Pods on a node without a termination grace period."""
+    manifests = [as_sent(pod(f"victim-{of}-{number}", cpu=cpu, priority=1, node=of)) for number in range(count)]
+    for each in manifests:
         each["spec"]["terminationGracePeriodSeconds"] = 0
-    return made
+    return manifests
 
 
-class Held:
-    """Evictions that wait until a test lets them go."""
+class HeldEvictions:
+    """Evictions that wait until the test releases them."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self._free: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.started: list[tuple[str, str]] = []
+        self._released: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
-    async def passes(self, preemptor: str, victim: str) -> None:
-        self.asked.append((preemptor, victim))
-        waiting = [asyncio.ensure_future(self._free[name].wait()) for name in (preemptor, f"{preemptor}/{victim}")]
+    async def wait(self, preemptor: str, victim: str) -> None:
+        self.started.append((preemptor, victim))
+        waiting = [asyncio.ensure_future(self._released[name].wait()) for name in (preemptor, f"{preemptor}/{victim}")]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
 
-    def let_go(self, preemptor: str, victim: str = "") -> None:
-        self._free[f"{preemptor}/{victim}" if victim else preemptor].set()
+    def release(self, preemptor: str, victim: str = "") -> None:
+        self._released[f"{preemptor}/{victim}" if victim else preemptor].set()
 
     def of(self, preemptor: str) -> list[str]:
-        return sorted(victim for asking, victim in self.asked if asking == preemptor)
+        return sorted(victim for name, victim in self.started if name == preemptor)
 
 
 @contextmanager
-def held_back(troupe: Troupe) -> Iterator[Held]:
-    """No victim of these preemptions is evicted before it is let go."""
-    held, evictions = Held(), troupe.scheduler._evictions
+def hold_evictions(probe: SchedulerProbe) -> Iterator[HeldEvictions]:
+    """Hold the evictions of all preemptors until they are released."""
+    held, evictions = HeldEvictions(), probe.scheduler._evictions
     evict = evictions._evict
 
     async def evict_later(victim: PodInfo, preemption: Any) -> None:
-        await held.passes(preemption.preemptors[0].name, victim.name)
+        await held.wait(preemption.preemptors[0].name, victim.name)
         await evict(victim, preemption)
 
     evictions._evict = evict_later  # type: ignore[method-assign]
     yield held
 
 
-async def waits(stage: Stage, troupe: Troupe, name: str) -> None:
-    """A pod has begun to preempt, and waits for the end of that."""
-    await stage.until(lambda: stage.nomination(name))
-    await troupe.until(lambda: troupe.place(name) in (Place.UNSCHEDULABLE, Place.GATED))
-    assert troupe.scheduler._evictions.is_preempting(stage.pod(name).metadata.uid)
+async def is_preempting(cluster: ClusterFixture, probe: SchedulerProbe, name: str) -> None:
+    """Wait until a pod has started its evictions and left the active queue."""
+    await cluster.until(lambda: cluster.nomination(name))
+    await probe.until(lambda: probe.place(name) in (Place.UNSCHEDULABLE, Place.GATED))
+    assert probe.scheduler._evictions.is_preempting(cluster.pod(name).metadata.uid)
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one victim", "two victims"])
-async def test_a_preemptor_waits_for_its_evictions_and_then_gets_the_room(stage: Stage, count: int) -> None:
-    await stage.create(NODE, *victims(count, cpu="2"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("preemptor", cpu="4", priority=100))
-            await waits(stage, troupe, "preemptor")
-            held.let_go("preemptor")
-            assert await stage.bound("preemptor") == ["n"]
+async def test_a_preemptor_is_bound_after_its_evictions(cluster: ClusterFixture, count: int) -> None:
+    await cluster.create(NODE, *victims(count, cpu="2"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("preemptor", cpu="4", priority=100))
+            await is_preempting(cluster, probe, "preemptor")
+            held.release("preemptor")
+            assert await cluster.bound("preemptor") == ["n"]
             assert len(held.of("preemptor")) == count
 
 
-async def test_events_do_not_bring_back_a_preemptor_whose_evictions_go_on(stage: Stage) -> None:
-    await stage.create(NODE, *victims(2, cpu="2"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("preemptor", cpu="4", priority=100))
-            await waits(stage, troupe, "preemptor")
-            await troupe.has_seen(await stage.create_one(node("m", cpu="8")))
-            assert troupe.place("preemptor") is Place.GATED
-            held.let_go("preemptor")
-            await stage.bound("preemptor")
+async def test_events_do_not_requeue_a_preemptor_during_its_evictions(cluster: ClusterFixture) -> None:
+    await cluster.create(NODE, *victims(2, cpu="2"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("preemptor", cpu="4", priority=100))
+            await is_preempting(cluster, probe, "preemptor")
+            await probe.observed(await cluster.create_one(node("m", cpu="8")))
+            assert probe.place("preemptor") is Place.GATED
+            held.release("preemptor")
+            await cluster.bound("preemptor")
 
 
-async def test_a_lower_priority_does_not_take_the_place(stage: Stage) -> None:
-    await stage.create(NODE, *victims(2, cpu="2"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("high", cpu="4", priority=100))
-            await waits(stage, troupe, "high")
-            await stage.create(asking("middle", cpu="4", priority=50))
-            await stage.refused("middle")
-            held.let_go("high")
-            assert await stage.bound("high") == ["n"]
-            assert not stage.node_of("middle")
+async def test_a_pod_of_lower_priority_does_not_take_the_nominated_node(cluster: ClusterFixture) -> None:
+    await cluster.create(NODE, *victims(2, cpu="2"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("high", cpu="4", priority=100))
+            await is_preempting(cluster, probe, "high")
+            await cluster.create(preemptor("middle", cpu="4", priority=50))
+            await cluster.pending_messages("middle")
+            held.release("high")
+            assert await cluster.bound("high") == ["n"]
+            assert not cluster.node_of("middle")
 
 
-async def test_a_higher_priority_takes_the_place(stage: Stage) -> None:
-    await stage.create(NODE, *victims(4, cpu="1"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("high", cpu="4", priority=100))
-            await waits(stage, troupe, "high")
-            await stage.create(asking("highest", cpu="4", priority=200))
-            await waits(stage, troupe, "highest")
-            held.let_go("highest")
-            held.let_go("high")
-            assert await stage.bound("highest") == ["n"]
-            await stage.until(lambda: not stage.nomination("high"))
-            assert not stage.node_of("high")
+async def test_a_pod_of_higher_priority_takes_the_nominated_node(cluster: ClusterFixture) -> None:
+    await cluster.create(NODE, *victims(4, cpu="1"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("high", cpu="4", priority=100))
+            await is_preempting(cluster, probe, "high")
+            await cluster.create(preemptor("highest", cpu="4", priority=200))
+            await is_preempting(cluster, probe, "highest")
+            held.release("highest")
+            held.release("high")
+            assert await cluster.bound("highest") == ["n"]
+            await cluster.until(lambda: not cluster.nomination("high"))
+            assert not cluster.node_of("high")
 
 
-async def test_two_preemptors_share_a_node_that_is_big_enough(stage: Stage) -> None:
-    await stage.create(NODE, *victims(4, cpu="1"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("high", cpu="2", priority=100))
-            await waits(stage, troupe, "high")
-            await stage.create(asking("middle", cpu="2", priority=50))
-            await waits(stage, troupe, "middle")
-            held.let_go("middle")
-            held.let_go("high")
-            assert await stage.bound("high", "middle") == ["n", "n"]
+async def test_two_preemptors_share_a_large_enough_node(cluster: ClusterFixture) -> None:
+    await cluster.create(NODE, *victims(4, cpu="1"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("high", cpu="2", priority=100))
+            await is_preempting(cluster, probe, "high")
+            await cluster.create(preemptor("middle", cpu="2", priority=50))
+            await is_preempting(cluster, probe, "middle")
+            held.release("middle")
+            held.release("high")
+            assert await cluster.bound("high", "middle") == ["n", "n"]
 
 
-async def test_who_waits_for_evictions_goes_elsewhere_when_its_place_is_taken(stage: Stage) -> None:
-    await stage.create(NODE, *victims(4, cpu="1"))
-    async with stage.scheduler() as troupe:
-        with held_back(troupe) as held:
-            await stage.create(asking("middle", cpu="4", priority=50))
-            await waits(stage, troupe, "middle")
+async def test_a_preemptor_whose_node_is_taken_is_placed_elsewhere(cluster: ClusterFixture) -> None:
+    await cluster.create(NODE, *victims(4, cpu="1"))
+    async with cluster.scheduler() as probe:
+        with hold_evictions(probe) as held:
+            await cluster.create(preemptor("middle", cpu="4", priority=50))
+            await is_preempting(cluster, probe, "middle")
             first_three = held.of("middle")
             for victim in first_three:
-                held.let_go("middle", victim)
-            await stage.gone(*first_three)
-            await stage.create(node("m", cpu="4"), *victims(4, cpu="1", of="m"))
-            await troupe.until(lambda: troupe.scheduler.cluster.pod_count == 5)
-            await stage.create(asking("high", cpu="2", priority=100))
-            assert await stage.bound("high") == ["n"]
-            held.let_go("middle")
-            assert await stage.bound("middle") == ["m"]
+                held.release("middle", victim)
+            await cluster.deleted(*first_three)
+            await cluster.create(node("m", cpu="4"), *victims(4, cpu="1", of="m"))
+            await probe.until(lambda: probe.scheduler.cluster.pod_count == 5)
+            await cluster.create(preemptor("high", cpu="2", priority=100))
+            assert await cluster.bound("high") == ["n"]
+            held.release("middle")
+            assert await cluster.bound("middle") == ["m"]
 
 
-# -- victims whose binding is under way ----------------------------------------------------------------------------
+# -- victims with a binding in flight ------------------------------------------------------------------------------
 
 
 class SlowBinder(BindPlugin):
-    """Binds the pod named slow when a test lets it."""
+    """Binds the pod named slow when the test resumes it."""
 
     name = "SlowBinder"
     events_to_register = ()
@@ -187,10 +187,10 @@ class SlowBinder(BindPlugin):
         return None
 
 
-class Reserving(NodeFilterPlugin, ReservePlugin):
-    """What the slow pod has reserved is gone only when it has been given back, whoever else has forgotten the pod."""
+class KeepsReservation(NodeFilterPlugin, ReservePlugin):
+    """Rejects nodes until the slow pod is unreserved, even after the cache has dropped the pod."""
 
-    name = "Reserving"
+    name = "KeepsReservation"
     events_to_register = (on(EventResource.ASSIGNED_POD, Action.DELETE), on(EventResource.NODE, Action.ADD))
     holder = ""
 
@@ -214,27 +214,29 @@ def slow_binder() -> type[SlowBinder]:
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["deleted at once", "with grace"])
-async def test_a_victim_that_is_being_bound_makes_room_when_it_is_deleted(stage: Stage, graceful: bool) -> None:
+async def test_a_deleted_victim_with_a_binding_in_flight_frees_its_capacity(
+    cluster: ClusterFixture, graceful: bool
+) -> None:
     binder = slow_binder()
     metadata = {"finalizers": ["example.org/keep"]} if graceful else {}
-    await stage.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
-    async with stage.scheduler(**profile(binder)):
+    await cluster.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
+    async with cluster.scheduler(**profile(binder)):
         await binder.started.wait()
-        await stage.create(asking("preemptor", cpu="4", priority=100))
-        assert await stage.bound("preemptor") == ["n"]
+        await cluster.create(preemptor("preemptor", cpu="4", priority=100))
+        assert await cluster.bound("preemptor") == ["n"]
         binder.resumed.set()
-    assert not stage.node_of("slow")
+    assert not cluster.node_of("slow")
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["deleted at once", "with grace"])
-async def test_what_a_victim_has_reserved_is_waited_for(stage: Stage, graceful: bool) -> None:
+async def test_a_preemptor_waits_until_its_victim_is_unreserved(cluster: ClusterFixture, graceful: bool) -> None:
     binder = slow_binder()
     metadata = {"finalizers": ["example.org/keep"]} if graceful else {}
-    await stage.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
-    async with stage.scheduler(**profile(binder, Reserving)):
+    await cluster.create(NODE, pod("slow", cpu="2", priority=1, metadata=metadata))
+    async with cluster.scheduler(**profile(binder, KeepsReservation)):
         await binder.started.wait()
-        await stage.create(asking("preemptor", cpu="4", priority=100))
-        await stage.until(lambda: "still reserved" in stage.message("preemptor"))
-        assert not stage.node_of("preemptor")
+        await cluster.create(preemptor("preemptor", cpu="4", priority=100))
+        await cluster.until(lambda: "still reserved" in cluster.message("preemptor"))
+        assert not cluster.node_of("preemptor")
         binder.resumed.set()
-        assert await stage.bound("preemptor") == ["n"]
+        assert await cluster.bound("preemptor") == ["n"]

@@ -1,4 +1,4 @@
-"""Where pods may go (semantics 11.3): one case of a table is a cluster, a pod, and the nodes that can take it."""
+"""Filters and scores (semantics 11.3): each case is a cluster, a pod, and the nodes it may be bound to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
-from tests.integration.fixture import Object, Stage
+from tests.integration.fixture import ClusterFixture, Object
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 
@@ -58,23 +58,25 @@ TWO = [A, B]
 WEB = pod("web", node="a", labels={"app": "web", "tier": "front"})
 
 
-async def check(stage: Stage, there: Sequence[Node | Pod | Object], new: Pod, expected: Sequence[str]) -> None:
-    """The pod is bound to one of the nodes, or refused if there are none."""
-    await stage.create(*there, new)
-    async with stage.scheduler():
+async def check(
+    cluster: ClusterFixture, existing: Sequence[Node | Pod | Object], new: Pod, expected: Sequence[str]
+) -> None:
+    """The pod is bound to one of the expected nodes, or is unschedulable if there are none."""
+    await cluster.create(*existing, new)
+    async with cluster.scheduler():
         if expected:
-            assert (await stage.bound(new.metadata.name))[0] in expected
+            assert (await cluster.bound(new.metadata.name))[0] in expected
         else:
-            await stage.refused(new.metadata.name)
+            await cluster.pending_messages(new.metadata.name)
 
 
 INTER_POD_AFFINITY = {
     "In": ([*TWO, WEB], affinity(term(expression("app", "In", "web", "other"))), "a"),
-    "In, nobody there": ([*TWO, WEB], affinity(term(expression("app", "In", "other"))), ""),
+    "In, no matching pod": ([*TWO, WEB], affinity(term(expression("app", "In", "other"))), ""),
     "NotIn": ([*TWO, WEB], affinity(term(expression("app", "NotIn", "other"))), "a"),
     "Exists": ([*TWO, WEB], affinity(term(expression("tier", "Exists"))), "a"),
     "DoesNotExist": ([*TWO, WEB], affinity(term(expression("absent", "DoesNotExist"))), "a"),
-    "another namespace is not looked at": (
+    "pods of another namespace do not count": (
         [namespace("far"), *TWO, pod("web", namespace="far", node="a", labels={"app": "web"})],
         affinity(term(labels(app="web"))),
         "",
@@ -111,7 +113,7 @@ INTER_POD_AFFINITY = {
         affinity(term(labels(app="web"))) | anti(term(labels(app="db"))),
         "",
     ),
-    "the anti-affinity of those who are there": (
+    "the anti-affinity of existing pods": (
         [*TWO, pod("shy", node="a", affinity=anti(term(labels(app="new"))))],
         {},
         "b",
@@ -131,9 +133,11 @@ INTER_POD_AFFINITY = {
 }
 
 
-@pytest.mark.parametrize(("there", "wanted", "expected"), INTER_POD_AFFINITY.values(), ids=INTER_POD_AFFINITY.keys())
-async def test_inter_pod_affinity(stage: Stage, there: list[Any], wanted: Object, expected: str) -> None:
-    await check(stage, there, pod("new", cpu="500m", labels={"app": "new"}, affinity=wanted), expected)
+@pytest.mark.parametrize(("existing", "wanted", "expected"), INTER_POD_AFFINITY.values(), ids=INTER_POD_AFFINITY.keys())
+async def test_required_inter_pod_affinity_selects_nodes(
+    cluster: ClusterFixture, existing: list[Any], wanted: Object, expected: str
+) -> None:
+    await check(cluster, existing, pod("new", cpu="500m", labels={"app": "new"}, affinity=wanted), expected)
 
 
 TAINTED = node("a", taints=["level=10:NoSchedule"])
@@ -154,20 +158,22 @@ TAINTS: dict[str, tuple[str, str, str, bool]] = {
 
 
 @pytest.mark.parametrize(("operator", "value", "effect", "tolerated"), TAINTS.values(), ids=TAINTS.keys())
-async def test_tolerations(stage: Stage, operator: str, value: str, effect: str, tolerated: bool) -> None:
+async def test_tolerations_match_taints(
+    cluster: ClusterFixture, operator: str, value: str, effect: str, tolerated: bool
+) -> None:
     toleration = {"key": "level", "operator": operator, "value": value, "effect": effect}
-    await stage.create(TAINTED, pod("new", tolerations=[{k: v for k, v in toleration.items() if v}]))
-    async with stage.scheduler(gates={"TaintTolerationComparisonOperators": True}):
-        await (stage.bound("new") if tolerated else stage.refused("new"))
+    await cluster.create(TAINTED, pod("new", tolerations=[{k: v for k, v in toleration.items() if v}]))
+    async with cluster.scheduler(gates={"TaintTolerationComparisonOperators": True}):
+        await (cluster.bound("new") if tolerated else cluster.pending_messages("new"))
 
 
 def spread_over(*counts: int) -> list[Any]:
-    """Nodes a, b, … in zones of two, with so many matching pods each."""
+    """Nodes a, b, … in zones of two, each with its count of matching pods."""
     names = "abcd"[: len(counts)]
-    made: list[Any] = [node(name, labels={ZONE: str(number // 2)}) for number, name in enumerate(names)]
+    objects: list[Any] = [node(name, labels={ZONE: str(number // 2)}) for number, name in enumerate(names)]
     for name, count in zip(names, counts, strict=True):
-        made += [pod(f"{name}-{number}", node=name, labels={"app": "x"}) for number in range(count)]
-    return made
+        objects += [pod(f"{name}-{number}", node=name, labels={"app": "x"}) for number in range(count)]
+    return objects
 
 
 SPREAD: dict[str, tuple[list[Any], list[Object], str]] = {
@@ -179,7 +185,7 @@ SPREAD: dict[str, tuple[list[Any], list[Object], str]] = {
     "zones and nodes that contradict each other": (spread_over(1, 0, 2, 2), [spread(ZONE), spread(HOST)], "b"),
     "too few domains": (spread_over(1, 1), [spread(HOST, minDomains=3)], ""),
     "enough domains": (spread_over(1, 0), [spread(HOST, minDomains=2)], "b"),
-    "nodes that the pod may not go to do not count": (
+    "nodes that the pod does not select do not count": (
         [*spread_over(1, 1), node("z", labels={ZONE: "9"}, taints=["x=y:NoSchedule"])],
         [spread(HOST, nodeTaintsPolicy="Honor")],
         "ab",
@@ -198,9 +204,11 @@ SPREAD: dict[str, tuple[list[Any], list[Object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "constraints", "expected"), SPREAD.values(), ids=SPREAD.keys())
-async def test_topology_spread(stage: Stage, there: list[Any], constraints: list[Object], expected: str) -> None:
-    await check(stage, there, pod("new", labels={"app": "x", "version": "2"}, spread=constraints), expected)
+@pytest.mark.parametrize(("existing", "constraints", "expected"), SPREAD.values(), ids=SPREAD.keys())
+async def test_hard_topology_spread_constraints_select_nodes(
+    cluster: ClusterFixture, existing: list[Any], constraints: list[Object], expected: str
+) -> None:
+    await check(cluster, existing, pod("new", labels={"app": "x", "version": "2"}, spread=constraints), expected)
 
 
 def by_label(operator: str, *values: str) -> Object:
@@ -223,12 +231,12 @@ NODE_AFFINITY = {
 
 
 @pytest.mark.parametrize(("wanted", "expected"), NODE_AFFINITY.values(), ids=NODE_AFFINITY.keys())
-async def test_node_affinity(stage: Stage, wanted: Object, expected: str) -> None:
-    await check(stage, TWO, pod("new", affinity=wanted), expected)
+async def test_required_node_affinity_selects_nodes(cluster: ClusterFixture, wanted: Object, expected: str) -> None:
+    await check(cluster, TWO, pod("new", affinity=wanted), expected)
 
 
 RESOURCES: dict[str, tuple[list[Any], Pod, str]] = {
-    "what others use is gone": ([*TWO, pod("x", node="a", cpu="3")], pod("new", cpu="2"), "b"),
+    "requests of other pods are subtracted": ([*TWO, pod("x", node="a", cpu="3")], pod("new", cpu="2"), "b"),
     "memory": ([node("a", memory="1Gi"), node("b", memory="4Gi")], pod("new", memory="2Gi"), "b"),
     "the number of pods": ([node("a", max_pods=1), B, pod("x", node="a")], pod("new"), "b"),
     "extended resources": (
@@ -240,23 +248,23 @@ RESOURCES: dict[str, tuple[list[Any], Pod, str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "new", "expected"), RESOURCES.values(), ids=RESOURCES.keys())
-async def test_resources(stage: Stage, there: list[Any], new: Pod, expected: str) -> None:
-    await check(stage, there, new, expected)
+@pytest.mark.parametrize(("existing", "new", "expected"), RESOURCES.values(), ids=RESOURCES.keys())
+async def test_requests_select_nodes(cluster: ClusterFixture, existing: list[Any], new: Pod, expected: str) -> None:
+    await check(cluster, existing, new, expected)
 
 
 @pytest.mark.parametrize("declared", [["RestartAllContainersOnContainerExits"], []])
-async def test_nodes_declare_the_features_that_pods_need(stage: Stage, declared: list[str]) -> None:
+async def test_pods_need_nodes_that_declare_their_features(cluster: ClusterFixture, declared: list[str]) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     container = {"name": "c", "image": "x", "restartPolicy": "Never", "restartPolicyRules": [rule]}
-    there = node("a", status={"declaredFeatures": declared})
+    existing = node("a", status={"declaredFeatures": declared})
     sent = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [container]}}
-    await stage.create(there, sent)
-    async with stage.scheduler():
-        await (stage.bound("new") if declared else stage.refused("new"))
+    await cluster.create(existing, sent)
+    async with cluster.scheduler():
+        await (cluster.bound("new") if declared else cluster.pending_messages("new"))
 
 
-# -- preferences -------------------------------------------------------------------------------------------------
+# -- scores ------------------------------------------------------------------------------------------------------
 
 
 def preferred(kind: str, term: Object, weight: int = 100) -> Object:
@@ -271,24 +279,28 @@ def image(name: str) -> Object:
 
 SCORES: dict[str, tuple[list[Any], Pod, str]] = {
     "preferred nodes": (TWO, pod("new", affinity=preferred("nodeAffinity", by_label("In", "2"))), "b"),
-    "preferred company": ([*TWO, WEB], pod("new", affinity=preferred("podAffinity", term(labels(app="web")))), "a"),
-    "company to be avoided": (
+    "preferred pod affinity": (
+        [*TWO, WEB],
+        pod("new", affinity=preferred("podAffinity", term(labels(app="web")))),
+        "a",
+    ),
+    "preferred pod anti-affinity": (
         [*TWO, WEB],
         pod("new", affinity=preferred("podAntiAffinity", term(labels(app="web")))),
         "b",
     ),
-    "those who are there prefer it": (
+    "preferred affinity of existing pods": (
         [*TWO, pod("x", node="a", affinity=preferred("podAffinity", term(labels(app="new"))))],
         pod("new", labels={"app": "new"}),
         "a",
     ),
-    "those who are there would rather not": (
+    "preferred anti-affinity of existing pods": (
         [*TWO, pod("x", node="a", affinity=preferred("podAntiAffinity", term(labels(app="new"))))],
         pod("new", labels={"app": "new"}),
         "b",
     ),
     "the least used": ([*TWO, pod("x", node="a", cpu="2", memory="8Gi")], pod("new", cpu="1"), "b"),
-    "sidecars count among what is used": (
+    "requests of sidecars count": (
         [
             *TWO,
             pod(
@@ -307,17 +319,17 @@ SCORES: dict[str, tuple[list[Any], Pod, str]] = {
         pod("new"),
         "b",
     ),
-    "soft taints that are tolerated": (
+    "tolerated soft taints": (
         [node("a", taints=[SOFT]), node("b", taints=["z=y:PreferNoSchedule"])],
         pod("new", tolerations=[{"key": "z", "operator": "Exists"}]),
         "b",
     ),
-    "the image is there": (
+    "the node has the image": (
         [node("a"), node("b", images={"registry.example/large:1": 2 * 10**9})],
         pod("new", spec=image("registry.example/large:1")),
         "b",
     ),
-    "soft spreading": (
+    "soft topology spread": (
         spread_over(1, 0, 1, 1),
         pod("new", labels={"app": "x"}, spread=[spread(HOST, whenUnsatisfiable="ScheduleAnyway")]),
         "b",
@@ -325,12 +337,14 @@ SCORES: dict[str, tuple[list[Any], Pod, str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "new", "expected"), SCORES.values(), ids=SCORES.keys())
-async def test_preferences(stage: Stage, there: list[Any], new: Pod, expected: str) -> None:
-    await check(stage, there, new, expected)
+@pytest.mark.parametrize(("existing", "new", "expected"), SCORES.values(), ids=SCORES.keys())
+async def test_scores_select_the_preferred_node(
+    cluster: ClusterFixture, existing: list[Any], new: Pod, expected: str
+) -> None:
+    await check(cluster, existing, new, expected)
 
 
-async def test_the_pods_of_a_service_are_spread_by_default(stage: Stage) -> None:
+async def test_pods_of_a_service_are_spread_by_default(cluster: ClusterFixture) -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -338,6 +352,6 @@ async def test_the_pods_of_a_service_are_spread_by_default(stage: Stage) -> None
         "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
     }
     pods = [pod(f"p{number}", labels={"app": "x"}) for number in range(4)]
-    await stage.create(service, *(node(name) for name in "abcd"), *pods)
-    async with stage.scheduler():
-        assert sorted(await stage.bound("p0", "p1", "p2", "p3")) == ["a", "b", "c", "d"]
+    await cluster.create(service, *(node(name) for name in "abcd"), *pods)
+    async with cluster.scheduler():
+        assert sorted(await cluster.bound("p0", "p1", "p2", "p3")) == ["a", "b", "c", "d"]

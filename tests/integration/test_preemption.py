@@ -1,7 +1,7 @@
-"""Preemption (semantics 11.4): whom it evicts, how, and who gets the room.
+"""Preemption (semantics 11.4): which pods are evicted, how, and which pods get the capacity.
 
-TestAsyncPreemption has a file of its own, test_async_preemption. Not here: TestPodGroupPreemption, whose workload-aware
-kind is not offered (gangs preempt as a whole: test_pod_groups, and tests/scheduling).
+TestAsyncPreemption is in test_async_preemption. Not here: TestPodGroupPreemption; gangs preempt as a whole
+(test_pod_groups, test_pod_group_preemption and tests/scheduling/gangs).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kubestow.framework.interface import NodeFilterPlugin, Permission
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.fixture import Object, Stage
+from tests.integration.fixture import ClusterFixture, Object
 from tests.integration.objects import claim, using, volume
-from tests.integration.scripted_plugins import FAIL, profile, puppet
+from tests.integration.scripted_plugins import FAIL, profile, scripted_plugin
 
 FULL = node("n", cpu="1")
 
@@ -51,279 +51,285 @@ def budget(name: str, allowed: int, **matching: str) -> Object:
     }
 
 
-def disrupted(stage: Stage, name: str) -> bool:
-    conditions = stage.pod(name).status.conditions
+def disrupted(cluster: ClusterFixture, name: str) -> bool:
+    conditions = cluster.pod(name).status.conditions
     return any(c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler" for c in conditions)
 
 
-async def let_go(stage: Stage, leaving: Pod) -> None:
-    """A pod that is being deleted, and held by a finalizer, is gone."""
-    await stage.delete(leaving)
-    await stage.change(leaving, {"metadata": {"finalizers": None}})
+async def finish_termination(cluster: ClusterFixture, terminating: Pod) -> None:
+    """Delete a pod and remove its finalizer."""
+    await cluster.delete(terminating)
+    await cluster.patch(terminating, {"metadata": {"finalizers": None}})
 
 
-async def test_a_pod_of_lower_priority_makes_room_and_is_told(live_stage: Stage) -> None:
-    stage = live_stage
-    await stage.create(FULL, low())
-    async with stage.scheduler():
-        await stage.create(high())
-        await stage.until(lambda: disrupted(stage, "low") or not stage.node_of("low"))
-        assert await stage.bound("high") == ["n"]
-        await stage.gone("low")
-        await stage.until(lambda: stage.events("Preempted"))
-        uid = stage.pod("high").metadata.uid
-        assert stage.events("Preempted")[0].note == f"Preempted by pod {uid} on node n"
+async def test_a_pod_of_lower_priority_is_evicted_with_a_condition_and_an_event(
+    cluster_with_kubelets: ClusterFixture,
+) -> None:
+    cluster = cluster_with_kubelets
+    await cluster.create(FULL, low())
+    async with cluster.scheduler():
+        await cluster.create(high())
+        await cluster.until(lambda: disrupted(cluster, "low") or not cluster.node_of("low"))
+        assert await cluster.bound("high") == ["n"]
+        await cluster.deleted("low")
+        await cluster.until(lambda: cluster.events("Preempted"))
+        uid = cluster.pod("high").metadata.uid
+        assert cluster.events("Preempted")[0].note == f"Preempted by pod {uid} on node n"
 
 
-async def test_the_victim_is_patched_before_it_is_deleted(stage: Stage) -> None:
-    """Nobody lets the victim go, so it can be looked at."""
-    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler():
-        await stage.create(high())
-        await stage.until(lambda: stage.pod("low").metadata.deletion_timestamp)
-        assert disrupted(stage, "low")
-        assert stage.nomination("high") == "n"
+async def test_the_victim_is_patched_before_it_is_deleted(cluster: ClusterFixture) -> None:
+    """The finalizer keeps the victim, so that it can be inspected."""
+    await cluster.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler():
+        await cluster.create(high())
+        await cluster.until(lambda: cluster.pod("low").metadata.deletion_timestamp)
+        assert disrupted(cluster, "low")
+        assert cluster.nomination("high") == "n"
 
 
 @pytest.mark.parametrize("priority", [1, 100], ids=["equal", "higher"])
-async def test_nobody_is_evicted_for_a_pod_that_is_no_more_important(stage: Stage, priority: int) -> None:
-    await stage.create(FULL, low(priority=priority))
-    async with stage.scheduler():
-        await stage.create(high("new", priority=1))
-        (why,) = await stage.refused("new")
-        assert "1 No preemption victims found for incoming pod" in why
+async def test_a_pod_does_not_preempt_pods_of_equal_or_higher_priority(cluster: ClusterFixture, priority: int) -> None:
+    await cluster.create(FULL, low(priority=priority))
+    async with cluster.scheduler():
+        await cluster.create(high("new", priority=1))
+        (message,) = await cluster.pending_messages("new")
+        assert "1 No preemption victims found for incoming pod" in message
 
 
-async def test_a_class_may_forbid_its_pods_to_preempt(stage: Stage) -> None:
-    polite = {
+async def test_a_priority_class_can_disable_preemption(cluster: ClusterFixture) -> None:
+    never_preempts = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": "polite"},
+        "metadata": {"name": "never-preempts"},
         "value": 100,
         "preemptionPolicy": "Never",
     }
-    await stage.create(FULL, low(), polite, pod("new", cpu="1", spec={"priorityClassName": "polite"}))
-    async with stage.scheduler():
-        (why,) = await stage.refused("new")
-        assert "not eligible due to preemptionPolicy=Never." in why
-        assert stage.pod("new").spec.priority == 100
+    await cluster.create(FULL, low(), never_preempts, pod("new", cpu="1", spec={"priorityClassName": "never-preempts"}))
+    async with cluster.scheduler():
+        (message,) = await cluster.pending_messages("new")
+        assert "not eligible due to preemptionPolicy=Never." in message
+        assert cluster.pod("new").spec.priority == 100
 
 
-async def test_without_postfilter_plugins_nobody_is_evicted(stage: Stage) -> None:
-    await stage.create(FULL, low(), high())
+async def test_no_pod_is_evicted_without_post_filter_plugins(cluster: ClusterFixture) -> None:
+    await cluster.create(FULL, low(), high())
     off = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
-    async with stage.scheduler(profiles=[off]):
-        assert await stage.refused("high") == ["0/1 nodes are available: 1 Insufficient cpu."]
+    async with cluster.scheduler(profiles=[off]):
+        assert await cluster.pending_messages("high") == ["0/1 nodes are available: 1 Insufficient cpu."]
 
 
 @pytest.mark.parametrize("point", ["pre_filter", "filter"])
-async def test_an_unresolvable_refusal_evicts_nobody(stage: Stage, point: str) -> None:
+async def test_an_unresolvable_rejection_evicts_no_pod(cluster: ClusterFixture, point: str) -> None:
     never = Status.unresolvable("never")
-    await stage.create(FULL, low())
-    async with stage.scheduler(**profile(puppet(at={point: lambda i: never if i.name == "high" else SUCCESS}))):
-        await stage.create(high())
-        (why,) = await stage.refused("high")
-        assert "1 Preemption is not helpful for scheduling" in why or "1 never" in why
-        assert not stage.pod("low").metadata.deletion_timestamp
+    await cluster.create(FULL, low())
+    async with cluster.scheduler(
+        **profile(scripted_plugin(at={point: lambda i: never if i.name == "high" else SUCCESS}))
+    ):
+        await cluster.create(high())
+        (message,) = await cluster.pending_messages("high")
+        assert "1 Preemption is not helpful for scheduling" in message or "1 never" in message
+        assert not cluster.pod("low").metadata.deletion_timestamp
 
 
-def shy(of: str) -> Object:
+def anti_affinity(of: str) -> Object:
     term = {"labelSelector": {"matchLabels": {"app": of}}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-async def test_evicting_satisfies_anti_affinity(live_stage: Stage) -> None:
-    await live_stage.create(node("n"), low(cpu=None, labels={"app": "x"}), low("other", cpu=None))
-    async with live_stage.scheduler():
-        await live_stage.create(high(cpu=None, affinity=shy("x")))
-        await live_stage.bound("high")
-        await live_stage.gone("low")
-        assert live_stage.node_of("other") == "n"
+async def test_preemption_can_satisfy_anti_affinity(cluster_with_kubelets: ClusterFixture) -> None:
+    await cluster_with_kubelets.create(node("n"), low(cpu=None, labels={"app": "x"}), low("other", cpu=None))
+    async with cluster_with_kubelets.scheduler():
+        await cluster_with_kubelets.create(high(cpu=None, affinity=anti_affinity("x")))
+        await cluster_with_kubelets.bound("high")
+        await cluster_with_kubelets.deleted("low")
+        assert cluster_with_kubelets.node_of("other") == "n"
 
 
-async def test_nobody_is_evicted_whose_company_is_needed(stage: Stage) -> None:
+async def test_a_pod_required_by_affinity_is_not_evicted(cluster: ClusterFixture) -> None:
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
-    needed = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    await stage.create(FULL, low(labels={"app": "x"}))
-    async with stage.scheduler():
-        await stage.create(high(affinity=needed))
-        await stage.refused("high")
-        assert not stage.pod("low").metadata.deletion_timestamp
+    required = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await cluster.create(FULL, low(labels={"app": "x"}))
+    async with cluster.scheduler():
+        await cluster.create(high(affinity=required))
+        await cluster.pending_messages("high")
+        assert not cluster.pod("low").metadata.deletion_timestamp
 
 
-# -- who gets the room -------------------------------------------------------------------------------------------
+# -- which pod gets the capacity ---------------------------------------------------------------------------------
 
 
-async def test_the_room_is_kept_from_lower_priorities_but_not_from_higher_ones(stage: Stage) -> None:
-    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler():
-        await stage.create(high())
-        await stage.until(lambda: stage.nomination("high") == "n")
-        await stage.create(high("middle", priority=50), high("highest", priority=1000))
-        await stage.refused("middle", "highest")
-        await let_go(stage, low())
-        assert await stage.bound("highest") == ["n"]
-        assert not stage.node_of("middle")
+async def test_nominated_capacity_is_reserved_against_lower_priorities_only(cluster: ClusterFixture) -> None:
+    await cluster.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler():
+        await cluster.create(high())
+        await cluster.until(lambda: cluster.nomination("high") == "n")
+        await cluster.create(high("middle", priority=50), high("highest", priority=1000))
+        await cluster.pending_messages("middle", "highest")
+        await finish_termination(cluster, low())
+        assert await cluster.bound("highest") == ["n"]
+        assert not cluster.node_of("middle")
 
 
-async def test_a_preemptor_is_not_starved_by_a_flood_of_lower_priorities(live_stage: Stage) -> None:
-    stage = live_stage
-    await stage.create(node("n", cpu="2"), low("low-a"), low("low-b"))
-    async with stage.scheduler():
-        await stage.create(high(cpu="2"), *(pod(f"flood-{n}", cpu="1", priority=1) for n in range(20)))
-        assert await stage.bound("high") == ["n"]
+async def test_a_preemptor_is_not_starved_by_many_pods_of_lower_priority(cluster_with_kubelets: ClusterFixture) -> None:
+    cluster = cluster_with_kubelets
+    await cluster.create(node("n", cpu="2"), low("low-a"), low("low-b"))
+    async with cluster.scheduler():
+        await cluster.create(high(cpu="2"), *(pod(f"flood-{n}", cpu="1", priority=1) for n in range(20)))
+        assert await cluster.bound("high") == ["n"]
 
 
-async def test_who_loses_its_nomination_to_a_higher_priority_is_told(stage: Stage) -> None:
-    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler():
-        await stage.create(high("first", priority=50))
-        await stage.until(lambda: stage.nomination("first") == "n")
-        await stage.create(high("second", priority=100))
-        await stage.until(lambda: stage.nomination("second") == "n" or stage.message("second"))
-        await let_go(stage, low())
-        assert await stage.bound("second") == ["n"]
+async def test_a_pod_of_higher_priority_takes_over_a_nominated_node(cluster: ClusterFixture) -> None:
+    await cluster.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler():
+        await cluster.create(high("first", priority=50))
+        await cluster.until(lambda: cluster.nomination("first") == "n")
+        await cluster.create(high("second", priority=100))
+        await cluster.until(lambda: cluster.nomination("second") == "n" or cluster.message("second"))
+        await finish_termination(cluster, low())
+        assert await cluster.bound("second") == ["n"]
 
 
-async def test_a_promised_node_that_goes_is_replaced_by_another(stage: Stage) -> None:
-    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler():
-        await stage.create(high())
-        await stage.until(lambda: stage.nomination("high") == "n")
-        await stage.delete(FULL)
-        await stage.create(node("m", cpu="1"))
-        assert await stage.bound("high") == ["m"]
+async def test_a_pod_whose_nominated_node_is_deleted_is_placed_elsewhere(cluster: ClusterFixture) -> None:
+    await cluster.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler():
+        await cluster.create(high())
+        await cluster.until(lambda: cluster.nomination("high") == "n")
+        await cluster.delete(FULL)
+        await cluster.create(node("m", cpu="1"))
+        assert await cluster.bound("high") == ["m"]
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_pod_goes_to_the_promised_node_or_to_another_one_that_fits(stage: Stage, elsewhere: bool) -> None:
-    # The other node has more room, so it would be preferred.
-    there: list[Any] = [node("n", cpu="100"), node("m", cpu="1")]
+async def test_a_pod_is_bound_to_its_nominated_node_or_to_another_feasible_one(
+    cluster: ClusterFixture, elsewhere: bool
+) -> None:
+    # The other node has more free capacity, so it has the higher score.
+    existing: list[Any] = [node("n", cpu="100"), node("m", cpu="1")]
     if elsewhere:
-        there.append(pod("full", cpu="1", node="m", priority=1000))
-    await stage.create(*there, pod("a", cpu="1", priority=10, nominated="m"))
-    async with stage.scheduler():
-        assert await stage.bound("a") == ["n" if elsewhere else "m"]
+        existing.append(pod("full", cpu="1", node="m", priority=1000))
+    await cluster.create(*existing, pod("a", cpu="1", priority=10, nominated="m"))
+    async with cluster.scheduler():
+        assert await cluster.bound("a") == ["n" if elsewhere else "m"]
 
 
-async def test_a_prebind_failure_after_preemption_leaves_the_order_as_it_was(live_stage: Stage) -> None:
+async def test_a_pre_bind_failure_after_preemption_keeps_the_nomination(cluster_with_kubelets: ClusterFixture) -> None:
     failures = [FAIL]
 
     def pre_bind(info: PodInfo) -> Status:
         return failures.pop() if info.name == "high" and failures else SUCCESS
 
-    await live_stage.create(FULL, low())
-    async with live_stage.scheduler(**profile(puppet(pre_bind=pre_bind))):
-        await live_stage.create(high())
-        await live_stage.until(lambda: not failures)
-        await live_stage.create(pod("late", cpu="1", priority=50))
-        assert await live_stage.bound("high") == ["n"]
+    await cluster_with_kubelets.create(FULL, low())
+    async with cluster_with_kubelets.scheduler(**profile(scripted_plugin(pre_bind=pre_bind))):
+        await cluster_with_kubelets.create(high())
+        await cluster_with_kubelets.until(lambda: not failures)
+        await cluster_with_kubelets.create(pod("late", cpu="1", priority=50))
+        assert await cluster_with_kubelets.bound("high") == ["n"]
 
 
-async def test_a_victim_on_its_way_to_be_bound_is_not_deleted_while_it_waits(stage: Stage) -> None:
+async def test_a_victim_waiting_at_permit_is_requeued_instead_of_deleted(cluster: ClusterFixture) -> None:
     def permit(info: PodInfo) -> Permission:
         return Permission.wait(600) if info.name == "low" else Permission()
 
-    await stage.create(node("n", cpu="1"), node("m", cpu="1", unschedulable=True), pod("low", cpu="1", priority=1))
-    async with stage.scheduler(**profile(puppet(permit=permit))) as troupe:
-        await stage.until(lambda: stage.nomination("low") == "n")
-        await stage.create(high())
-        await stage.bound("high")
-        await troupe.until(lambda: troupe.place("low") is not None)
-        await stage.change(node("m"), {"spec": {"unschedulable": None}})
-        await stage.until(lambda: "m" in stage.nominations("low"))
-        assert [each.info.name for each in troupe.scheduler.waiting_pods.all()] == ["low"]
+    await cluster.create(node("n", cpu="1"), node("m", cpu="1", unschedulable=True), pod("low", cpu="1", priority=1))
+    async with cluster.scheduler(**profile(scripted_plugin(permit=permit))) as probe:
+        await cluster.until(lambda: cluster.nomination("low") == "n")
+        await cluster.create(high())
+        await cluster.bound("high")
+        await probe.until(lambda: probe.place("low") is not None)
+        await cluster.patch(node("m"), {"spec": {"unschedulable": None}})
+        await cluster.until(lambda: "m" in cluster.nominations("low"))
+        assert [each.info.name for each in probe.scheduler.waiting_pods.all()] == ["low"]
 
 
-async def test_a_victim_that_is_made_ready_is_tried_again_and_not_deleted(stage: Stage) -> None:
-    is_over = asyncio.Event()
+async def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted(cluster: ClusterFixture) -> None:
+    ready = asyncio.Event()
 
-    async def get_ready() -> Status:
-        await is_over.wait()
+    async def wait_until_ready() -> Status:
+        await ready.wait()
         return SUCCESS
 
     def pre_bind(info: PodInfo) -> Any:
-        return get_ready() if info.name == "low" else SUCCESS
+        return wait_until_ready() if info.name == "low" else SUCCESS
 
-    await stage.create(FULL, pod("low", cpu="1", priority=1))
-    async with stage.scheduler(**profile(puppet(pre_bind=pre_bind))) as troupe:
-        await stage.until(lambda: stage.nomination("low") == "n")
-        await stage.create(high())
-        assert await stage.bound("high") == ["n"]
-        await troupe.until(lambda: troupe.place("low") is not None)
-        assert not stage.pod("low").metadata.deletion_timestamp
-        await stage.create(node("m", cpu="1"))
-        await stage.until(lambda: "m" in stage.nominations("low"))
-        is_over.set()
-        assert await stage.bound("low") == ["m"]
+    await cluster.create(FULL, pod("low", cpu="1", priority=1))
+    async with cluster.scheduler(**profile(scripted_plugin(pre_bind=pre_bind))) as probe:
+        await cluster.until(lambda: cluster.nomination("low") == "n")
+        await cluster.create(high())
+        assert await cluster.bound("high") == ["n"]
+        await probe.until(lambda: probe.place("low") is not None)
+        assert not cluster.pod("low").metadata.deletion_timestamp
+        await cluster.create(node("m", cpu="1"))
+        await cluster.until(lambda: "m" in cluster.nominations("low"))
+        ready.set()
+        assert await cluster.bound("low") == ["m"]
 
 
-class Hermit(NodeFilterPlugin):
-    """No pod shares its node."""
+class ExclusiveNode(NodeFilterPlugin):
+    """Rejects nodes that run any pod."""
 
-    name = "Hermit"
+    name = "ExclusiveNode"
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
-        return Status.unschedulable("somebody is there") if pods else None
+        return Status.unschedulable("the node is not empty") if pods else None
 
 
-async def test_room_is_made_for_what_a_plugin_wants(live_stage: Stage) -> None:
-    await live_stage.create(node("n"), low(cpu="100m"))
-    async with live_stage.scheduler(**profile(Hermit)):
-        await live_stage.create(high(cpu="100m"))
-        assert await live_stage.bound("high") == ["n"]
-        await live_stage.gone("low")
+async def test_preemption_resolves_the_rejection_of_a_custom_filter(cluster_with_kubelets: ClusterFixture) -> None:
+    await cluster_with_kubelets.create(node("n"), low(cpu="100m"))
+    async with cluster_with_kubelets.scheduler(**profile(ExclusiveNode)):
+        await cluster_with_kubelets.create(high(cpu="100m"))
+        assert await cluster_with_kubelets.bound("high") == ["n"]
+        await cluster_with_kubelets.deleted("low")
 
 
-async def test_a_promise_is_replaced_by_what_preemption_finds(stage: Stage) -> None:
-    """The promised node would have to be cleared of a pod that is more important than the other's."""
-    await stage.create(FULL, low("dear", priority=50, metadata={"finalizers": ["example.org/keep"]}))
-    await stage.create(node("m", cpu="1"), low("cheap", node="m", metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler():
-        await stage.create(high(nominated="n"))
-        await stage.until(lambda: stage.nomination("high") == "m")
-        await stage.until(lambda: stage.pod("cheap").metadata.deletion_timestamp)
-        assert not stage.pod("dear").metadata.deletion_timestamp
+async def test_preemption_replaces_an_existing_nomination(cluster: ClusterFixture) -> None:
+    """The victim on the nominated node has a higher priority than the one on the other node."""
+    await cluster.create(FULL, low("higher", priority=50, metadata={"finalizers": ["example.org/keep"]}))
+    await cluster.create(node("m", cpu="1"), low("lower", node="m", metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler():
+        await cluster.create(high(nominated="n"))
+        await cluster.until(lambda: cluster.nomination("high") == "m")
+        await cluster.until(lambda: cluster.pod("lower").metadata.deletion_timestamp)
+        assert not cluster.pod("higher").metadata.deletion_timestamp
 
 
 CLASSES: dict[str, tuple[Object, int]] = {
-    "named": ({"priorityClassName": "important"}, 100),
-    "of the system": ({"priorityClassName": "system-node-critical"}, 2000001000),
-    "by default": ({}, 7),
+    "named class": ({"priorityClassName": "important"}, 100),
+    "system class": ({"priorityClassName": "system-node-critical"}, 2000001000),
+    "global default": ({}, 7),
 }
 
 
 @pytest.mark.parametrize(("spec", "priority"), CLASSES.values(), ids=CLASSES.keys())
-async def test_a_class_of_priority_becomes_a_number(stage: Stage, spec: Object, priority: int) -> None:
-    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    await stage.create(node("n"), head | {"metadata": {"name": "important"}, "value": 100})
-    await stage.create(head | {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
-    async with stage.scheduler():
-        await stage.create(pod("a", spec=spec))
-        await stage.bound("a")
-        assert stage.pod("a").spec.priority == priority
+async def test_a_priority_class_is_resolved_to_its_value(cluster: ClusterFixture, spec: Object, priority: int) -> None:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    await cluster.create(node("n"), kind | {"metadata": {"name": "important"}, "value": 100})
+    await cluster.create(kind | {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
+    async with cluster.scheduler():
+        await cluster.create(pod("a", spec=spec))
+        await cluster.bound("a")
+        assert cluster.pod("a").spec.priority == priority
 
 
-async def test_a_class_of_priority_that_nobody_knows_is_refused(stage: Stage) -> None:
+async def test_an_unknown_priority_class_is_rejected(cluster: ClusterFixture) -> None:
     with pytest.raises(APIError, match="no PriorityClass with name unknown was found"):
-        await stage.create(pod("a", spec={"priorityClassName": "unknown"}))
+        await cluster.create(pod("a", spec={"priorityClassName": "unknown"}))
 
 
-async def test_a_preemptor_is_gated_until_its_victims_are_gone_from_the_api(stage: Stage) -> None:
-    await stage.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
-    async with stage.scheduler() as troupe:
-        await stage.create(high())
-        await stage.until(lambda: stage.pod("low").metadata.deletion_timestamp)
-        await troupe.until(lambda: troupe.place("high") in (Place.UNSCHEDULABLE, Place.GATED))
-        assert not stage.node_of("high")
-        await let_go(stage, low())
-        assert await stage.bound("high") == ["n"]
+async def test_a_preemptor_is_not_scheduled_until_its_victims_are_deleted(cluster: ClusterFixture) -> None:
+    await cluster.create(FULL, low(metadata={"finalizers": ["example.org/keep"]}))
+    async with cluster.scheduler() as probe:
+        await cluster.create(high())
+        await cluster.until(lambda: cluster.pod("low").metadata.deletion_timestamp)
+        await probe.until(lambda: probe.place("high") in (Place.UNSCHEDULABLE, Place.GATED))
+        assert not cluster.node_of("high")
+        await finish_termination(cluster, low())
+        assert await cluster.bound("high") == ["n"]
 
 
 # -- budgets -----------------------------------------------------------------------------------------------------
 
 BUDGETS: dict[str, tuple[list[Any], str]] = {
-    "a victim that no budget protects, even if it is more important": (
+    "a victim without a budget, even of higher priority": (
         [
             node("n", cpu="1"),
             node("m", cpu="1"),
@@ -333,7 +339,7 @@ BUDGETS: dict[str, tuple[list[Any], str]] = {
         ],
         "free",
     ),
-    "a budget that allows it": (
+    "a victim whose budget allows a disruption": (
         [
             node("n", cpu="1"),
             node("m", cpu="1"),
@@ -358,25 +364,29 @@ BUDGETS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "victim"), BUDGETS.values(), ids=BUDGETS.keys())
-async def test_budgets_steer_preemption(live_stage: Stage, there: list[Any], victim: str) -> None:
-    stage = live_stage
+@pytest.mark.parametrize(("existing", "victim"), BUDGETS.values(), ids=BUDGETS.keys())
+async def test_preemption_minimizes_disruption_budget_violations(
+    cluster_with_kubelets: ClusterFixture, existing: list[Any], victim: str
+) -> None:
+    cluster = cluster_with_kubelets
     size = "2" if victim == "one-a" else "1"
-    await stage.create(*there)
-    async with stage.scheduler():
-        await stage.create(high(cpu=size))
-        await stage.bound("high")
-        await stage.gone(victim)
+    await cluster.create(*existing)
+    async with cluster.scheduler():
+        await cluster.create(high(cpu=size))
+        await cluster.bound("high")
+        await cluster.deleted(victim)
 
 
 @pytest.mark.parametrize("claims", [("a",), ("a", "b")], ids=["one volume", "two volumes"])
-async def test_the_user_of_a_volume_for_one_pod_is_evicted(live_stage: Stage, claims: tuple[str, ...]) -> None:
-    stage = live_stage
+async def test_the_user_of_a_read_write_once_pod_volume_is_evicted(
+    cluster_with_kubelets: ClusterFixture, claims: tuple[str, ...]
+) -> None:
+    cluster = cluster_with_kubelets
     for name in claims:
-        await stage.create(volume(name), claim(name))
+        await cluster.create(volume(name), claim(name))
     users = [low(f"user-{name}", cpu=None, spec=using(name)) for name in claims]
-    await stage.create(node("n"), *users)
-    async with stage.scheduler():
-        await stage.create(high(cpu=None, spec=using(*claims)))
-        await stage.bound("high")
-        await stage.gone(*(user.metadata.name for user in users))
+    await cluster.create(node("n"), *users)
+    async with cluster.scheduler():
+        await cluster.create(high(cpu=None, spec=using(*claims)))
+        await cluster.bound("high")
+        await cluster.deleted(*(user.metadata.name for user in users))

@@ -1,4 +1,4 @@
-"""When a pod that was refused, or that failed, is tried again (semantics 11.1 and 11.5)."""
+"""When rejected and failed pods are retried (semantics 11.1 and 11.5)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
-from tests.integration.fixture import Stage
+from tests.integration.fixture import ClusterFixture
 from tests.integration.requeueing import Created, Deleted
-from tests.integration.scripted_plugins import FAIL, REJECT, profile, puppet
+from tests.integration.scripted_plugins import FAIL, REJECT, profile, scripted_plugin
 
 SMALL = node("n", cpu="1")
 
 
 class DriverFirst(PreFilterPlugin, PostBindPlugin):
-    """Executors are refused until the driver is bound; nothing that happens in the cluster helps them."""
+    """Rejects executors until the driver is bound; no cluster event requeues them."""
 
     name = "DriverFirst"
     events_to_register = ()
@@ -40,94 +40,94 @@ class DriverFirst(PreFilterPlugin, PostBindPlugin):
         return None
 
 
-async def test_the_pods_that_a_plugin_names_follow_the_one_that_is_bound(stage: Stage) -> None:
+async def test_pods_to_activate_are_scheduled_after_the_pod_that_activates_them(cluster: ClusterFixture) -> None:
     executors = [pod(f"executor-{number}") for number in range(3)]
-    await stage.create(node("n"), *executors)
+    await cluster.create(node("n"), *executors)
     names = [executor.metadata.name for executor in executors]
-    async with stage.scheduler(**profile(DriverFirst)) as troupe:
-        await stage.refused(*names)
-        await troupe.until(lambda: all(troupe.place(name) is Place.UNSCHEDULABLE for name in names))
-        await stage.create(pod("driver"))
-        assert await stage.bound("driver", *names) == ["n"] * 4
+    async with cluster.scheduler(**profile(DriverFirst)) as probe:
+        await cluster.pending_messages(*names)
+        await probe.until(lambda: all(probe.place(name) is Place.UNSCHEDULABLE for name in names))
+        await cluster.create(pod("driver"))
+        assert await cluster.bound("driver", *names) == ["n"] * 4
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])
 @pytest.mark.parametrize("event", ["registered", "unrelated"])
-async def test_a_rejected_pod_waits_for_an_event_that_its_plugin_registered(
-    stage: Stage, point: str, event: str
+async def test_a_rejected_pod_is_requeued_only_by_registered_events(
+    cluster: ClusterFixture, point: str, event: str
 ) -> None:
-    answers = [REJECT]
-    asked = puppet(
+    results = [REJECT]
+    plugin = scripted_plugin(
         requeues=[on(EventResource.NODE, Action.ADD)],
-        at={point: lambda info: answers.pop() if answers else SUCCESS},
+        at={point: lambda info: results.pop() if results else SUCCESS},
     )
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(**profile(asked)) as troupe:
-        await stage.refused("new")
-        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
+    await cluster.create(SMALL, pod("new"))
+    async with cluster.scheduler(**profile(plugin)) as probe:
+        await cluster.pending_messages("new")
+        await probe.until(lambda: probe.place("new") is Place.UNSCHEDULABLE)
         if event == "registered":
-            await stage.create(node("m"))
-            await stage.bound("new")
+            await cluster.create(node("m"))
+            await cluster.bound("new")
         else:
-            await Created(pod("other", node="n")).happen(stage, troupe)
-            assert troupe.place("new") is Place.UNSCHEDULABLE
+            await Created(pod("other", node="n")).apply(cluster, probe)
+            assert probe.place("new") is Place.UNSCHEDULABLE
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "bind"])
-async def test_a_pod_that_failed_is_tried_again_by_itself(stage: Stage, point: str) -> None:
-    answers = [FAIL]
-    last = Status(Code.SKIP) if point == "bind" else SUCCESS
-    asked = puppet(at={point: lambda info: answers.pop() if answers else last})
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(podInitialBackoffSeconds=1, **profile(asked)):
-        await stage.bound("new")
-    assert [at for at, _ in asked.asked].count(point) == 2
+async def test_a_pod_is_retried_after_an_error_without_an_event(cluster: ClusterFixture, point: str) -> None:
+    results = [FAIL]
+    success = Status(Code.SKIP) if point == "bind" else SUCCESS
+    plugin = scripted_plugin(at={point: lambda info: results.pop() if results else success})
+    await cluster.create(SMALL, pod("new"))
+    async with cluster.scheduler(podInitialBackoffSeconds=1, **profile(plugin)):
+        await cluster.bound("new")
+    assert [at for at, _ in plugin.calls].count(point) == 2
 
 
-async def test_an_event_that_came_while_the_pod_was_waiting_is_not_lost(stage: Stage) -> None:
+async def test_an_event_during_the_wait_at_permit_is_not_lost(cluster: ClusterFixture) -> None:
     permissions: list[Permission | Status] = [Permission.wait(600)]
-    asked = puppet(
+    plugin = scripted_plugin(
         requeues=[on(EventResource.NODE, Action.ADD)],
         permit=lambda info: permissions.pop() if permissions else SUCCESS,
     )
-    await stage.create(SMALL, pod("new"))
-    async with stage.scheduler(**profile(asked)) as troupe:
-        await stage.until(lambda: stage.nomination("new") == "n")
-        await Created(node("m")).happen(stage, troupe)
-        troupe.scheduler.waiting_pods.all()[0].reject("Puppet", "no")
-        await stage.bound("new")
+    await cluster.create(SMALL, pod("new"))
+    async with cluster.scheduler(**profile(plugin)) as probe:
+        await cluster.until(lambda: cluster.nomination("new") == "n")
+        await Created(node("m")).apply(cluster, probe)
+        probe.scheduler.waiting_pods.all()[0].reject("ScriptedPlugin", "no")
+        await cluster.bound("new")
 
 
-async def test_a_gated_pod_is_not_tried_when_what_stood_in_its_way_goes(stage: Stage) -> None:
+async def test_a_gated_pod_is_not_retried_when_capacity_is_freed(cluster: ClusterFixture) -> None:
     blocker = pod("blocker", cpu="1", node="n")
     gated = pod("gated", cpu="1", gates=["wait"])
-    asked = puppet()
-    await stage.create(SMALL, blocker, gated)
-    async with stage.scheduler(**profile(asked)) as troupe:
-        await troupe.until(lambda: troupe.place("gated") is Place.GATED)
-        await Deleted(blocker).happen(stage, troupe)
-        assert troupe.place("gated") is Place.GATED
-        assert ("filter", "gated") not in asked.asked
-        await stage.change(gated, {"spec": {"schedulingGates": []}})
-        assert await stage.bound("gated") == ["n"]
+    plugin = scripted_plugin()
+    await cluster.create(SMALL, blocker, gated)
+    async with cluster.scheduler(**profile(plugin)) as probe:
+        await probe.until(lambda: probe.place("gated") is Place.GATED)
+        await Deleted(blocker).apply(cluster, probe)
+        assert probe.place("gated") is Place.GATED
+        assert ("filter", "gated") not in plugin.calls
+        await cluster.patch(gated, {"spec": {"schedulingGates": []}})
+        assert await cluster.bound("gated") == ["n"]
 
 
-async def test_a_pod_whose_gates_go_while_something_stands_in_its_way_waits_for_that(stage: Stage) -> None:
+async def test_an_ungated_pod_waits_for_the_capacity_that_another_pod_uses(cluster: ClusterFixture) -> None:
     blocker = pod("blocker", cpu="1", node="n")
     gated = pod("gated", cpu="1", gates=["wait"])
-    await stage.create(SMALL, blocker, gated)
-    async with stage.scheduler() as troupe:
-        await troupe.until(lambda: troupe.place("gated") is Place.GATED)
-        await stage.change(gated, {"spec": {"schedulingGates": []}})
-        await stage.refused("gated")
-        await stage.delete(blocker)
-        assert await stage.bound("gated") == ["n"]
+    await cluster.create(SMALL, blocker, gated)
+    async with cluster.scheduler() as probe:
+        await probe.until(lambda: probe.place("gated") is Place.GATED)
+        await cluster.patch(gated, {"spec": {"schedulingGates": []}})
+        await cluster.pending_messages("gated")
+        await cluster.delete(blocker)
+        assert await cluster.bound("gated") == ["n"]
 
 
-async def test_a_backoff_is_cut_short_when_nothing_else_is_to_be_done(stage: Stage) -> None:
-    await stage.create(SMALL, pod("new", cpu="2"))
-    async with stage.scheduler(podInitialBackoffSeconds=100, podMaxBackoffSeconds=100) as troupe:
-        await stage.refused("new")
-        await troupe.until(lambda: troupe.place("new") is Place.UNSCHEDULABLE)
-        await stage.create(node("m"))
-        assert await stage.bound("new") == ["m"]
+async def test_a_backoff_is_skipped_when_the_active_queue_is_empty(cluster: ClusterFixture) -> None:
+    await cluster.create(SMALL, pod("new", cpu="2"))
+    async with cluster.scheduler(podInitialBackoffSeconds=100, podMaxBackoffSeconds=100) as probe:
+        await cluster.pending_messages("new")
+        await probe.until(lambda: probe.place("new") is Place.UNSCHEDULABLE)
+        await cluster.create(node("m"))
+        assert await cluster.bound("new") == ["m"]

@@ -146,7 +146,7 @@ def test_slow_status_patches_do_not_delay_a_binding() -> None:
 
 
 class AwaitsCancelledTask(PreBindPlugin, BindPlugin, PostBindPlugin):
-    """Awaits a task that is cancelled meanwhile, at the extension point that the pod is named after."""
+    """Awaits a task that is cancelled, at the extension point that the pod is named after."""
 
     name = "AwaitsCancelledTask"
     events_to_register = ()

@@ -58,8 +58,8 @@ class OnDisk(FilterPlugin, ScorePlugin):
         return pod.labels.get("app", "")
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        refused = nodes.by_label(DISK, lambda disk: disk == "hdd" and "app" in pod.labels, np.bool_)
-        return Verdict.rejecting(refused, Status.unschedulable("slow disk"))
+        rejected = nodes.by_label(DISK, lambda disk: disk == "hdd" and "app" in pod.labels, np.bool_)
+        return Verdict.rejecting(rejected, Status.unschedulable("slow disk"))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         return nodes.by_label(DISK, lambda disk: 100 if disk == "ssd" else 0)

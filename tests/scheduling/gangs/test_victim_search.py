@@ -26,23 +26,23 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @given(weights=st.lists(st.integers(0, 4), min_size=1, max_size=40), wanted=st.integers(0, 60))
 def test_the_bisecting_search_equals_the_linear_search(weights: list[int], wanted: int) -> None:
-    async def fits(gone: NDArray[np.bool_]) -> bool:
-        return int(np.array(weights)[gone].sum()) >= wanted
+    async def fits(removed: NDArray[np.bool_]) -> bool:
+        return int(np.array(weights)[removed].sum()) >= wanted
 
-    gone = [True] * len(weights)
+    removed = [True] * len(weights)
     for number, _ in enumerate(weights):
-        gone[number] = False
-        if sum(w for w, g in zip(weights, gone, strict=True) if g) < wanted:
-            gone[number] = True
+        removed[number] = False
+        if sum(w for w, g in zip(weights, removed, strict=True) if g) < wanted:
+            removed[number] = True
     found = asyncio.run(fewest_removed(len(weights), fits))
-    assert (None if found is None else found.tolist()) == (gone if sum(weights) >= wanted else None)
+    assert (None if found is None else found.tolist()) == (removed if sum(weights) >= wanted else None)
 
 
 def test_the_bisecting_search_needs_few_trials_for_few_victims() -> None:
     trials = []
 
-    async def fits(gone: NDArray[np.bool_]) -> bool:
-        trials.append(int(gone.sum()))
+    async def fits(removed: NDArray[np.bool_]) -> bool:
+        trials.append(int(removed.sum()))
         return trials[-1] >= 3
 
     found = asyncio.run(fewest_removed(10_000, fits))

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 def api_error(code: int = 503, *, retry_after: float | None = None) -> APIError:
     """The server rejects the request with this HTTP status."""
-    return APIError(code, "Refused", f"refused with {code}", retry_after=retry_after)
+    return APIError(code, "Rejected", f"rejected with {code}", retry_after=retry_after)
 
 
 def unreachable() -> Unreachable:
@@ -136,7 +136,7 @@ class DispatcherHarness(Observer):
         return reference(self.known[pod.metadata.uid])
 
     def sync_watch(self) -> None:
-        """Deliver the current state of all pods, and tell the dispatcher which ones are bound or deleted."""
+        """Deliver the current state of all pods, and report bound and deleted ones to the dispatcher."""
         current = {pod.metadata.uid: self._shapes.info(pod) for pod in self.server.pods()}
         deleted = self.known.keys() - current.keys()
         self.known.clear()

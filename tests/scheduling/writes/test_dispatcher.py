@@ -117,7 +117,7 @@ def test_patches_are_sent_after_the_binding_has_failed() -> None:
         bound = harness.start_binding(p)
         await asyncio.sleep(1)
         harness.patch_status(p, "third")
-        assert (await bound).message == "refused with 403"
+        assert (await bound).message == "rejected with 403"
         await harness.drain()
         assert harness.requests == ["first", "bind to n", "third, nominated n"]
 
@@ -256,7 +256,7 @@ def test_an_eviction_fails_with_the_first_final_error(code: int) -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p", node="n"))
         harness.server.fail_next(api_error(code))
-        with pytest.raises(APIError, match=f"refused with {code}"):
+        with pytest.raises(APIError, match=f"rejected with {code}"):
             await harness.start_eviction(p)
         assert harness.requests == ["evicted"]
 

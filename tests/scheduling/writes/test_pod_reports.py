@@ -45,7 +45,7 @@ def test_a_failed_binding_is_the_only_condition_that_is_reported() -> None:
         server.responses = [Response(failure=api_error(403)), Response(failure=unreachable()), Response()]
         server.put(pod("p"))
         await harness.passes(3)
-        message = 'running Bind plugin "DefaultBinder": refused with 403'
+        message = 'running Bind plugin "DefaultBinder": rejected with 403'
         assert [what for _, what in server.received][:3] == ["bind to n", message, message]
         assert server.violations == []
 

@@ -72,7 +72,7 @@ def test_a_write_is_attempted_four_times_with_growing_delays() -> None:
 
 def test_the_fourth_failure_is_final() -> None:
     request = ScriptedRequest(*[api_error(503)] * 3, api_error(500), api_error(409))
-    with pytest.raises(APIError, match="refused with 500"):
+    with pytest.raises(APIError, match="rejected with 500"):
         briefly(request)
     assert len(request.at) == 4
 
@@ -80,7 +80,7 @@ def test_the_fourth_failure_is_final() -> None:
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 422])
 def test_final_errors_are_not_retried(code: int) -> None:
     request = ScriptedRequest(api_error(code))
-    with pytest.raises(APIError, match=f"refused with {code}"):
+    with pytest.raises(APIError, match=f"rejected with {code}"):
         briefly(request)
     assert request.at == [0.0]
 
@@ -107,5 +107,5 @@ def test_a_read_is_retried_until_the_server_answers() -> None:
 
 def test_a_read_that_is_forbidden_fails() -> None:
     request = ScriptedRequest(unreachable(), api_error(403))
-    with pytest.raises(APIError, match="refused with 403"):
+    with pytest.raises(APIError, match="rejected with 403"):
         retry_until_answered(request)

@@ -60,11 +60,11 @@ def test_a_status_that_equals_only_a_stale_watch_state_is_patched() -> None:
         p = harness.create_pod(pod("p", nominated="a"))
         harness.patch_status(p, nominated="")
         await harness.drain()
-        harness.patch_status(p, "meanwhile")
+        harness.patch_status(p, "between")
         await harness.drain()
         harness.patch_status(p, nominated="a")
         await harness.drain()
-        assert harness.requests == ["nominated", "meanwhile", "nominated a"]
+        assert harness.requests == ["nominated", "between", "nominated a"]
         harness.sync_watch()
         assert harness.known[p.uid].status.nominated_node_name == "a"
 
@@ -83,7 +83,7 @@ def test_a_condition_that_was_replaced_meanwhile_is_patched_again() -> None:
     with_dispatcher(scenario)
 
 
-@pytest.mark.parametrize("outcome", ["bound", "gone"])
+@pytest.mark.parametrize("outcome", ["bound", "deleted"])
 def test_pending_patches_of_a_bound_or_deleted_pod_are_dropped(outcome: str) -> None:
     async def scenario(harness: DispatcherHarness) -> None:
         p = harness.create_pod(pod("p"))
@@ -126,7 +126,7 @@ def test_a_status_patch_is_given_up_after_four_attempts(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         with_dispatcher(scenario)
     assert [record.getMessage() for record in caplog.records] == [
-        "status of pod default/p not updated: refused with 503"
+        "status of pod default/p not updated: rejected with 503"
     ]
 
 

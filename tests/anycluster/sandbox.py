@@ -1,4 +1,4 @@
-"""A namespace and nodes of one's own in some cluster, and the requests that tests make there."""
+"""A sandbox in a cluster: its own namespace and nodes, and the requests that tests send."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from kubestow.client.rest.transport import MERGE_PATCH, Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.ports import ObjectReference
 
-__all__ = ["Object", "Place", "reference"]
+__all__ = ["ClusterSandbox", "Object", "reference"]
 
 Object = dict[str, Any]
-_PATIENCE = 30.0
-#: Controllers of a real cluster find that nobody reports on our nodes, and taint them.
+_TIMEOUT = 30.0
+#: The node lifecycle controller of a real cluster taints nodes without a heartbeat.
 _TOLERATES_EVERYTHING = [{"operator": "Exists"}]
 
 
-class Place:
-    """Objects are made under names that nobody else has, and deleted on leaving. ``name`` is such a name."""
+class ClusterSandbox:
+    """Creates objects under the unique name ``name``, and deletes them on exit."""
 
     def __init__(self, transport: Transport, credentials: Credentials, kubeconfig: str, master: str) -> None:
         self.transport, self.credentials = transport, credentials
         self._kubeconfig, self._master = kubeconfig, master
         self.name = f"kubestow-{uuid4().hex[:10]}"
         self.namespace = f"/api/v1/namespaces/{self.name}"
-        self._strewn: list[str] = []
+        self._cluster_scoped: list[str] = []
 
     async def __aenter__(self) -> Self:
         await self.create("/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": self.name}})
@@ -44,7 +44,7 @@ class Place:
     ) -> None:
         for pod in (await self.request("GET", f"{self.namespace}/pods"))["items"]:
             await self._remove(f"{self.namespace}/pods/{pod['metadata']['name']}", gracePeriodSeconds=0)
-        for path in reversed(self._strewn):
+        for path in reversed(self._cluster_scoped):
             await self._remove(path)
 
     async def _remove(self, path: str, **options: Any) -> None:
@@ -54,34 +54,34 @@ class Place:
     # -- requests
 
     async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = "") -> Object:
-        """The decoded answer of a request. Raises APIError."""
+        """Send a request and decode its response. Raises APIError."""
         content = None if body is None else json.dumps(body).encode()
         options = {"content_type": content_type} if content_type else {}
-        answer: Object = json.loads(await self.transport.request(method, path, content, **options))
-        return answer
+        decoded: Object = json.loads(await self.transport.request(method, path, content, **options))
+        return decoded
 
     async def create(self, collection: str, obj: Object) -> Object:
-        """An object as the server has it after its creation; what is outside the namespace is remembered for later."""
+        """Create and return an object; cluster-scoped ones are recorded for their deletion."""
         group = collection.removeprefix("/api/").removeprefix("/apis/").partition("/namespaces/")[0]
         version = group if "/namespaces/" in collection else group.rpartition("/")[0]
         created = await self.request("POST", collection, {"apiVersion": version, **obj})
         if not collection.startswith(self.namespace) and "/namespaces/" not in collection:
-            self._strewn.append(f"{collection}/{created['metadata']['name']}")
+            self._cluster_scoped.append(f"{collection}/{created['metadata']['name']}")
         return created
 
     async def node(self, name: str, *, cpu: str = "4", **spec: Any) -> str:
-        """The name of a new node, of which only our pods know the label."""
+        """Create a ready node with the sandbox's label; its name."""
         metadata = {"name": f"{self.name}-{name}", "labels": {"kubestow.dev/test": self.name}}
         node = await self.create("/api/v1/nodes", {"kind": "Node", "metadata": metadata, "spec": spec})
         name = node["metadata"]["name"]
-        room = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+        resources = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a node of a test"}
-        status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+        status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
         await self.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, content_type=MERGE_PATCH)
         return str(name)
 
     async def pod(self, name: str, *, cpu: str = "1", **spec: Any) -> Object:
-        """A new pod for the scheduler and the nodes of this place; unknown to the cluster's own scheduler."""
+        """Create a pod for the scheduler and the nodes of this sandbox; the cluster's own scheduler ignores it."""
         container = {"name": "c", "image": "example.invalid/none", "resources": {"requests": {"cpu": cpu}}}
         ours = {
             "schedulerName": self.name,
@@ -94,13 +94,13 @@ class Place:
         return await self.create(f"{self.namespace}/pods", pod)
 
     async def read(self, name: str) -> Object:
-        """A pod as it is now."""
+        """Read a pod."""
         return await self.request("GET", f"{self.namespace}/pods/{name}")
 
     async def watch(self, collection: str, **query: str) -> AsyncIterator[Object]:
-        """The events of a watch, without end."""
+        """The events of a watch, until the caller stops or thirty seconds have passed."""
         path = f"{collection}?{urlencode({'watch': 'true', **query})}"
-        async with asyncio.timeout(_PATIENCE), self.transport.stream(path, idle_timeout=_PATIENCE) as chunks:
+        async with asyncio.timeout(_TIMEOUT), self.transport.stream(path, idle_timeout=_TIMEOUT) as chunks:
             rest = b""
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -108,7 +108,7 @@ class Place:
                     yield json.loads(line)
 
     async def until(self, collection: str, name: str, holds: Callable[[Object], object]) -> Object:
-        """The named object, as soon as something holds of it."""
+        """Wait until a condition holds for the named object; the object."""
         listed = await self.request("GET", collection)
         for item in listed["items"]:
             if item["metadata"]["name"] == name and holds(item):
@@ -119,13 +119,13 @@ class Place:
             obj: Object = event["object"]
             if obj["metadata"].get("name") == name and holds(obj):
                 return obj
-        raise AssertionError(f"the watch of {collection} ended before {name} was as expected")
+        raise AssertionError(f"the watch of {collection} ended before {name} met the condition")
 
     # -- scheduling
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[None]:
-        """A scheduler for the pods of this place runs."""
+        """Run a scheduler for the pods of this sandbox until the block ends."""
         source = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -133,9 +133,9 @@ class Place:
             "profiles": [{"schedulerName": self.name}],
         }
         ready = asyncio.Event()
-        live = SchedulerApp.create(source=source)
+        app = SchedulerApp.create(source=source)
         running = asyncio.create_task(
-            live.run(kubeconfig=self._kubeconfig, master=self._master, on_ready=lambda scheduler: ready.set())
+            app.run(kubeconfig=self._kubeconfig, master=self._master, on_ready=lambda scheduler: ready.set())
         )
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -149,6 +149,6 @@ class Place:
 
 
 def reference(pod: Object, *, uid: str = "") -> ObjectReference:
-    """Names a pod, perhaps by another uid than its own."""
+    """A reference to a pod, by default with its own uid."""
     metadata = pod["metadata"]
     return ObjectReference("Pod", metadata["namespace"], metadata["name"], uid or metadata["uid"])

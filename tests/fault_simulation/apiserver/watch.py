@@ -1,7 +1,7 @@
-"""List and watch of one collection, with everything that can happen to a watch.
+"""List and watch of one collection as objects, with the faults of a watch.
 
-Events of one object keep their order; those of different objects may overtake each other, events may come late or
-twice, and at any moment the watch may break, which loses what was under way and brings a new list.
+Events of one object keep their order; events of different objects can overtake each other, be delayed or be repeated.
+The watch can break at any moment, which loses the pending events and causes a new list.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import asyncio
 from typing import NoReturn
 
 from kubestow.scheduling.ports import Resource, Subscriber
+from tests.fault_simulation.apiserver.server import Key, SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
-from tests.fault_simulation.server import Change, Key, Server
 
-__all__ = ["Watch"]
+__all__ = ["UnreliableWatch"]
 
 
-class Watch:
-    """Keeps one subscriber in step with one collection."""
+class UnreliableWatch:
+    """Delivers one collection to one subscriber."""
 
-    def __init__(self, server: Server, resource: Resource, subscriber: Subscriber, faults: Faults) -> None:
+    def __init__(self, server: SimulatedServer, resource: Resource, subscriber: Subscriber, faults: Faults) -> None:
         self._server, self._resource, self._subscriber, self._faults = server, resource, subscriber, faults
         self._history = server.history[resource]
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._position = 0
-        self._pending: list[Change] = []
-        self._delivered: dict[Key, Change] = {}
+        self._pending: list[WatchEvent] = []
+        self._delivered: dict[Key, WatchEvent] = {}
 
     async def run(self) -> NoReturn:
-        """List, follow, and list again when the watch breaks."""
-        self._server.watchers[self._resource].append(self._news)
+        """List, watch, and list again when the watch breaks."""
+        self._server.watchers[self._resource].append(self._changed)
         try:
             while True:
                 await self._list()
@@ -37,7 +37,7 @@ class Watch:
                     await self._deliver()
                 await asyncio.sleep(self._faults.random.uniform(0.0, 3.0))
         finally:
-            self._server.watchers[self._resource].remove(self._news)
+            self._server.watchers[self._resource].remove(self._changed)
 
     async def _list(self) -> None:
         self._position, objects = len(self._history), self._server.listed(self._resource)
@@ -46,42 +46,42 @@ class Watch:
         self._subscriber.replace(self._resource, objects)
 
     async def _breaks(self) -> bool:
-        """Wait for something to deliver; whether the watch broke meanwhile."""
+        """Wait for pending events; whether the watch broke instead."""
         self._pending += self._history[self._position :]
         self._position = len(self._history)
         if self._pending:
-            return self._faults.strikes(Fault.EXPIRY) and self._faults.random.random() < 0.1
-        self._news.clear()
+            return self._faults.occurs(Fault.EXPIRY) and self._faults.random.random() < 0.1
+        self._changed.clear()
         try:
             async with asyncio.timeout(20.0 if self._faults.active else None):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
-            return self._faults.strikes(Fault.EXPIRY)
+            return self._faults.occurs(Fault.EXPIRY)
         return False
 
     async def _deliver(self) -> None:
         if not self._pending:
             return
-        if self._faults.strikes(Fault.DELAY):
+        if self._faults.occurs(Fault.DELAY):
             await asyncio.sleep(self._faults.random.expovariate(1.0))
-        elif self._faults.strikes(Fault.DUPLICATE):
-            self._again()
+        elif self._faults.occurs(Fault.DUPLICATE):
+            self._repeat()
         else:
-            self._tell(self._pending.pop(self._next()))
+            self._notify(self._pending.pop(self._next()))
             await asyncio.sleep(0)
 
     def _next(self) -> int:
         """The first pending event, or the first of another object."""
-        if not self._faults.strikes(Fault.REORDER):
+        if not self._faults.occurs(Fault.REORDER):
             return 0
         position = self._faults.random.randrange(len(self._pending))
         return next(i for i, change in enumerate(self._pending) if change.key == self._pending[position].key)
 
-    def _again(self) -> None:
-        """Repeat what was last said of some object."""
+    def _repeat(self) -> None:
+        """Repeat the last event of some object."""
         if self._delivered:
-            self._tell(self._delivered[self._faults.random.choice(list(self._delivered))])
+            self._notify(self._delivered[self._faults.random.choice(list(self._delivered))])
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: WatchEvent) -> None:
         self._delivered[change.key] = change
         self._subscriber.apply(self._resource, change.type, change.obj)

@@ -1,4 +1,4 @@
-"""What a scheduler has been told of the cluster: what its decisions may be judged by."""
+"""The view that a scheduler's watches have delivered: its decisions are checked against it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.ports import Resource, Subscriber
-from tests.fault_simulation.server import Key, key_of
+from tests.fault_simulation.apiserver.server import Key, key_of
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["Glimpse", "Sight"]
+__all__ = ["DecisionSnapshot", "WatchView"]
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
-    """What was known of a node when a pod was placed on it: who was there, and which of its sizes was the last."""
+class DecisionSnapshot:
+    """The view of a node when a pod was placed on it: the uids of its pods, and the index of its last known state."""
 
     node_name: str
     uids: frozenset[str]
-    size: int
+    state: int
 
 
-class Sight:
-    """Stands between a watch and its subscriber, and remembers."""
+class WatchView:
+    """Forwards the events of a watch to its subscriber, and keeps the delivered state."""
 
     def __init__(self, name: str, trace: Trace) -> None:
         self._name, self._trace = name, trace
@@ -35,44 +35,44 @@ class Sight:
         self.pods: dict[Key, Pod] = {}
         self.claims: dict[Key, PersistentVolumeClaim] = {}
         self.volumes: dict[Key, PersistentVolume] = {}
-        #: All states of each node, in the order in which they were told.
-        self.sizes: dict[str, list[Node]] = {}
+        #: All delivered states of each node, in order.
+        self.node_states: dict[str, list[Node]] = {}
 
-    def through(self, subscriber: Subscriber) -> Sight:
-        """Pass on to a subscriber what is told from now on."""
+    def through(self, subscriber: Subscriber) -> WatchView:
+        """Forward events to a subscriber from now on."""
         self._subscriber = subscriber
         return self
 
-    def glimpse(self, node_name: str) -> Glimpse:
-        """What is known of a node now."""
+    def snapshot(self, node_name: str) -> DecisionSnapshot:
+        """The current view of a node."""
         uids = frozenset(pod.metadata.uid for pod in self.pods.values() if pod.spec.node_name == node_name)
-        return Glimpse(node_name, uids, len(self.sizes[node_name]) - 1)
+        return DecisionSnapshot(node_name, uids, len(self.node_states[node_name]) - 1)
 
     # -- the subscriber's interface --------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        self._trace.note(self._name, "is listed", len(objects), resource.plural)
-        for seen in self._seen(resource):
-            seen.clear()
+        self._trace.note(self._name, "receives a list of", len(objects), resource.plural)
+        for cache in self._caches(resource):
+            cache.clear()
         for obj in objects:
-            self._note(resource, obj)
+            self._store(resource, obj)
         assert self._subscriber is not None
         self._subscriber.replace(resource, objects)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        self._trace.note(self._name, "hears", event_type, *key_of(obj), obj.metadata.resource_version)
+        self._trace.note(self._name, "receives", event_type, *key_of(obj), obj.metadata.resource_version)
         if event_type == "DELETED":
-            for seen in self._seen(resource):
-                seen.pop(key_of(obj), None)
+            for cache in self._caches(resource):
+                cache.pop(key_of(obj), None)
         else:
-            self._note(resource, obj)
+            self._store(resource, obj)
         assert self._subscriber is not None
         self._subscriber.apply(resource, event_type, obj)
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         raise AssertionError(f"{resource.kind} {subject} is unreadable: {problem}")
 
-    def _seen(self, resource: Resource) -> list[dict[Key, Any]]:
+    def _caches(self, resource: Resource) -> list[dict[Key, Any]]:
         by_kind: dict[type, dict[Key, Any]] = {
             Node: self.nodes,
             Pod: self.pods,
@@ -81,8 +81,8 @@ class Sight:
         }
         return [by_kind[resource.type]] if resource.type in by_kind else []
 
-    def _note(self, resource: Resource, obj: Any) -> None:
-        for seen in self._seen(resource):
-            seen[key_of(obj)] = obj
+    def _store(self, resource: Resource, obj: Any) -> None:
+        for cache in self._caches(resource):
+            cache[key_of(obj)] = obj
         if resource == NODES:
-            self.sizes.setdefault(obj.metadata.name, []).append(obj)
+            self.node_states.setdefault(obj.metadata.name, []).append(obj)

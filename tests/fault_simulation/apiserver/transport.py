@@ -1,7 +1,7 @@
-"""The API server over HTTP, as far as reflectors and leader elections see it: bytes that come in pieces, or not at all.
+"""The API server over HTTP, as far as reflectors and leader election use it: chunks of bytes, delayed or lost.
 
-A watch may end, break, fall silent, be cut inside a line, bring a line that is none, or be told that its version is too
-old. What it brings is always in order, as the API promises.
+A watch can end, break, stall, be cut inside a line, deliver a malformed line, or expire with 410 Gone. Its events are
+always in order, as the API guarantees.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import Unreachable
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.ports import Clock, Resource
+from tests.fault_simulation.apiserver.server import SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
-from tests.fault_simulation.server import Change, Server
 
-__all__ = ["Wire"]
+__all__ = ["SimulatedTransport"]
 
-#: Seconds between two bookmarks on a watch on which nothing happens.
-_BOOKMARKS = 60.0
+#: Seconds between two bookmarks on an idle watch.
+_BOOKMARK_INTERVAL = 60.0
 
-Ask = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
+Send = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
 
 
-class Wire(Transport):
-    """Connections of one process to the simulated server; ``ask`` sends a request and brings its answer, or fails."""
+class SimulatedTransport(Transport):
+    """Connections of one process to the simulated server; ``send`` sends a request and returns its response."""
 
-    def __init__(self, server: Server, *, ask: Ask, faults: Faults, clock: Clock, patience: float) -> None:
+    def __init__(self, server: SimulatedServer, *, send: Send, faults: Faults, clock: Clock, timeout: float) -> None:
         super().__init__(Credentials("http://server"), clock=clock)
-        self._objects, self._ask, self._faults, self._patience = server, ask, faults, patience
+        self._objects, self._send_request, self._faults, self._request_timeout = server, send, faults, timeout
 
     async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
         try:
-            async with asyncio.timeout(self._patience):
-                return await self._ask(f"{method} {urlsplit(path).path}", lambda: self._answer(method, path, body))
+            async with asyncio.timeout(self._request_timeout):
+                return await self._send_request(
+                    f"{method} {urlsplit(path).path}", lambda: self._respond(method, path, body)
+                )
         except TimeoutError:
             raise Unreachable(self.server, "no answer in time") from None
 
-    def _answer(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _respond(self, method: str, path: str, body: bytes | None) -> bytes:
         if "/leases" in path:
-            return self._objects.lease.answer(method, body)
+            return self._objects.lease.respond(method, body)
         items = self._objects.listed(_resource(path))
         return msgspec.json.encode({"metadata": {"resourceVersion": str(self._objects.version)}, "items": items})
 
@@ -54,27 +56,27 @@ class Wire(Transport):
     async def stream(self, path: str, *, idle_timeout: float) -> AsyncIterator[AsyncIterator[bytes]]:
         query = dict(parse_qsl(urlsplit(path).query))
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
-        if self._faults.strikes(Fault.REFUSED):
-            raise self._faults.refusal(of_write=False)
-        async with aclosing(self._pieces(_resource(path), query, idle_timeout)) as chunks:
+        if self._faults.occurs(Fault.REJECTED):
+            raise self._faults.server_error(of_write=False)
+        async with aclosing(self._watch_chunks(_resource(path), query, idle_timeout)) as chunks:
             yield chunks
 
-    async def _pieces(
+    async def _watch_chunks(
         self, resource: Resource, query: dict[str, str], idle_timeout: float
     ) -> AsyncGenerator[bytes, None]:
-        """What the watch brings, and how it ends."""
+        """The chunks of a watch, with faults, until it ends."""
         faults, ends = self._faults, asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         async for line in self._lines(resource, query, ends):
-            if faults.strikes(Fault.DELAY):
+            if faults.occurs(Fault.DELAY):
                 await asyncio.sleep(faults.random.expovariate(1.0))
-            if faults.strikes(Fault.BREAKS) and faults.random.random() < 0.2:
+            if faults.occurs(Fault.BREAKS) and faults.random.random() < 0.2:
                 yield line[: faults.random.randrange(len(line))]
                 if faults.random.random() < 0.5:
                     return
                 raise Unreachable(self.server, "injected break")
-            if faults.strikes(Fault.GARBLED) and faults.random.random() < 0.2:
+            if faults.occurs(Fault.MALFORMED) and faults.random.random() < 0.2:
                 yield line[: len(line) // 2] + b"\n"
-            if faults.strikes(Fault.SILENT) and faults.random.random() < 0.1:
+            if faults.occurs(Fault.STALLED) and faults.random.random() < 0.1:
                 await asyncio.sleep(idle_timeout)
                 raise Unreachable(self.server, "no answer in time")
             cut = faults.random.randrange(len(line))
@@ -82,8 +84,8 @@ class Wire(Transport):
             yield line[cut:]
 
     async def _lines(self, resource: Resource, query: dict[str, str], ends: float) -> AsyncIterator[bytes]:
-        history, news = self._objects.history[resource], asyncio.Event()
-        self._objects.watchers[resource].append(news)
+        history, changed = self._objects.history[resource], asyncio.Event()
+        self._objects.watchers[resource].append(changed)
         try:
             if "sendInitialEvents" in query:
                 version, position = self._objects.version, len(history)
@@ -92,7 +94,7 @@ class Wire(Transport):
                 yield _bookmark(version, complete=True)
             else:
                 position = _position(history, int(query["resourceVersion"]))
-                if self._faults.strikes(Fault.EXPIRY):
+                if self._faults.occurs(Fault.EXPIRY):
                     yield _line("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
                     return
             while (left := ends - asyncio.get_running_loop().time()) > 0:
@@ -100,11 +102,11 @@ class Wire(Transport):
                     yield _line(change.type, change.obj)
                     position += 1
                 if position == len(history):
-                    news.clear()
-                    if not await _within(news, min(left, _BOOKMARKS)):
+                    changed.clear()
+                    if not await _wait(changed, min(left, _BOOKMARK_INTERVAL)):
                         yield _bookmark(self._objects.version)
         finally:
-            self._objects.watchers[resource].remove(news)
+            self._objects.watchers[resource].remove(changed)
 
 
 def _resource(path: str) -> Resource:
@@ -112,8 +114,8 @@ def _resource(path: str) -> Resource:
     return next(resource for resource in WATCHED if f"{resource.prefix}/{resource.plural}" == collection)
 
 
-def _position(history: list[Change], version: int) -> int:
-    """Where in a history the changes after a version begin."""
+def _position(history: list[WatchEvent], version: int) -> int:
+    """The index in a history of the first event after a version."""
     position = len(history)
     while position and int(history[position - 1].obj.metadata.resource_version) > version:
         position -= 1
@@ -129,10 +131,10 @@ def _bookmark(version: int, *, complete: bool = False) -> bytes:
     return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version), "annotations": annotations}})
 
 
-async def _within(news: asyncio.Event, seconds: float) -> bool:
+async def _wait(changed: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
-            await news.wait()
+            await changed.wait()
     except TimeoutError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""An extender that is slow, fails, refuses, scores absurdly, spares victims that are not there, and may bind."""
+"""An extender that is slow, fails, rejects nodes, and returns invalid scores, nodes and victims; it can bind pods."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderV
 from kubestow.scheduling.ports import ClusterAPI, reference
 from tests.fault_simulation.faults import Fault, Faults
 
-__all__ = ["WaywardExtender"]
+__all__ = ["FaultyExtender"]
 
 
-class WaywardExtender:
-    """Implements :class:`kubestow.scheduling.extenders.port.Extender`; at rest it lets everything pass."""
+class FaultyExtender:
+    """Implements :class:`kubestow.scheduling.extenders.port.Extender`; without faults it accepts everything."""
 
     def __init__(self, api: ClusterAPI, faults: Faults, *, ignorable: bool, binds: bool) -> None:
         self._api, self._faults = api, faults
         self.settings = config.Extender(
-            url_prefix="http://wayward",
+            url_prefix="http://faulty",
             filter_verb="filter",
             prioritize_verb="prioritize",
             preempt_verb="preempt",
@@ -31,34 +31,34 @@ class WaywardExtender:
             ignorable=ignorable,
         )
 
-    async def _trip(self, verb: str) -> None:
-        if self._faults.strikes(Fault.SLOW):
+    async def _inject_faults(self, verb: str) -> None:
+        if self._faults.occurs(Fault.SLOW):
             await asyncio.sleep(self._faults.random.expovariate(1.0))
-        if self._faults.strikes(Fault.REFUSED):
-            raise ExtenderError(self.settings.url_prefix, verb, "mischief")
+        if self._faults.occurs(Fault.REJECTED):
+            raise ExtenderError(self.settings.url_prefix, verb, "injected")
 
     async def filter(self, pod: PodInfo, names: Sequence[str]) -> ExtenderFilterResponse:
-        await self._trip("filter")
-        refused = {name: "mischief" for name in names if self._faults.strikes(Fault.REFUSES)}
-        elsewhere = {"nowhere": "mischief"} if self._faults.strikes(Fault.RAISES) else {}
-        return ExtenderFilterResponse([name for name in names if name not in refused], refused, elsewhere)
+        await self._inject_faults("filter")
+        rejected = {name: "injected" for name in names if self._faults.occurs(Fault.REJECTS)}
+        unknown = {"nowhere": "injected"} if self._faults.occurs(Fault.RAISES) else {}
+        return ExtenderFilterResponse([name for name in names if name not in rejected], rejected, unknown)
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
-        await self._trip("prioritize")
+        await self._inject_faults("prioritize")
         return [(name, self._faults.random.choice((0, 10, 2**62, -1))) for name in (*names, "nowhere")]
 
-    async def preempt(self, pod: PodInfo, offers: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
-        await self._trip("preempt")
-        spared = {
-            name: ExtenderVictims([victim.uid for victim in victims.pods if not self._faults.strikes(Fault.REFUSES)])
-            for name, victims in offers.items()
-            if not self._faults.strikes(Fault.REFUSES)
+    async def preempt(self, pod: PodInfo, candidates: Mapping[str, Victims]) -> Mapping[str, ExtenderVictims]:
+        await self._inject_faults("preempt")
+        accepted = {
+            name: ExtenderVictims([victim.uid for victim in victims.pods if not self._faults.occurs(Fault.REJECTS)])
+            for name, victims in candidates.items()
+            if not self._faults.occurs(Fault.REJECTS)
         }
-        return spared | ({"nowhere": ExtenderVictims(["nobody"])} if self._faults.strikes(Fault.RAISES) else {})
+        return accepted | ({"nowhere": ExtenderVictims(["unknown"])} if self._faults.occurs(Fault.RAISES) else {})
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         try:
             await self._api.bind(reference(pod), node_name)
         except (APIError, Unreachable) as error:
             raise ExtenderError(self.settings.url_prefix, "bind", str(error)) from None
-        await self._trip("bind")
+        await self._inject_faults("bind")

@@ -1,4 +1,4 @@
-"""The one Lease of the simulated server, as a real one keeps it: written only by who has read its last version."""
+"""The Lease of the simulated server, with optimistic concurrency."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from kubestow.errors import APIError
 
-__all__ = ["Lease"]
+__all__ = ["SimulatedLease"]
 
 
-class Lease:
-    """``holder`` is who has it, "" when nobody does; ``on_change`` is called when that is another."""
+class SimulatedLease:
+    """``on_change`` is called when the holder changes."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -22,11 +22,11 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """Who leads by what is written."""
+        """The holderIdentity, "" without a holder."""
         return "" if self._object is None else str(self._object["spec"].get("holderIdentity", ""))
 
-    def answer(self, method: str, body: bytes | None) -> bytes:
-        """Answer a request. Raises APIError."""
+    def respond(self, method: str, body: bytes | None) -> bytes:
+        """Handle a request. Raises APIError."""
         if method != "POST" and self._object is None:
             raise APIError(404, "NotFound", "lease not found")
         if method == "POST" and self._object is not None:

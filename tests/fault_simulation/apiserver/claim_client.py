@@ -1,4 +1,4 @@
-"""Writes to claims on devices, as requests that may go wrong."""
+"""Writes of resource claims, as requests with faults."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
-from tests.fault_simulation.server import Server
+from tests.fault_simulation.apiserver.server import SimulatedServer
 
-__all__ = ["Claims"]
+__all__ = ["ClaimClient"]
 
 _CLAIMS = next(resource for resource in CATALOGUED if resource.type is ResourceClaim)
 
 T = TypeVar("T")
 
 
-class Ask(Protocol):
-    """Sends a request that has an effect, and brings its answer."""
+class Send(Protocol):
+    """Sends a request, applies its effect, and returns the response."""
 
     async def __call__(self, what: str, effect: Callable[[], T], /) -> T: ...
 
 
-class _Store:
-    """The server's claims."""
+class _ServerClaimStore:
+    """The claims of the simulated server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self._server = server
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
@@ -40,17 +40,17 @@ class _Store:
         self._server.put(obj)
 
     def remove(self, namespace: str, name: str, /) -> None:
-        there = self.get(namespace, name)
-        if there is None:
+        claim = self.get(namespace, name)
+        if claim is None:
             raise APIError(404, "NotFound", f"claim {name} not found")
-        self._server.remove(there)
+        self._server.remove(claim)
 
 
-class Claims:
+class ClaimClient:
     """Implements :class:`kubestow.framework.claim_writer.ResourceClaimWriter`."""
 
-    def __init__(self, server: Server, ask: Ask) -> None:
-        self._claims, self._ask = InMemoryResourceClaims(_Store(server)), ask
+    def __init__(self, server: SimulatedServer, send: Send) -> None:
+        self._claims, self._send = InMemoryResourceClaims(_ServerClaimStore(server)), send
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
         return await self._do(f"read {name}", lambda: self._claims.read(namespace, name))
@@ -69,4 +69,4 @@ class Claims:
         await self._do(f"patch {pod.name}", lambda: self._claims.report_extended(pod, status))
 
     async def _do(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._ask(what, lambda: run_synchronously(work()))
+        return await self._send(what, lambda: run_synchronously(work()))

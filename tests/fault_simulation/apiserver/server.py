@@ -1,7 +1,7 @@
-"""The API server: objects of every watched kind, one version counter, a history per kind that watches read by position.
+"""The API server: objects of every watched kind, one resource version counter, and a history per kind for watches.
 
-It refuses what a real one refuses. Pods that have ended leave the collection that schedulers watch, as the field
-selector of the watch has it.
+It rejects the bindings and patches that a real one rejects. Completed pods leave the collection that schedulers watch,
+because their watch has a field selector.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
 from kubestow.testing.memory_cluster import json_merge_patch
-from tests.fault_simulation.lease import Lease
+from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["Change", "Key", "Server", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
+__all__ = ["Key", "SimulatedServer", "WatchEvent", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
 
 Key = tuple[str, str]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchEvent:
     """One watch event: ADDED, MODIFIED or DELETED."""
 
     type: str
@@ -44,47 +44,49 @@ def key_of(obj: Any) -> Key:
 
 
 def with_metadata(obj: Any, **changes: Any) -> Any:
-    """The object with other metadata."""
+    """The object with changed metadata."""
     return replace(obj, metadata=replace(obj.metadata, **changes))
 
 
 def with_spec(obj: Any, **changes: Any) -> Any:
-    """The object with another spec."""
+    """The object with a changed spec."""
     return replace(obj, spec=replace(obj.spec, **changes))
 
 
 def with_status(obj: Any, **changes: Any) -> Any:
-    """The object with another status."""
+    """The object with a changed status."""
     return replace(obj, status=replace(obj.status, **changes))
 
 
 def ended(pod: Pod) -> bool:
-    """Whether a pod has run to its end."""
+    """Whether a pod has succeeded or failed."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-class Server:
-    """Holds the truth. ``bound_by`` says who bound each pod, by uid; ``node_names`` are all there ever were."""
+class SimulatedServer:
+    """The state of the cluster. ``bound_by`` maps a pod's uid to its binder; ``node_names`` includes deleted nodes."""
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
         self._clock, self._trace = clock, trace
         self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in WATCHED}
-        self.history: dict[Resource, list[Change]] = {resource: [] for resource in WATCHED}
+        self.history: dict[Resource, list[WatchEvent]] = {resource: [] for resource in WATCHED}
         self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
         self._change = asyncio.Event()
         self.bound_by: dict[str, str] = {}
         self.node_names: set[str] = set()
-        self.lease = Lease(lambda: trace.note("server", "the lease is held by", self.lease.holder or "nobody"))
+        self.lease = SimulatedLease(
+            lambda: trace.note("server", "the lease is held by", self.lease.holder or "no process")
+        )
         self.version = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def listed(self, resource: Resource) -> list[Any]:
-        """What a scheduler's list of a collection holds."""
+        """The objects of a scheduler's list of a collection."""
         return [obj for obj in self._objects[resource].values() if resource != PODS or not ended(obj)]
 
     def pods(self) -> list[Pod]:
-        """All pods, ended ones too."""
+        """All pods, including completed ones."""
         return list(self._objects[PODS].values())
 
     def nodes(self) -> dict[str, Node]:
@@ -96,43 +98,43 @@ class Server:
         return list(next(objects for resource, objects in self._objects.items() if resource.type is kind).values())
 
     def get(self, resource: Resource, key: Key) -> Any | None:
-        """One object, None when it is gone."""
+        """One object, None when it does not exist."""
         return self._objects[resource].get(key)
 
     def find(self, pod: ObjectReference) -> Pod | None:
-        """The pod of that name and uid, None when it is gone."""
+        """The pod with this name and uid, None when it does not exist."""
         found: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
         return found if found is not None and found.metadata.uid == pod.uid else None
 
     async def change(self) -> None:
-        """Return when something has changed."""
+        """Wait for the next write."""
         await self._change.wait()
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put(self, obj: Any) -> Any:
-        """Create or replace an object; as it is held now."""
+        """Create or replace an object; the stored object."""
         resource, key = self._place(obj)
-        obj = self._renewed(obj)
+        obj = self._versioned(obj)
         old = self._objects[resource].get(key)
         self._objects[resource][key] = obj
         if resource == NODES:
             self.node_names.add(obj.metadata.name)
         if resource == PODS and ended(obj):
             if old is not None and not ended(old):
-                self._happened(resource, Change("DELETED", key, obj))
+                self._record(resource, WatchEvent("DELETED", key, obj))
         else:
-            self._happened(resource, Change("ADDED" if old is None else "MODIFIED", key, obj))
+            self._record(resource, WatchEvent("ADDED" if old is None else "MODIFIED", key, obj))
         return obj
 
     def remove(self, obj: Any) -> None:
-        """An object is gone."""
+        """Remove an object."""
         resource, key = self._place(obj)
         old = self._objects[resource].pop(key)
         if resource != PODS or not ended(old):
-            self._happened(resource, Change("DELETED", key, self._renewed(old)))
+            self._record(resource, WatchEvent("DELETED", key, self._versioned(old)))
 
-    def _renewed(self, obj: Any) -> Any:
+    def _versioned(self, obj: Any) -> Any:
         self.version += 1
         self._change.set()
         self._change = asyncio.Event()
@@ -142,17 +144,17 @@ class Server:
     def _place(obj: Any) -> tuple[Resource, Key]:
         return next(resource for resource in WATCHED if resource.type is type(obj)), key_of(obj)
 
-    def _happened(self, resource: Resource, change: Change) -> None:
+    def _record(self, resource: Resource, change: WatchEvent) -> None:
         named = change.obj.metadata
         self._trace.note("server", change.type, resource.kind, *change.key, named.uid, named.resource_version)
         self.history[resource].append(change)
-        for news in self.watchers[resource]:
-            news.set()
+        for watcher in self.watchers[resource]:
+            watcher.set()
 
-    # -- what schedulers ask for -----------------------------------------------------------------------------------
+    # -- requests of schedulers ------------------------------------------------------------------------------------
 
     def bind(self, pod: ObjectReference, node_name: str, *, by: str) -> None:
-        """Bind a pod, unless that is refused. Whether there is such a node a real API server does not ask either."""
+        """Bind a pod. Like a real API server, it does not check whether the node exists. Raises APIError."""
         current = self._current(pod)
         if current.metadata.deletion_timestamp is not None:
             raise APIError(409, "Conflict", f"pod {pod.name} is being deleted, cannot be assigned to a host")
@@ -165,7 +167,7 @@ class Server:
         self.put(with_status(with_spec(current, node_name=node_name), nominated_node_name=""))
 
     def patch(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        """Change a pod's status."""
+        """Patch a pod's status. Raises APIError."""
         current = self._current(pod)
         if patch.conditions:
             changed = {condition.type for condition in patch.conditions}
@@ -176,7 +178,7 @@ class Server:
         self.put(current)
 
     def merge(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
-        """Merge a patch into an object that is still as it was read; its new version."""
+        """Merge-patch an object of the given resource version; its new version. Raises APIError."""
         current = self.get(resource, (obj.namespace, obj.name))
         if current is None:
             raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
@@ -186,7 +188,7 @@ class Server:
         return str(merged.metadata.resource_version)
 
     def delete(self, pod: ObjectReference) -> None:
-        """Begin to delete a pod: at once where nothing runs and nobody holds on to it."""
+        """Delete a pod: gracefully if it runs on a node or has finalizers, otherwise at once."""
         current = self.find(pod)
         if current is None or current.metadata.deletion_timestamp is not None:
             return
@@ -205,5 +207,5 @@ class Server:
         return named
 
     def pods_on(self, node_name: str) -> Iterable[Pod]:
-        """The pods that hold room on a node."""
+        """The pods that use the capacity of a node."""
         return (pod for pod in self._objects[PODS].values() if pod.spec.node_name == node_name and not ended(pod))

@@ -1,0 +1,1 @@
+"""Everything in the simulated cluster besides schedulers: users, kubelets, controllers and drivers."""

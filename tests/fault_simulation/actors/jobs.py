@@ -1,0 +1,111 @@
+"""A simulated job controller, which creates gangs.
+
+Groups are of any of the three APIs; some of Kubernetes' own have a topology constraint on the zone. Labels that no
+scheduler reads record the job of a pod, its size, its minCount (``needs``) and its constraint (``together``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NoReturn
+
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.scheduling.events.resources import CATALOGUED
+from kubestow.testing import pod
+from tests.fault_simulation.apiserver.server import SimulatedServer
+from tests.scheduling.gangs.groups import group
+
+__all__ = ["Jobs", "pod_groups"]
+
+_GROUPS = [resource for resource in CATALOGUED if resource.kind == "PodGroup"]
+
+
+class Jobs:
+    """Creates jobs; ``spec_parts`` make parts of the pod specs of some jobs of the first scheduler."""
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        random: Random,
+        *,
+        scheduler_names: Sequence[str],
+        spec_parts: Sequence[Callable[[], dict[str, Any]]],
+    ) -> None:
+        self._server, self._random = server, random
+        self._scheduler_names, self._spec_parts = scheduler_names, spec_parts
+        self._interval = random.choice((2.0, 4.0))  # seconds between two jobs
+        self._started = 0
+
+    async def run(self) -> NoReturn:
+        """Run until cancelled."""
+        while True:
+            await asyncio.sleep(self._random.expovariate(1.0 / self._interval))
+            await self._start()
+            if self._random.random() < 0.15:
+                await self._recreate_group()
+
+    async def _start(self) -> None:
+        """Create a group and its pods one after the other, at times in random order."""
+        draw = self._random
+        self._started += 1
+        name, size = f"job-{self._started}", draw.randint(2, 5)
+        needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(tuple(PodGroupAPI))
+        options = self._group_options() if api is PodGroupAPI.KUBERNETES else {}
+        pods = self._pods(name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options)
+        objects = [group(name, needs, api=api, timeout=timeout, **options), *pods]
+        if draw.random() < 0.3:
+            draw.shuffle(objects)
+        for obj in objects:
+            self._server.put(obj)
+            if draw.random() < 0.3:
+                await asyncio.sleep(draw.uniform(0.0, 0.5))
+
+    def _group_options(self) -> dict[str, Any]:
+        """Random optional fields of a PodGroup."""
+        draw = self._random
+        options = {"priority": draw.choice((0, 10, 100)), "disruptionMode": draw.choice(("Pod", "PodGroup"))}
+        return options | ({"schedulingConstraints": {"topology": [{"key": "zone"}]}} if draw.random() < 0.3 else {})
+
+    async def _recreate_group(self) -> None:
+        """Delete a group, and recreate it after a while."""
+        chosen = self._random.choice(pod_groups(self._server))
+        self._server.remove(chosen)
+        await asyncio.sleep(self._random.uniform(0.0, 2.0))
+        self._server.put(chosen)
+
+    def _pods(self, job: str, size: int, *, needs: int, api: PodGroupAPI, in_one_zone: bool) -> list[Pod]:
+        draw, names = self._random, self._scheduler_names
+        same: dict[str, Any] = {"cpu": draw.choice(("100m", "1", "2")), "priority": draw.choice((0, 10, 100))}
+        scheduler = draw.choice(names)
+        spec_part = draw.choice(self._spec_parts) if scheduler == names[0] and draw.random() < 0.3 else dict
+        labels = {"app": "job", "job": job, "size": str(size), "needs": str(needs)}
+        labels |= {"together": "yes"} if in_one_zone else {}
+        spec: dict[str, Any] = {}
+        annotations = {}
+        if api is PodGroupAPI.KUBERNETES:
+            spec["schedulingGroup"] = {"podGroupName": job}
+        elif api is PodGroupAPI.COSCHEDULING:
+            labels["scheduling.x-k8s.io/pod-group"] = job
+        else:
+            annotations["scheduling.k8s.io/group-name"] = job
+        return [
+            pod(
+                f"{job}-{number}",
+                labels=labels,
+                scheduler=scheduler,
+                gates=("quota",) if draw.random() < 0.05 else (),
+                metadata={"uid": f"uid-{job}-{number}", "generation": 1, "annotations": annotations},
+                spec=spec | spec_part(),
+                status={"phase": "Pending"},
+                **same,
+            )
+            for number in range(size)
+        ]
+
+
+def pod_groups(server: SimulatedServer) -> list[Any]:
+    """The pod groups of all three APIs."""
+    return [each for resource in _GROUPS for each in server.listed(resource)]

@@ -1,0 +1,1 @@
+"""The simulated API server, and the clients through which scheduler processes reach it."""

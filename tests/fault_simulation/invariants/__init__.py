@@ -1,0 +1,1 @@
+"""What must hold of every decision and binding, and of all processes once the faults have ended."""

@@ -1,0 +1,1 @@
+"""A simulated scheduler process with its clock, its faulty plugin and its faulty extender."""

@@ -1,0 +1,224 @@
+"""A scheduler process that is started, stopped gracefully, killed at any moment, and restarted.
+
+Every task is recorded with the process that started it, so that killing a process cancels all its tasks, and so that
+tasks that outlive a graceful shutdown are found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.client.leader_election import LeaderElector, LeaseTimings
+from kubestow.client.lease_lock import LeaseLock
+from kubestow.framework.profile import implements
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler import Scheduler
+from tests.fault_simulation.apiserver.client import BindHooks, SimulatedClient
+from tests.fault_simulation.apiserver.context import SimulationContext
+from tests.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
+from tests.fault_simulation.scheduler.clock import JumpingClock
+from tests.fault_simulation.scheduler.faulty_extender import FaultyExtender
+from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from tests.scheduling.gangs.groups import GATES
+
+__all__ = ["Checks", "Features", "Process", "own_tasks"]
+
+#: Longest time of a graceful shutdown in seconds, which includes requests in flight.
+_GRACE_PERIOD = 30.0
+
+#: An ordered set: the order of a set of tasks does not depend on the seed.
+Tasks = dict[asyncio.Task[Any], None]
+
+_owner: ContextVar[Tasks | None] = ContextVar("owner", default=None)
+
+
+def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Record for every task of a loop the process that started it."""
+
+    def start(
+        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], *, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, context=context)
+        owner = _owner.get()
+        if owner is not None:
+            owner[task] = None
+            task.add_done_callback(lambda done: owner.pop(done, None))
+        return task
+
+    loop.set_task_factory(start)  # type: ignore[arg-type]  # typeshed lacks the context argument
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a process runs with: the faulty plugin, the faulty extender, leader election, and watches over HTTP."""
+
+    faulty_plugin: bool
+    faulty_extender: bool
+    leader_election: bool
+    http: bool
+
+
+class Checks(Protocol):
+    """Called by processes at the moments at which invariants are checked."""
+
+    def pod_decided(self, process: Process, pod: Pod, node_name: str) -> None:
+        """The process has decided to bind a pod to a node."""
+
+    def binding_requested(self, process: Process, uid: str) -> None:
+        """The process sends a binding to the server."""
+
+    def pod_bound(self, process: Process, uid: str, node_name: str) -> None:
+        """The server has bound a pod at the request of the process."""
+
+    def report(self, violation: str) -> None:
+        """An invariant is violated."""
+
+
+class Process(Observer):
+    """A scheduler process that can be restarted; ``name`` identifies it to the server across restarts."""
+
+    def __init__(
+        self, name: str, scheduler_names: Sequence[str], context: SimulationContext, features: Features, checks: Checks
+    ) -> None:
+        self.name, self.scheduler_names = name, scheduler_names
+        self._context, self._features, self._checks = context, features, checks
+        self.clock = JumpingClock(context.clock, Random(f"{name} clock"))
+        self._starts = 0
+        self._tasks: Tasks = {}
+        self.start()
+
+    # -- lifecycle -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start a new process, which has no state of an older one."""
+        self._starts += 1
+        self._context.trace.note(self.name, "starts")
+        self.ledger = ReservationLedger()
+        self.view = WatchView(self.name, self._context.trace)
+        self.snapshots: dict[str, DecisionSnapshot] = {}
+        #: The times at which it has sent a binding of each pod.
+        self.bind_attempts: dict[str, list[float]] = {}
+        client = SimulatedClient(
+            self.name,
+            self._context,
+            self.view,
+            hooks=BindHooks(
+                before=self._binding_requested,
+                after=lambda uid, node_name: self._checks.pod_bound(self, uid, node_name),
+            ),
+            clock=self.clock,
+            random=Random(f"{self.name} {self._starts} client"),
+            http=self._features.http,
+        )
+        self.scheduler = self._scheduler(client)
+        self._tasks = {}
+        context = copy_context()
+        context.run(_owner.set, self._tasks)
+        self.running: asyncio.Task[None] = context.run(asyncio.create_task, self.scheduler.run())
+
+    def _binding_requested(self, uid: str) -> None:
+        self.bind_attempts.setdefault(uid, []).append(self.clock.monotonic())
+        self._checks.binding_requested(self, uid)
+
+    def _scheduler(self, client: SimulatedClient) -> Scheduler:
+        plugins = [faulty_plugin(self._context.faults, self.ledger)] if self._features.faulty_plugin else []
+        registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+        names = ["GangScheduling", NAME] if self._features.faulty_plugin else ["GangScheduling"]
+        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
+        document = {
+            "apiVersion": config.API_VERSION,
+            "kind": config.KIND,
+            "profiles": [{"schedulerName": name, **enabled} for name in self.scheduler_names],
+        }
+        optional = ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
+        gates = config.FeatureGates(GATES | dict.fromkeys(optional, True))
+        return Scheduler(
+            config.load(document, subject=self.name, gates=gates, implements=implements(registry)),
+            registry=registry,
+            gates=gates,
+            environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), self),
+            extenders=self._extenders(client),
+            leadership=self._elector(client) if self._features.leader_election else None,
+        )
+
+    def _extenders(self, client: SimulatedClient) -> list[FaultyExtender]:
+        if not self._features.faulty_extender:
+            return []
+        random = Random(f"{self.name} extender")
+        ignorable, binds = random.random() < 0.5, random.random() < 0.5
+        return [FaultyExtender(client, self._context.faults, ignorable=ignorable, binds=binds)]
+
+    def _elector(self, client: SimulatedClient) -> LeaderElector:
+        timings = LeaseTimings()
+        transport = client.transport(timeout=timings.renew_deadline / 2)
+        lock = LeaseLock(transport, identity=self.identity, record=client.record)
+        return LeaderElector(lock, clock=self.clock, timings=timings)
+
+    @property
+    def identity(self) -> str:
+        """The identity in the Lease, which differs after every restart."""
+        return f"{self.name}/{self._starts}"
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the process takes itself for the leader, and schedules."""
+        return self.scheduler.leadership.is_leader
+
+    @property
+    def may_schedule(self) -> bool:
+        """Whether the Lease on the server allows the process to schedule."""
+        return not self._features.leader_election or self._context.server.lease.holder == self.identity
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return not self.running.done()
+
+    async def stop(self) -> list[str]:
+        """Stop gracefully; the names of tasks that are left."""
+        self._context.trace.note(self.name, "stops")
+        self.running.cancel()
+        return await self.reap()
+
+    async def reap(self) -> list[str]:
+        """Wait for the end of the process, up to the grace period; the names of tasks that are left."""
+        await asyncio.wait([self.running], timeout=_GRACE_PERIOD)
+        await asyncio.sleep(1.0)
+        left = sorted(str(task.get_coro().__qualname__) for task in self._tasks)  # type: ignore[union-attr]
+        await self.kill()
+        return left
+
+    async def kill(self) -> None:
+        """Cancel all tasks at once."""
+        self._context.trace.note(self.name, "is killed")
+        while self._tasks:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    # -- the observer's interface ----------------------------------------------------------------------------------
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        uid, node_name = decision.pod.uid, decision.node_name
+        self._context.trace.note(self.name, "decides", decision.pod.key, node_name or decision.message)
+        if not self.may_schedule:
+            holder = self._context.server.lease.holder or "no process"
+            self._checks.report(f"{self.identity} decides while {holder} holds the lease")
+        if node_name is not None:
+            self.snapshots[uid] = self.view.snapshot(node_name)
+            self._checks.pod_decided(self, decision.pod.pod, node_name)
+
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        self._context.trace.note(self.name, "observes the binding of", queued.info.key, "to", node_name)
