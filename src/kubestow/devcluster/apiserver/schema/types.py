@@ -232,7 +232,7 @@ class StructField:
 
 
 class Struct(Type):
-    """A type with named fields. ``preserves_unknown_fields`` turns pruning off."""
+    """A type with named fields. ``preserves_unknown_fields`` disables pruning."""
 
     def __init__(self, entry: TypeEntry, *, preserves_unknown_fields: bool = False) -> None:
         self.definition, self.description = entry.definition, entry.description
