@@ -168,7 +168,7 @@ class Time(Type):
 
 
 class ListOf(Type):
-    """A list. The field that contains it says how patches merge it."""
+    """A list. The field that contains it defines how patches merge it."""
 
     def __init__(self, item: Type) -> None:
         self.item = item
