@@ -1,4 +1,4 @@
-"""The real kubectl as a function."""
+"""Runs kubectl against a server."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ KUBECTL = shutil.which("kubectl")
 
 NEEDS_KUBECTL = [
     pytest.mark.kubectl,
-    pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine"),
+    pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
 ]
 
 
 class Kubectl:
-    """kubectl against the server at ``url``, with a home of its own."""
+    """kubectl with the server at ``url`` and the home directory ``home``."""
 
     def __init__(self, url: str, home: Path) -> None:
         self._url, self._home = url, home
 
     async def __call__(self, *arguments: str, stdin: str = "", editor: str = "", fails: bool = False) -> str:
-        """What the command prints; on standard error where it ``fails``. ``editor`` is what ``edit`` calls."""
+        """Standard output, or standard error if the command ``fails``. ``editor`` is the command that ``edit`` runs."""
         out, err = await self._run(arguments, stdin=stdin, editor=editor, statuses=(1,) if fails else (0,))
         return err if fails else out
 
     async def output(self, *arguments: str, fails: bool = False) -> str:
-        """All that the command prints, warnings first."""
+        """Standard error followed by standard output."""
         out, err = await self._run(arguments, statuses=(1,) if fails else (0,))
         return err + out
 
     async def differences(self, *arguments: str, stdin: str) -> str:
-        """What ``diff`` prints; it ends with status 1 where it finds something."""
+        """The output of ``diff``, which exits with status 1 when it finds differences."""
         return (await self._run(arguments, stdin=stdin, statuses=(1,)))[0]
 
     async def until(self, word: str, *arguments: str) -> list[str]:
-        """The lines of a command without end, up to the first that has this word."""
+        """The output lines of a command that does not exit, up to the first line that contains ``word``."""
         process = await self._start(arguments)
         assert process.stdout is not None
         lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The real kubectl against a running server: what a person types, and what is printed."""
+"""kubectl commands against a server with simulated kubelets and no scheduler."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
         yield Kubectl(server.url, tmp_path)
 
 
-async def test_nodes_are_listed_with_their_versions(kubectl: Kubectl) -> None:
+async def test_nodes_are_printed_as_a_table(kubectl: Kubectl) -> None:
     lines = (await kubectl("get", "nodes")).splitlines()
     assert lines[0].split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert [line.split()[0] for line in lines[1:]] == ["node-0", "node-1"]
 
 
-async def test_apply_creates_then_finds_nothing_to_do_then_configures(kubectl: Kubectl) -> None:
+async def test_apply_creates_a_pod_then_leaves_it_unchanged_then_updates_it(kubectl: Kubectl) -> None:
     assert await kubectl("apply", "-f", "-", stdin=POD) == "pod/web created\n"
     assert await kubectl("apply", "-f", "-", stdin=POD) == "pod/web unchanged\n"
     changed = POD.replace("{app: web}", "{app: web, tier: front}")
     assert await kubectl("apply", "-f", "-", stdin=changed) == "pod/web configured\n"
 
 
-async def test_server_side_apply_and_its_conflict(kubectl: Kubectl) -> None:
+async def test_server_side_apply_reports_a_conflict(kubectl: Kubectl) -> None:
     assert await kubectl("apply", "--server-side", "-f", "-", stdin=POD) == "pod/web serverside-applied\n"
     await kubectl("label", "pod", "web", "app=other", "--overwrite")
-    refused = await kubectl("apply", "--server-side", "-f", "-", stdin=POD, fails=True)
-    assert 'conflict with "kubectl-label" using v1: .metadata.labels.app' in refused
+    error = await kubectl("apply", "--server-side", "-f", "-", stdin=POD, fails=True)
+    assert 'conflict with "kubectl-label" using v1: .metadata.labels.app' in error
 
 
-async def test_a_bound_pod_is_waited_for_described_and_deleted(kubectl: Kubectl) -> None:
+async def test_wait_describe_and_delete_a_bound_pod(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
     assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
-    described = await kubectl("describe", "pod", "web")
-    assert "Status:       Running" in described and "node-0" in described
+    description = await kubectl("describe", "pod", "web")
+    assert "Status:       Running" in description and "node-0" in description
     assert 'pod "web" deleted' in await kubectl("delete", "pod", "web", "--timeout=30s")
     assert "NotFound" in await kubectl("get", "pod", "web", fails=True)
 
 
-async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
+async def test_taint_drain_and_uncordon_nodes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
     await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
     assert await kubectl("taint", "nodes", "node-1", "k=v:NoSchedule") == "node/node-1 tainted\n"
@@ -64,12 +64,12 @@ async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
     assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
 
 
-async def test_fields_are_explained_and_mistakes_refused(kubectl: Kubectl) -> None:
-    explained = await kubectl("explain", "pod.spec.nodeName")
-    assert "FIELD: nodeName <string>" in explained and "NodeName indicates" in explained
-    assert "TYPE" not in explained
-    refused = await kubectl("create", "-f", "-", stdin=POD.replace("nodeName", "nodename"), fails=True)
-    assert 'unknown field "spec.nodename"' in refused
+async def test_fields_are_explained_and_unknown_fields_rejected(kubectl: Kubectl) -> None:
+    documentation = await kubectl("explain", "pod.spec.nodeName")
+    assert "FIELD: nodeName <string>" in documentation and "NodeName indicates" in documentation
+    assert "TYPE" not in documentation
+    error = await kubectl("create", "-f", "-", stdin=POD.replace("nodeName", "nodename"), fails=True)
+    assert 'unknown field "spec.nodename"' in error
 
 
 async def test_resources_and_versions_are_discovered(kubectl: Kubectl) -> None:
@@ -79,7 +79,7 @@ async def test_resources_and_versions_are_discovered(kubectl: Kubectl) -> None:
     assert "v1.36.2" in await kubectl("version")
 
 
-async def test_what_kubectl_sends_in_protobuf_is_read(kubectl: Kubectl) -> None:
+async def test_objects_that_kubectl_sends_in_protobuf_are_created(kubectl: Kubectl) -> None:
     assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     await kubectl("create", "configmap", "settings", "--from-literal=colour=green")
@@ -88,7 +88,7 @@ async def test_what_kubectl_sends_in_protobuf_is_read(kubectl: Kubectl) -> None:
     assert await kubectl("get", "secret", "key", "-o", "jsonpath={.data.k}") == "dg=="
     await kubectl("create", "service", "nodeport", "web", "--tcp=80:8080")
     assert await kubectl("get", "svc", "web", "-o", "jsonpath={.spec.ports[0].targetPort}") == "8080"
-    for words in (
+    for arguments in (
         "cronjob tick --image=busybox --schedule=@hourly",
         "priorityclass high --value=1000",
         "pdb guard --selector=app=web --min-available=50%",
@@ -98,10 +98,10 @@ async def test_what_kubectl_sends_in_protobuf_is_read(kubectl: Kubectl) -> None:
         "ingress front --rule=example.com/=web:80",
         "serviceaccount robot",
     ):
-        assert "created" in await kubectl("create", *words.split())
+        assert "created" in await kubectl("create", *arguments.split())
 
 
-async def test_a_deployment_is_created_scaled_and_shown(kubectl: Kubectl) -> None:
+async def test_a_deployment_is_applied_scaled_and_printed(kubectl: Kubectl) -> None:
     deployment = """
 apiVersion: apps/v1
 kind: Deployment

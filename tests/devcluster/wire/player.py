@@ -33,7 +33,8 @@ _RESOURCE_VERSION = re.compile(r'("resourceVersion": ?"|resourceVersion=)(\d+)')
 _CONVERTED = ("Table", "PartialObjectMetadata")
 #: Seconds to wait for the events of a replayed watch.
 _WATCH_TIMEOUT = 1.0
-#: Recorded events with at most this delay in seconds are the initial state; those up to the second are the first news.
+#: Recorded events with at most this delay in seconds are the initial state; later ones with at most
+#: the second delay are the first changes.
 _INITIAL_DELAY, _EARLY_DELAY = 0.1, 1.0
 
 

@@ -162,7 +162,7 @@ def normalized(value: Any) -> Any:
             value = {**value, "object": {key: value["object"].get(key) for key in ("kind", "apiVersion", "metadata")}}
         return {
             _normalized_text(key): (
-                "<version>" if key in ("resourceVersion", "continue") else normalized(_sorted_managers(key, item))
+                "<version>" if key in ("resourceVersion", "continue") else normalized(_sorted_managed_fields(key, item))
             )
             for key, item in value.items()
             if key != "description"
@@ -174,7 +174,7 @@ def normalized(value: Any) -> Any:
     return value
 
 
-def _sorted_managers(key: str, item: Any) -> Any:
+def _sorted_managed_fields(key: str, item: Any) -> Any:
     """managedFields are ordered by time, which differs between runs."""
     if key != "managedFields" or not isinstance(item, list):
         return item

@@ -101,7 +101,7 @@ class Controller:
             self.enqueue(change.key)
 
     def reconcile(self, key: str) -> None:
-        """Move one object towards its spec; does nothing if it does not exist. Raises Failure to be retried."""
+        """Move one object towards its spec; does nothing if it does not exist. Raises StatusError to be retried."""
         raise NotImplementedError
 
     # The queue
@@ -227,7 +227,7 @@ class PodController(Controller):
     ) -> None:
         """Create pods from a template, by default the owner's; ``customize`` gets each pod and its index.
 
-        Raises Failure for the first pod that is rejected, after recording an event about it.
+        Raises StatusError for the first pod that is rejected, after recording an event about it.
         """
         template = owner["spec"]["template"] if template is None else template
         template_metadata = template.get("metadata") or {}

@@ -77,7 +77,7 @@ class ResourceClaimTemplateController(Controller):
             self.registry.commit(self.kind, pod)
 
     def _ensure_claim(self, pod: Object, entry: Object) -> str:
-        """The name of the claim for an entry of the pod, created unless it exists. Raises Failure."""
+        """The name of the claim for an entry of the pod, created unless it exists. Raises StatusError."""
         name = self._created.get((pod["metadata"]["uid"], entry["name"]))
         if name is not None:
             return name

@@ -104,7 +104,7 @@ def test_an_invalid_token_file_is_a_one_line_error(tmp_path: Path, content: str,
 
 
 @pytest.fixture
-def guarded() -> Client:
+def secured() -> Client:
     return Client(DevCluster(kubelets=False, apiserver=APIServerOptions(tokens=TOKENS)))
 
 
@@ -114,23 +114,26 @@ async def review(client: Client, path: str, spec: dict[str, Any]) -> Any:
     return response.json["status"]
 
 
-async def test_a_token_review_returns_the_user_of_the_token(guarded: Client) -> None:
+async def test_a_token_review_returns_the_user_of_the_token(secured: Client) -> None:
     user = {"username": "ann", "uid": "7", "groups": ["dev", "system:authenticated"]}
-    assert await review(guarded, TOKEN_REVIEWS, {"token": "secret"}) == {"authenticated": True, "user": user}
+    assert await review(secured, TOKEN_REVIEWS, {"token": "secret"}) == {
+        "authenticated": True,
+        "user": user,
+    }
 
 
-async def test_a_token_review_of_an_unknown_token_is_not_authenticated(guarded: Client, client: Client) -> None:
-    for server in (guarded, client):
+async def test_a_token_review_of_an_unknown_token_is_not_authenticated(secured: Client, client: Client) -> None:
+    for server in (secured, client):
         assert await review(server, TOKEN_REVIEWS, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
-    rejected = await guarded.post(TOKEN_REVIEWS, {"spec": {}})
+    rejected = await secured.post(TOKEN_REVIEWS, {"spec": {}})
     assert (rejected.status, rejected.message) == (400, "token is required for TokenReview in authentication")
 
 
-async def test_access_reviews_allow_authenticated_users_everything(guarded: Client) -> None:
-    allowed = await review(guarded, ACCESS_REVIEWS, {"user": "ann", **CREATE_PODS})
+async def test_access_reviews_allow_authenticated_users_everything(secured: Client) -> None:
+    allowed = await review(secured, ACCESS_REVIEWS, {"user": "ann", **CREATE_PODS})
     assert allowed["allowed"] is True
     anonymous = await review(
-        guarded, ACCESS_REVIEWS, {"user": "x", "groups": ["system:unauthenticated"], **CREATE_PODS}
+        secured, ACCESS_REVIEWS, {"user": "x", "groups": ["system:unauthenticated"], **CREATE_PODS}
     )
     assert anonymous["allowed"] is False
 

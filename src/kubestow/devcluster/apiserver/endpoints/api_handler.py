@@ -83,7 +83,7 @@ _CREATE_ONLY: dict[str, Handler] = {
 
 
 class APIHandler:
-    """The API of one registry. ``authenticator`` answers token reviews."""
+    """The API of one registry. ``authenticator`` evaluates token reviews."""
 
     def __init__(self, registry: Registry, authenticator: RequestAuthenticator) -> None:
         self._registry = registry
@@ -94,7 +94,7 @@ class APIHandler:
         self._metrics = RequestMetrics(registry.store)
 
     async def handle(self, request: Request) -> Result:
-        """The response to any request. Raises nothing."""
+        """The response to any request, errors included. Never raises."""
         info = parse_request_info(request.path)
         kind = None if info is None else self._registry.scheme.find(info.group, info.version, info.resource)
         result = await self._respond(request, info, kind)

@@ -1,8 +1,8 @@
 """OpenAPI v3: the index under ``/openapi/v3`` and one document per group and version, built on first use.
 
 kubectl uses the documents for ``explain``, for client-side validation and for strategic merge patches. They contain the
-schemas with descriptions, list types and merge keys, and of the paths what kubectl needs: the kind behind each and the
-query parameters of writes.
+schemas with descriptions, list types and merge keys, and of each path only what kubectl needs: the kind and the query
+parameters of writes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def table(
     now: datetime,
     with_columns: bool = True,
 ) -> Object:
-    """A Table of ``objects``. ``include_object`` says what rows carry of the object: Object, Metadata or None."""
+    """A Table of ``objects``. ``include_object`` is the part of the object in each row: Object, Metadata or None."""
     printer = _printer(kind)
     rows = []
     for stored in objects:

@@ -1,6 +1,6 @@
 """The entries of ``metadata.managedFields``: one per field manager, with the fieldset that it owns.
 
-A create or update owns the fields that it adds or changes, and takes them from other managers.
+A create or update owns the fields that it adds or changes, and removes them from other managers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Server-side apply: merges an applied configuration and gives its fields to the applying manager.
+"""Server-side apply: merges an applied configuration and records its fields as owned by the applying manager.
 
 The manager owns exactly the fields of its configuration. Fields that it no longer applies are removed unless another
 manager owns them; fields that another manager owns conflict unless the apply is forced.

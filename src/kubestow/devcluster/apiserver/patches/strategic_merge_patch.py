@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch in which the schema says how lists merge, and directives override it.
+"""Strategic merge patch: a merge patch in which the schema defines how lists merge, and directives override it.
 
 Directives are ``$patch``, ``$retainKeys``, ``$setElementOrder/<list>`` and ``$deleteFromPrimitiveList/<list>``.
 """

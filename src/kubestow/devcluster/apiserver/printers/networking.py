@@ -21,7 +21,7 @@ from kubestow.devcluster.apiserver.schema import Object
 __all__ = ["PRINTERS"]
 
 
-#: Items shown before the rest is only counted.
+#: Items that a cell lists; it counts the others.
 _MAX_SHOWN = 3
 
 

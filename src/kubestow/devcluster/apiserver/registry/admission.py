@@ -150,7 +150,7 @@ def _tolerates(toleration: Object, key: str) -> bool:
 
 
 class _DecodedObjects:
-    """The objects of a resource with few objects, decoded again when one of them has changed."""
+    """The decoded objects of a small resource, cached until one of them changes."""
 
     def __init__(self, store: Store, resource: str) -> None:
         self._collection = store.collection(resource)

@@ -1,4 +1,4 @@
-"""Custom resources: keeps the served kinds in line with the stored CustomResourceDefinitions.
+"""Custom resources: updates the served kinds from the stored CustomResourceDefinitions.
 
 The registry reports every write of a definition and every deletion of an instance. Deleting a definition deletes its
 instances first; while some have finalizers, the definition stays, with the condition Terminating.
@@ -55,7 +55,7 @@ class CustomResources:
         self._scheme.set_custom_resource(name, [])
 
     def instance_deleted(self, kind: Kind, now: str) -> None:
-        """Remove a terminating definition with its last instance."""
+        """Remove a terminating definition once its last instance is deleted."""
         stored = self._store.collection(DEFINITIONS).get(kind.resource)
         if stored is not None and is_terminating(self._kind.decode(stored)):
             self._remove_if_empty(kind.resource, now)

@@ -26,7 +26,7 @@ _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "u
 
 
 class KindNames(NamedTuple):
-    """The names of a kind, as a CustomResourceDefinition gives them; the singular and the list kind have defaults."""
+    """The names of a kind, as in a CustomResourceDefinition; the singular and the list kind have defaults."""
 
     kind: str
     plural: str

@@ -22,7 +22,7 @@ class Scheme:
         self._by_resource: dict[str, Kind] = {}
         self._by_group_kind: dict[tuple[str, str], Kind] = {}
         self._custom: dict[str, Sequence[Kind]] = {}
-        #: Incremented with every change; whatever is derived from the scheme is rebuilt when it differs.
+        #: Incremented with every change; data derived from the scheme is rebuilt when it differs.
         self.revision = 0
         self._index()
 

@@ -1,4 +1,4 @@
-"""Protobuf message classes of the built-in types, as Kubernetes has in its ``generated.proto`` files.
+"""Protobuf message classes of the built-in types, as in the ``generated.proto`` files of Kubernetes.
 
 Every field of the type table with a number is a field of a message; a struct that Go embeds is a message of its own.
 Fields have their JSON names. The classes of all types are created together on first use, which takes tens of

@@ -168,7 +168,7 @@ class Time(Type):
 
 
 class ListOf(Type):
-    """A list. The field that contains it says how patches merge it."""
+    """A list. The field that contains it defines how patches merge it."""
 
     def __init__(self, item: Type) -> None:
         self.item = item
@@ -232,7 +232,7 @@ class StructField:
 
 
 class Struct(Type):
-    """A type with named fields. ``preserves_unknown_fields`` turns pruning off."""
+    """A type with named fields. ``preserves_unknown_fields`` disables pruning."""
 
     def __init__(self, entry: TypeEntry, *, preserves_unknown_fields: bool = False) -> None:
         self.definition, self.description = entry.definition, entry.description

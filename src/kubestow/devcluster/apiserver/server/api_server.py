@@ -45,7 +45,7 @@ class APIServerOptions:
     """Where the API server listens, and how clients authenticate.
 
     ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with CAs of client certificates,
-    turn authentication on; without them every request is allowed.
+    enable authentication; without them every request is allowed.
     """
 
     host: str = "127.0.0.1"

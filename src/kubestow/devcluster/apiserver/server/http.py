@@ -32,7 +32,7 @@ _STALL_TIMEOUT = 60.0
 
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
-#: Returns when all earlier writes are durable. Raises a 500 StatusError when they cannot be.
+#: Returns when all earlier writes are durable. Raises a 500 StatusError when the disk failed.
 WaitDurable = Callable[[], Awaitable[None]]
 
 

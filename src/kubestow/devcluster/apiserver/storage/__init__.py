@@ -1,4 +1,4 @@
-"""Storage: objects by key with resourceVersions and a watch history (``store``), persisted in SQLite when asked for.
+"""Storage: objects by key with resourceVersions and a watch history (``store``), optionally persisted in SQLite.
 
 ``database`` is the file, ``group_commit`` the policy: no response is sent before the writes it depends on are on disk.
 """

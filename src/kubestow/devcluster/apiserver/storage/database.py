@@ -127,7 +127,7 @@ class Database:
         self.commit(self.resource_version)
 
     def write(self, writes: Writes, resource_version: int) -> None:
-        """Begin a transaction that brings the objects to ``resource_version``. Raises sqlite3.Error."""
+        """Begin a transaction with the writes up to ``resource_version``. Raises sqlite3.Error."""
         deleted = [place for place, stored in writes.items() if stored is None]
         rows = [(*place, *_columns(stored)) for place, stored in writes.items() if stored is not None]
         execute = self._connection.execute

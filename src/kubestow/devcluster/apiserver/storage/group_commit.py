@@ -5,7 +5,7 @@ reads and watches, waits in :meth:`GroupCommit.wait_durable` for all earlier wri
 crash could lose: no acknowledged write is lost, and no resourceVersion is used twice. A store without a database does
 not wait.
 
-When the disk fails, memory and disk have diverged for good: all further requests fail with 500, and
+When the disk fails, memory and disk have diverged permanently: all further requests fail with 500, and
 :meth:`GroupCommit.wait_for_failure` raises :class:`StorageFailed` so that the process exits.
 """
 

@@ -1,11 +1,11 @@
 """The in-memory object store: objects by key, one resourceVersion counter, and a watch history per resource.
 
 A write replaces one immutable :class:`StoredObject` and appends one :class:`WatchEvent` to the history of its resource.
-A list is a snapshot of references. A watch is a :class:`Cursor` over the shared history: it needs no queue of its own
-and reads every event in order exactly once. History is bounded; a cursor that falls behind raises :class:`Expired`. A
+A list is a snapshot of references. A watch is a :class:`Cursor` over the shared history: it needs no queue and
+reads every event in order exactly once. History is bounded; a cursor that falls behind raises :class:`Expired`. A
 list at an earlier resourceVersion is the current state with the later events undone.
 
-This module knows neither HTTP nor JSON nor Kubernetes kinds: an object is bytes plus the values that selectors match.
+This module does not depend on HTTP, JSON or Kubernetes kinds: an object is bytes plus the values that selectors match.
 It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`group_commit` persists it.
 """
 

@@ -171,7 +171,7 @@ class CronJobController(Controller):
     def _start_job(self, cron_job: Object, status: Object, scheduled_time: datetime, zone: tzinfo) -> None:
         """Create the Job of a scheduled time unless it exists.
 
-        Raises Failure if it is rejected, after recording an event about it.
+        Raises StatusError if it is rejected, after recording an event about it.
         """
         cron_job_metadata = cron_job["metadata"]
         template = msgspec.json.decode(msgspec.json.encode(cron_job["spec"]["jobTemplate"]))

@@ -27,7 +27,7 @@ class StatefulSetClaims:
         self._kind: Kind = controller.registry.scheme["persistentvolumeclaims"]
 
     def ensure(self, stateful_set: Object, pod: str, uid: str = "") -> bool:
-        """Create the missing claims of a pod. Returns whether none of its claims is being deleted. Raises Failure.
+        """Create the missing claims of a pod. Returns whether none of its claims is being deleted. Raises StatusError.
 
         ``uid`` is the pod's, empty if the pod does not exist yet.
         """

@@ -1,4 +1,4 @@
-"""Continue tokens: where a list in pages goes on, in kube-apiserver's format."""
+"""Continue tokens: the position at which a paginated list continues, in kube-apiserver's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list handler: the current state or that of an earlier resourceVersion, by selectors and in pages."""
+"""The list handler: the current state or that of an earlier resourceVersion, by selectors and with pagination."""
 
 from __future__ import annotations
 

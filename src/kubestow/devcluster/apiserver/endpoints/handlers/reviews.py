@@ -1,4 +1,4 @@
-"""The handlers of review kinds: who the user is, whose token it is, and what a user is allowed.
+"""The handlers of review kinds: SelfSubjectReview, TokenReview, and the access and rules reviews.
 
 There is no authorization, so access reviews allow everything to authenticated users.
 """

@@ -1,9 +1,9 @@
 """The watch handler: the history of a resource as a stream of events, filtered by namespace and selectors.
 
 A watcher is a cursor over the shared history. It sleeps until the next write, then reads all new events and writes them
-at once; after a write it pauses for a few milliseconds so that a burst of events becomes few writes. Watchers that see
-an event alike share its encoding. A watcher that falls behind the history gets an ERROR event with code 410 and ends,
-as with kube-apiserver.
+at once; after a write it pauses for a few milliseconds so that a burst of events becomes few writes. Watchers that send
+an event in the same form share its encoding. A watcher that falls behind the history gets an ERROR event with code
+410 and ends, as with kube-apiserver.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def watch(scope: RequestScope, cache: EventCache) -> WatchStream:
 
 
 class _Watcher:
-    """One watch: which events it sees, and how they are encoded."""
+    """One watch: the events that match it, and their encoding."""
 
     def __init__(self, scope: RequestScope, cache: EventCache, *, bookmarks: bool) -> None:
         self._key_prefix, self._predicate = scope.key_prefix, scope.predicate()
@@ -148,7 +148,7 @@ class _Watcher:
         return (encoded for event in batch if (encoded := self._filter(event)))
 
     def _filter(self, event: WatchEvent) -> bytes:
-        """The event as this watcher sees it, or nothing.
+        """The event for this watcher; nothing if the object does not match.
 
         An object that starts to match is ADDED, one that ceases to match DELETED.
         """

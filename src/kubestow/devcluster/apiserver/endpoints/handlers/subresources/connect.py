@@ -51,4 +51,4 @@ def _check_node_address(scope: RequestScope, pod: Object) -> None:
 
 
 def _not_implemented(problem: str) -> statuses.StatusError:
-    return statuses.StatusError(501, "NotImplemented", f"containers of simulated nodes run nothing: {problem}")
+    return statuses.StatusError(501, "NotImplemented", f"simulated nodes do not run containers: {problem}")

@@ -103,7 +103,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _allows_unhealthy(budget: Object) -> bool:
-    """Whether the eviction of a pod that is not ready is free: by policy, or while enough others are healthy."""
+    """Whether evicting a pod that is not ready ignores the budget: by policy, or while enough others are healthy."""
     desired = budget["status"]["desiredHealthy"]
     is_satisfied = bool(0 < desired <= budget["status"]["currentHealthy"])
     return is_satisfied or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"

@@ -1,4 +1,4 @@
-"""A newcomer's first minutes: the real kubectl against ``kubestow up``, reading as it would on a real cluster."""
+"""The everyday workflows of kubectl against ``kubestow up``, with the scheduler and all controllers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def deploy(kubectl: Kubectl) -> None:
     assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/api", "--timeout=30s")
 
 
-async def test_a_deployment_of_a_hundred_pods_runs_and_is_looked_at(kubectl: Kubectl) -> None:
+async def test_a_deployment_of_a_hundred_pods_is_rolled_out_and_listed(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=100")
     assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/web", "--timeout=60s")
     assert (await kubectl("get", "deploy", "web")).splitlines()[1].split()[:4] == ["web", "100/100", "100", "100"]
@@ -53,11 +53,11 @@ async def test_a_deployment_of_a_hundred_pods_runs_and_is_looked_at(kubectl: Kub
     assert await kubectl("get", "deploy", "web", "-o", "jsonpath={.status.readyReplicas}") == "100"
 
 
-async def test_what_happened_is_described_and_listed(kubectl: Kubectl) -> None:
+async def test_events_are_described_and_listed(kubectl: Kubectl) -> None:
     await deploy(kubectl)
-    described = await kubectl("describe", "deployment", "api")
-    assert "3 desired | 3 updated | 3 total | 3 available | 0 unavailable" in described
-    assert "Scaled up replica set api-" in described
+    description = await kubectl("describe", "deployment", "api")
+    assert "3 desired | 3 updated | 3 total | 3 available | 0 unavailable" in description
+    assert "Scaled up replica set api-" in description
     (pod, *_) = (await kubectl("get", "pods", "-o", "name")).split()
     assert "Successfully assigned default/api-" in await kubectl("describe", pod)
     assert "Scheduled" in await kubectl("events", "--for", pod)
@@ -65,7 +65,7 @@ async def test_what_happened_is_described_and_listed(kubectl: Kubectl) -> None:
     assert "api-" in await kubectl("describe", "node", "node-0")
 
 
-async def test_changes_are_shown_rolled_out_undone_and_restarted(kubectl: Kubectl) -> None:
+async def test_a_rollout_is_listed_undone_and_restarted(kubectl: Kubectl) -> None:
     await deploy(kubectl)
     changed = API.replace("nginx:1", "nginx:2")
     assert await kubectl("apply", "-f", "-", stdin=changed) == "deployment.apps/api configured\n"
@@ -93,9 +93,9 @@ async def test_a_deployment_is_applied_edited_patched_and_scaled(kubectl: Kubect
     await kubectl("patch", "deploy", "api", "-p", env)
     await kubectl("patch", "deploy", "api", "--type=json", "-p", '[{"op":"replace","path":"/spec/replicas","value":5}]')
     await kubectl("patch", "deploy", "api", "--type=merge", "-p", '{"metadata":{"labels":{"x":"y"}}}')
-    whole = json.loads(await kubectl("get", "deploy", "api", "-o", "json"))
-    container = whole["spec"]["template"]["spec"]["containers"][0]
-    assert (container["image"], container["env"], whole["spec"]["replicas"]) == (
+    deployment = json.loads(await kubectl("get", "deploy", "api", "-o", "json"))
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert (container["image"], container["env"], deployment["spec"]["replicas"]) == (
         "nginx:1",
         [{"name": "A", "value": "1"}],
         5,
@@ -105,7 +105,7 @@ async def test_a_deployment_is_applied_edited_patched_and_scaled(kubectl: Kubect
     assert "-  replicas: 2" in diff and "+  replicas: 3" in diff
 
 
-async def test_labels_annotations_and_taints_are_put_on_and_taken_off(kubectl: Kubectl) -> None:
+async def test_labels_annotations_and_taints_are_added_and_removed(kubectl: Kubectl) -> None:
     assert await kubectl("label", "node", "node-0", "tier=front") == "node/node-0 labeled\n"
     assert "already has a value (front)" in await kubectl("label", "node", "node-0", "tier=back", fails=True)
     assert await kubectl("label", "node", "node-0", "tier-") == "node/node-0 unlabeled\n"
@@ -115,7 +115,7 @@ async def test_labels_annotations_and_taints_are_put_on_and_taken_off(kubectl: K
     assert await kubectl("taint", "nodes", "node-0", "k-") == "node/node-0 untainted\n"
 
 
-async def test_a_drained_node_is_empty_and_its_pods_are_elsewhere(kubectl: Kubectl) -> None:
+async def test_a_drained_node_is_empty_and_its_pods_run_on_other_nodes(kubectl: Kubectl) -> None:
     await deploy(kubectl)
     assert "node/node-0 drained" in await kubectl("drain", "node-0", "--ignore-daemonsets", "--timeout=60s")
     assert "SchedulingDisabled" in await kubectl("get", "node", "node-0")
@@ -124,7 +124,9 @@ async def test_a_drained_node_is_empty_and_its_pods_are_elsewhere(kubectl: Kubec
     assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
 
 
-async def test_objects_are_deleted_in_every_way(kubectl: Kubectl) -> None:
+async def test_objects_are_deleted_by_force_by_selector_in_the_foreground_and_with_their_namespace(
+    kubectl: Kubectl,
+) -> None:
     await deploy(kubectl)
     await kubectl("run", "one", "--image=nginx", "--restart=Never")
     await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
@@ -137,7 +139,7 @@ async def test_objects_are_deleted_in_every_way(kubectl: Kubectl) -> None:
     assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team", "--timeout=30s")
 
 
-async def test_a_job_runs_to_its_end(kubectl: Kubectl) -> None:
+async def test_a_job_completes(kubectl: Kubectl) -> None:
     assert (
         await kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hello") == "job.batch/hello created\n"
     )
@@ -145,7 +147,7 @@ async def test_a_job_runs_to_its_end(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "job", "hello")).splitlines()[1].split()[:3] == ["hello", "Complete", "1/1"]
 
 
-async def test_what_there_is_is_found_out(kubectl: Kubectl) -> None:
+async def test_resources_fields_and_permissions_are_discovered(kubectl: Kubectl) -> None:
     assert "deployments" in await kubectl("api-resources")
     assert "apps/v1" in await kubectl("api-versions")
     assert "FIELD: maxSurge <IntOrString>" in await kubectl(
@@ -156,17 +158,17 @@ async def test_what_there_is_is_found_out(kubectl: Kubectl) -> None:
     assert "is running at" in await kubectl("cluster-info")
 
 
-async def test_what_there_is_not_is_said(kubectl: Kubectl) -> None:
+async def test_unsupported_commands_and_missing_objects_are_reported(kubectl: Kubectl) -> None:
     assert "Metrics API not available" in await kubectl("top", "nodes", fails=True)
     await kubectl("run", "one", "--image=nginx")
     await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
     assert "there is no log" in await kubectl("logs", "one", fails=True)
-    assert "run nothing" in await kubectl("exec", "one", "--", "ls", fails=True)
+    assert "do not run containers" in await kubectl("exec", "one", "--", "ls", fails=True)
     assert 'pods "none" not found' in await kubectl("get", "pod", "none", fails=True)
     assert "doesn't have a resource type" in await kubectl("get", "nonsense", fails=True)
 
 
-async def test_a_watch_prints_pods_as_they_come_to_run(kubectl: Kubectl) -> None:
+async def test_a_watch_prints_pods_until_they_run(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx")
     lines = await kubectl.until("Running", "get", "pods", "--watch", "-o", "wide")
     assert lines[0].split()[:3] == ["NAME", "READY", "STATUS"]

@@ -1,4 +1,4 @@
-"""Client libraries nobody here wrote: list, watch, patch and leader election, with asyncio and without."""
+"""The official Kubernetes client for Python and kubernetes_asyncio: list, watch, patch and leader election."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import pod
 
 Result = TypeVar("Result")
-#: Seconds: the shortest that the libraries allow.
+#: In seconds; the shortest that the libraries accept.
 PERIODS = {"lease_duration": 3, "renew_deadline": 2, "retry_period": 1}
 
 
@@ -45,9 +45,9 @@ async def test_pods_are_created_listed_patched_and_deleted(api_client: Any) -> N
     (found,) = (await core.list_namespaced_pod("default", label_selector="app=a")).items
     assert found.metadata.labels == {"app": "a", "tier": "front"}
     await core.delete_namespaced_pod("p", "default")
-    with pytest.raises(k8s.ApiException) as gone:
+    with pytest.raises(k8s.ApiException) as error:
         await core.read_namespaced_pod("p", "default")
-    assert gone.value.status == 404
+    assert error.value.status == 404
 
 
 async def test_a_watch_follows_a_pod_from_creation_to_running(api_client: Any) -> None:
@@ -63,18 +63,20 @@ async def test_a_watch_follows_a_pod_from_creation_to_running(api_client: Any) -
                 return
 
 
-async def test_a_lease_changes_hands_only_by_its_version(api_client: Any) -> None:
+async def test_a_lease_update_with_a_stale_resource_version_conflicts(api_client: Any) -> None:
     leases = k8s.CoordinationV1Api(api_client)
     spec = k8s.V1LeaseSpec(holder_identity="one", lease_duration_seconds=15)
-    held = await leases.create_namespaced_lease("default", k8s.V1Lease(metadata=k8s.V1ObjectMeta(name="l"), spec=spec))
-    held.spec.holder_identity = "two"
-    await leases.replace_namespaced_lease("l", "default", held)
-    with pytest.raises(k8s.ApiException) as stale:
-        await leases.replace_namespaced_lease("l", "default", held)
-    assert stale.value.status == 409
+    created = await leases.create_namespaced_lease(
+        "default", k8s.V1Lease(metadata=k8s.V1ObjectMeta(name="l"), spec=spec)
+    )
+    created.spec.holder_identity = "two"
+    await leases.replace_namespaced_lease("l", "default", created)
+    with pytest.raises(k8s.ApiException) as error:
+        await leases.replace_namespaced_lease("l", "default", created)
+    assert error.value.status == 409
 
 
-async def test_another_candidate_leads_once_the_leader_is_gone(api_client: Any) -> None:
+async def test_another_candidate_is_elected_after_the_leader_stops(api_client: Any) -> None:
     leading: asyncio.Queue[str] = asyncio.Queue()
 
     def candidate(name: str) -> asyncio.Task[None]:
@@ -94,7 +96,7 @@ async def test_another_candidate_leads_once_the_leader_is_gone(api_client: Any) 
         second.cancel()
 
 
-# The official client blocks, so it runs in a thread beside the server.
+# The official client is synchronous, so it runs in a thread.
 
 
 def blocking_core(url: str) -> Any:
@@ -103,7 +105,7 @@ def blocking_core(url: str) -> Any:
     return kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
 
 
-async def beside(work: Callable[[], Result]) -> Result:
+async def in_thread(work: Callable[[], Result]) -> Result:
     async with asyncio.timeout(60):
         return await asyncio.to_thread(work)
 
@@ -120,22 +122,22 @@ async def test_the_official_client_lists_patches_and_deletes(server: DevCluster)
         labels: dict[str, str] = found.metadata.labels
         return labels
 
-    assert await beside(work) == {"app": "a", "tier": "front"}
+    assert await in_thread(work) == {"app": "a", "tier": "front"}
 
 
-async def test_the_official_client_watches_from_a_version(server: DevCluster) -> None:
+async def test_the_official_client_watches_from_a_resource_version(server: DevCluster) -> None:
     core = blocking_core(server.url)
 
     def work() -> list[tuple[str, str]]:
-        version = core.list_namespaced_pod("default").metadata.resource_version
+        resource_version = core.list_namespaced_pod("default").metadata.resource_version
         core.create_namespaced_pod("default", pod("p"))
         core.delete_namespaced_pod("p", "default")
         events = kubernetes.watch.Watch().stream(
-            core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=1
+            core.list_namespaced_pod, "default", resource_version=resource_version, timeout_seconds=1
         )
         return [(event["type"], event["object"].metadata.name) for event in events]
 
-    assert await beside(work) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
+    assert await in_thread(work) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
 
 
 async def test_the_official_client_reads_custom_objects(server: DevCluster) -> None:
@@ -144,20 +146,20 @@ async def test_the_official_client_reads_custom_objects(server: DevCluster) -> N
 
     def work() -> int:
         custom = kubernetes.client.CustomObjectsApi(core.api_client)
-        place = ("scheduling.x-k8s.io", "v1alpha1", "default", "podgroups")
-        custom.create_namespaced_custom_object(*place, {**group, "metadata": {"name": "g"}})
-        custom.patch_namespaced_custom_object(*place, "g", {"spec": {"minMember": 3}})
-        least: int = custom.get_namespaced_custom_object(*place, "g")["spec"]["minMember"]
-        return least
+        resource = ("scheduling.x-k8s.io", "v1alpha1", "default", "podgroups")
+        custom.create_namespaced_custom_object(*resource, {**group, "metadata": {"name": "g"}})
+        custom.patch_namespaced_custom_object(*resource, "g", {"spec": {"minMember": 3}})
+        min_member: int = custom.get_namespaced_custom_object(*resource, "g")["spec"]["minMember"]
+        return min_member
 
-    assert await beside(work) == 3
+    assert await in_thread(work) == 3
 
 
-async def test_of_two_candidates_of_the_official_client_one_leads(server: DevCluster) -> None:
+async def test_the_official_client_elects_one_of_two_candidates(server: DevCluster) -> None:
     def elected(name: str) -> bool:
         lock = BlockingLock("election", "default", name)
         lock.api_instance = kubernetes.client.CoordinationV1Api(blocking_core(server.url).api_client)
         config = blocking_config.Config(lock, **PERIODS, onstarted_leading=print, onstopped_leading=print)
         return bool(blocking_election.LeaderElection(config).try_acquire_or_renew())
 
-    assert await beside(lambda: [elected(name) for name in ("first", "second", "first")]) == [True, False, True]
+    assert await in_thread(lambda: [elected(name) for name in ("first", "second", "first")]) == [True, False, True]

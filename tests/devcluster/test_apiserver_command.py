@@ -1,4 +1,4 @@
-"""``kubestow apiserver`` as a process."""
+"""The command ``kubestow apiserver``, run as a process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ COMMAND = [sys.executable, "-c", "from kubestow.cli import main; main()", "apise
 
 
 @asynccontextmanager
-async def started(*arguments: str) -> AsyncIterator[list[str]]:
-    """The lines the command printed up to ``ready``."""
+async def running_server(*arguments: str) -> AsyncIterator[list[str]]:
+    """Start the command, and yield the lines that it prints up to ``ready``."""
     process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     lines: list[str] = []
@@ -30,12 +30,12 @@ async def started(*arguments: str) -> AsyncIterator[list[str]]:
         yield lines
     finally:
         process.terminate()
-        assert await process.wait() == 0, "an interrupt is how it ends"
+        assert await process.wait() == 0
 
 
-async def test_it_prints_its_url_writes_a_kubeconfig_and_says_ready(tmp_path: Path) -> None:
+async def test_it_prints_its_url_writes_a_kubeconfig_and_prints_ready(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    async with started("--port", "0", "--nodes", "3", "--kubeconfig-out", str(config)) as lines:
+    async with running_server("--port", "0", "--nodes", "3", "--kubeconfig-out", str(config)) as lines:
         url = lines[0].split()[-1]
         assert json.loads(config.read_text())["clusters"][0]["cluster"]["server"] == url
         async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/nodes") as response:
@@ -43,7 +43,8 @@ async def test_it_prints_its_url_writes_a_kubeconfig_and_says_ready(tmp_path: Pa
     assert lines[-1] == "ready"
 
 
-async def refused(*arguments: str) -> tuple[int | None, str]:
+async def run(*arguments: str) -> tuple[int | None, str]:
+    """The exit status and the standard error of the command."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -51,22 +52,22 @@ async def refused(*arguments: str) -> tuple[int | None, str]:
     return process.returncode, err.decode()
 
 
-async def test_a_port_in_use_is_one_line_and_status_1() -> None:
-    async with started("--port", "0") as lines:
+async def test_a_port_in_use_is_reported_on_one_line_with_status_1() -> None:
+    async with running_server("--port", "0") as lines:
         port = lines[0].rpartition(":")[2]
-        status, err = await refused("--port", port)
+        status, err = await run("--port", port)
     assert (status, err) == (1, f"kubestow: 127.0.0.1:{port} is in use by another process; choose another --port\n")
 
 
-async def test_a_bad_token_file_is_named_with_its_line(tmp_path: Path) -> None:
+async def test_an_invalid_token_file_is_reported_with_its_line(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("a,b,c\njust-a-token\n")
-    status, err = await refused("--port", "0", "--token-file", str(tokens))
+    status, err = await run("--port", "0", "--token-file", str(tokens))
     assert status == 2
     assert err == f"kubestow: {tokens}: line 2: expected token,user,uid[,groups]\n"
 
 
-async def test_a_disk_that_is_full_ends_the_server_and_keeps_what_was_answered(tmp_path: Path) -> None:
+async def test_a_full_disk_stops_the_server_and_loses_no_acknowledged_write(tmp_path: Path) -> None:
     limited = ("sh", "-c", 'ulimit -f 1500; exec "$@"', "sh", *COMMAND, "--port", "0", "--data-dir", str(tmp_path))
     process = await asyncio.create_subprocess_exec(
         *limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -74,22 +75,22 @@ async def test_a_disk_that_is_full_ends_the_server_and_keeps_what_was_answered(t
     assert process.stdout is not None
     async with asyncio.timeout(60), aiohttp.ClientSession() as session:
         url = (await process.stdout.readline()).decode().split()[-1]
-        answered = 0
+        acknowledged = 0
         while True:
-            body = {"metadata": {"name": f"c{answered}"}, "data": {"ballast": "x" * 20_000}}
+            body = {"metadata": {"name": f"c{acknowledged}"}, "data": {"ballast": "x" * 20_000}}
             async with session.post(f"{url}/api/v1/namespaces/default/configmaps", json=body) as response:
                 if response.status == 500:
                     break
-                answered += 1
-        said = (await process.communicate())[1].decode()
+                acknowledged += 1
+        message = (await process.communicate())[1].decode()
     assert process.returncode == 1
-    assert said.startswith(f"kubestow: {tmp_path / 'kubestow.db'}: write failed") and said.count("\n") == 1
+    assert message.startswith(f"kubestow: {tmp_path / 'kubestow.db'}: write failed") and message.count("\n") == 1
     database = Database(tmp_path)
-    assert database.load({}).counts()["configmaps"] == answered > 0
+    assert database.load({}).counts()["configmaps"] == acknowledged > 0
     database.close()
 
 
-async def test_a_server_that_others_may_reach_says_so() -> None:
+async def test_a_server_that_is_reachable_from_other_machines_prints_a_warning() -> None:
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "--port",
