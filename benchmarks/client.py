@@ -25,7 +25,7 @@ from kubestow.client.pod_client import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.scheduling.ports import ObjectReference, Resource
+from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.wall_clock import WallClock
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod)

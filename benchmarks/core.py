@@ -27,8 +27,8 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-from kubestow.scheduling.decision.ties import RandomTie
 
 
 class _Handle:

@@ -23,9 +23,9 @@ from core import World, node, pod
 from kubestow import config
 from kubestow.client.http_extender import HTTPExtender
 from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.stages import Extenders
 

@@ -18,9 +18,9 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Unschedulable
-from kubestow.scheduling.decision.ties import RandomTie
 
 PODS_PER_NODE = 4
 

@@ -22,8 +22,8 @@ from kubestow import testing
 from kubestow.api.core import Service
 from kubestow.api.meta import convert
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-from kubestow.scheduling.decision.ties import RandomTie
 from kubestow.testing import nodes, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -12,7 +12,7 @@ The packages, from the bottom up (import contracts in pyproject.toml enforce the
 - :mod:`kubestow.workloads`: generated clusters and pods
 - :mod:`kubestow.observability`: metrics, logs, the last scheduling attempt of each pod
 - :mod:`kubestow.serving`: the secure port: health checks, metrics, debug endpoints
-- :mod:`kubestow.extending`: plugins served to another scheduler as an extender
+- :mod:`kubestow.extender_server`: plugins served to another scheduler as an extender
 - :mod:`kubestow.demo`: a workload scheduled on an embedded API server
 - :mod:`kubestow.testing`: builders and a virtual cluster for tests, for plugin authors as well
 - :mod:`kubestow.app`: the scheduler on a real cluster

@@ -38,9 +38,9 @@ from kubestow.framework.profile import Registry, implements
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
-from kubestow.plugins.discovery import find_plugins
+from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.extenders.port import Extender
+from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions

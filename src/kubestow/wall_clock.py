@@ -10,7 +10,7 @@ __all__ = ["WallClock"]
 
 
 class WallClock:
-    """Implements :class:`kubestow.scheduling.ports.Clock` on the system's clocks."""
+    """Implements :class:`kubestow.scheduling.interfaces.Clock` on the system's clocks."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

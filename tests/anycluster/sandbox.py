@@ -15,7 +15,7 @@ from kubestow.app import SchedulerApp
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import MERGE_PATCH, Transport
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 
 __all__ = ["ClusterSandbox", "Object", "reference"]
 

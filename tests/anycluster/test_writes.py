@@ -10,7 +10,7 @@ from kubestow.client.pod_client import PodClient
 from kubestow.client.rest.transport import MERGE_PATCH
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch
 from tests.anycluster.sandbox import ClusterSandbox, reference
 
 OTHER_UID = "00000000-0000-0000-0000-000000000000"

@@ -11,7 +11,7 @@ from typing import Any
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
-from kubestow.scheduling.ports import Clock, Resource
+from kubestow.scheduling.interfaces import Clock, Resource
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)

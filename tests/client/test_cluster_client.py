@@ -13,7 +13,7 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
+from kubestow.scheduling.interfaces import ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
 from tests.client.clocks import ManualClock
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.client.scripted_server import ScriptedServer, failure, response

@@ -15,7 +15,7 @@ import pytest
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.scheduling.ports import EventRecord, ObjectReference
+from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 from tests.client.clocks import ManualClock
 from tests.client.scripted_server import ScriptedServer, disconnect, failure, response
 from tests.client.wire import exchanges, needs_wire

@@ -13,7 +13,7 @@ from kubestow.client import http_extender as module
 from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
 from tests.client.extender_settings import POD, info, node, raw_objects, settings, without_managed_fields
 from tests.client.scripted_server import Responder, ScriptedServer, disconnect, response
 

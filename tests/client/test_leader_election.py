@@ -13,7 +13,7 @@ from kubestow.client.lease_lock import LeaseLock
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import InputError, LeaseLost
-from kubestow.scheduling.ports import EventRecord
+from kubestow.scheduling.interfaces import EventRecord
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.client.clocks import AutoAdvancingClock
 from tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response

@@ -9,7 +9,7 @@ from kubestow.client.merge_patch import merge_patch
 from kubestow.client.pod_client import PodClient
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch, Resource
+from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
 from tests.client.scripted_server import Responder, ScriptedServer, failure, response
 from tests.client.wire import exchanges, needs_wire
 

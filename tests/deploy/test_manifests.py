@@ -12,7 +12,7 @@ import yaml
 from kubestow import config
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.scheduling.events.resources import WATCHED
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.interfaces import Resource
 from tests.deploy.manifests import CHART, DEPLOY, NEEDS_A_CHART_RENDERER, Object, chart, kustomize
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 

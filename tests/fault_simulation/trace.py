@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 
 __all__ = ["Trace"]
 

@@ -23,7 +23,7 @@ from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
 from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.wall_clock import WallClock

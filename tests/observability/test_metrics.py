@@ -21,7 +21,7 @@ from kubestow.testing import node, nodes, pod
 from kubestow.wall_clock import WallClock
 from tests.observability.harness import Observed, observe, samples
 from tests.plugins.dynamic_resources.devices import device_class, slice_of
-from tests.scheduling.writes.harness import ScriptedCluster
+from tests.scheduling.api_calls.harness import ScriptedCluster
 
 Scenario = Callable[[Observed], Awaitable[None]]
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kubestow.api.core import Pod
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from tests.observability.harness import Observed, observe
 from tests.plugins.dynamic_resources.devices import DRIVER, claim, device, device_class, pod_with, slice_of

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kubestow.api.core import Pod
 from kubestow.framework.interface import Plugin
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster
 
 __all__ = ["SlowlyTerminatingCluster", "TerminatingCluster", "enabled", "mark_deleted"]

@@ -20,7 +20,7 @@ from kubestow.framework.interface import (
     PreBindPlugin,
 )
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.ports import ObjectReference, Resource
+from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import enabled

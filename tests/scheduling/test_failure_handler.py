@@ -18,7 +18,7 @@ from kubestow.framework.interface import (
     ReservePlugin,
 )
 from kubestow.framework.status import Status
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.fixture import enabled

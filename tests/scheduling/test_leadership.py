@@ -17,7 +17,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubestow.scheduling.ports import Resource, Subscriber
+from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow.testing import MemoryCluster, node, nodes, pod, pods
 from kubestow.testing.scheduler_harness import Living, in_virtual_time, living
 from kubestow.testing.virtual_time import run

@@ -16,7 +16,7 @@ from kubestow import config
 from kubestow.certificates import KeyPair
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo
 from kubestow.serving.secure_server import SecureServer

@@ -18,7 +18,7 @@ import kubestow
 from kubestow import config
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
-from kubestow.plugins.discovery import find_plugins
+from kubestow.plugins.registry import find_plugins
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 

@@ -106,7 +106,7 @@ def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
 def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
     from kubestow.config import FeatureGates
     from kubestow.framework.profile import implements
-    from kubestow.plugins.discovery import find_plugins
+    from kubestow.plugins.registry import find_plugins
 
     return FeatureGates.parse(feature_gates), implements(find_plugins(plugins))
 

@@ -13,7 +13,7 @@ import click
 from kubestow.cli.server import is_loopback, wait_for_signal
 
 if TYPE_CHECKING:
-    from kubestow.extending.app import ExtenderApp
+    from kubestow.extender_server.app import ExtenderApp
 
 __all__ = ["extend"]
 
@@ -72,7 +72,7 @@ def extend(
     verbosity: int,
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
-    from kubestow.extending.app import server_tls
+    from kubestow.extender_server.app import server_tls
 
     logging.basicConfig(
         level=(logging.WARNING, logging.INFO, logging.DEBUG)[max(0, min(verbosity, 2))],
@@ -116,8 +116,8 @@ def _build(
     from kubestow import config
     from kubestow.app import read_configuration
     from kubestow.errors import InputError
-    from kubestow.extending.app import ExtenderApp, minimal_configuration
-    from kubestow.plugins.discovery import find_plugins
+    from kubestow.extender_server.app import ExtenderApp, minimal_configuration
+    from kubestow.plugins.registry import find_plugins
 
     if not plugins and config_file is None:
         raise click.UsageError("nothing to serve: set --plugin or --config")
@@ -133,7 +133,7 @@ def _build(
 
 
 def _print_snippet(app: ExtenderApp, url: str) -> None:
-    from kubestow.extending.capabilities import config_snippet
+    from kubestow.extender_server.capabilities import config_snippet
 
     click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
     click.echo(config_snippet(app.capabilities, url))

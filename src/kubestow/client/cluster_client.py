@@ -25,8 +25,8 @@ from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit, TokenBucketRateLimiter
 from kubestow.client.rest.transport import OnResponse, Transport
 from kubestow.errors import APIError, InputError, Unreachable
-from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.scheduling.writes.retries import Backoff, is_refusal
+from kubestow.scheduling.api_calls.retries import Backoff, is_refusal
+from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 
 __all__ = ["ClusterClient"]
 
@@ -38,7 +38,7 @@ _BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
 
 
 class ClusterClient:
-    """Implements :class:`kubestow.scheduling.ports.ClusterAPI`. Use as ``async with``.
+    """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`. Use as ``async with``.
 
     ``rate_limit`` is that of ``clientConnection``; ``host`` (default: the host name) is part of the
     ``reportingInstance`` of events. ``raw_objects`` caches JSON for extenders, ``on_response`` is called after each

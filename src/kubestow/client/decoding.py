@@ -14,7 +14,7 @@ import msgspec
 
 from kubestow.api.meta import UNDECODABLE, decode
 from kubestow.errors import InvalidObject
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.interfaces import Resource
 
 __all__ = [
     "UNDECODABLE",

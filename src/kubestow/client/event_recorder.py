@@ -21,8 +21,8 @@ import msgspec
 from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference
-from kubestow.scheduling.writes.retries import jittered
+from kubestow.scheduling.api_calls.retries import jittered
+from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
 
 __all__ = ["EventRecorder"]
 

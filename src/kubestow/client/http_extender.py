@@ -1,8 +1,8 @@
 """Extenders over HTTP (semantics 2.6, 5.5), each with connections, TLS settings and a timeout of its own.
 
-The messages of the protocol are in :mod:`kubestow.api.extender`; :mod:`kubestow.scheduling.extenders.port` applies the
-results. Every failure becomes an ExtenderError: connection errors, timeouts, a status other than 200, a response that
-is too long or malformed, and an error that the extender itself reports.
+The messages of the protocol are in :mod:`kubestow.api.extender`; :mod:`kubestow.scheduling.extenders.stages` applies
+the results. Every failure becomes an ExtenderError: connection errors, timeouts, a status other than 200, a response
+that is too long or malformed, and an error that the extender itself reports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InvalidObject
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 __all__ = ["HTTPExtender", "HTTPExtenders"]
 
@@ -61,7 +61,7 @@ class HTTPExtenders:
 
 
 class HTTPExtender:
-    """Implements :class:`kubestow.scheduling.extenders.port.Extender`. Use as ``async with``."""
+    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`. Use as ``async with``."""
 
     def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
         self.settings = settings

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.lease_lock import LeaseLock
 from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 
 __all__ = ["LeaderElector", "LeaseTimings"]
 

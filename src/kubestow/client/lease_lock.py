@@ -14,7 +14,7 @@ import msgspec
 from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import Unreachable
-from kubestow.scheduling.ports import EventRecord, ObjectReference
+from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 
 __all__ = ["LeaseLock"]
 

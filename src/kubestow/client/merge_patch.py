@@ -9,7 +9,7 @@ import msgspec
 
 from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.client.rest.transport import MERGE_PATCH, Transport
-from kubestow.scheduling.ports import ObjectReference, Resource
+from kubestow.scheduling.interfaces import ObjectReference, Resource
 
 __all__ = ["merge_patch"]
 

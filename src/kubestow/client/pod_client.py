@@ -1,8 +1,8 @@
 """Requests for single pods: binding, status patch, deletion, and a read to find out whether a binding was made.
 
-Each method is one request; :mod:`kubestow.scheduling.writes.dispatcher` decides when and how often. Bodies are those of
-kube-scheduler, plus the pod's uid in every write, so that a write never hits another pod of the same name: the API
-server checks it as a precondition of a binding and as an immutable field in a patch.
+Each method is one request; :mod:`kubestow.scheduling.api_calls.dispatcher` decides when and how often. Bodies are
+those of kube-scheduler, plus the pod's uid in every write, so that a write never hits another pod of the same name: the
+API server checks it as a precondition of a binding and as an immutable field in a patch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubestow.api.core import Pod, PodCondition
 from kubestow.api.meta import decode
 from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, InvalidObject, Unreachable
-from kubestow.scheduling.ports import ObjectReference, PodStatusPatch
+from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch
 
 __all__ = ["PodClient"]
 

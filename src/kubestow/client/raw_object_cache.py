@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from kubestow import config
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["RawObjectCache"]
 

@@ -33,8 +33,8 @@ from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.api_status import APIStatus
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.ports import Clock, Resource, Subscriber
-from kubestow.scheduling.writes.retries import Backoff, jittered
+from kubestow.scheduling.api_calls.retries import Backoff, jittered
+from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
 
 __all__ = ["Reflector"]
 

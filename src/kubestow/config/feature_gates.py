@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from kubestow.config.component_feature_gates import OTHER_COMPONENT_FEATURES
+from kubestow.config.ignored_feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
 __all__ = ["FEATURE_SPECS", "FeatureGates", "FeatureSpec", "Stage"]

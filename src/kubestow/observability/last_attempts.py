@@ -11,8 +11,8 @@ from datetime import datetime
 
 import msgspec
 
+from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer, Result
-from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["AttemptRecord", "LastAttempts"]

@@ -21,9 +21,9 @@ from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.pod_resources import PodResourceCollector
 from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["Observability", "exposition"]

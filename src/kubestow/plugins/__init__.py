@@ -26,7 +26,7 @@ GangScheduling                    schedules pod groups all together or not at al
 TopologyPlacementGenerator        places a whole pod group in one topology domain
 PodGroupPodsCount                 prefers the placement that takes most pods of a group
 
-:mod:`kubestow.plugins.discovery` adds the plugins of installed packages and of the command line.
+:mod:`kubestow.plugins.registry` adds the plugins of installed packages and of the command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """The scheduler: queue, scheduling cycle, binding cycle and event handlers.
 
-A backend (a real API server, a cluster in memory) implements the ports of :mod:`.ports`.
+A backend (a real API server, a cluster in memory) implements the interfaces in :mod:`.interfaces`.
 """

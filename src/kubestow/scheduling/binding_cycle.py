@@ -13,17 +13,17 @@ import logging
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.failure_handler import FailureHandler
+from kubestow.scheduling.interfaces import reference
 from kubestow.scheduling.observer import Result
-from kubestow.scheduling.ports import reference
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPods
-from kubestow.scheduling.writes.dispatcher import Dispatcher
-from kubestow.scheduling.writes.pod_reports import PodReports
 
 __all__ = ["BindingCycles"]
 

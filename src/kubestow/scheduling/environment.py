@@ -1,12 +1,12 @@
-"""The environment that a scheduler runs in: the ports it is given, and the observer that watches it."""
+"""The environment that a scheduler runs in: the interfaces it is given, and the observer that watches it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
 
+from kubestow.scheduling.interfaces import Clock, ClusterAPI
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.ports import Clock, ClusterAPI
 
 __all__ = ["Environment"]
 

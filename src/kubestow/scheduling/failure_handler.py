@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.api_calls.pod_reports import PodReports, condition_reason
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Failed, Unschedulable
 from kubestow.scheduling.environment import Environment
@@ -20,7 +21,6 @@ from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.state import SchedulerState
-from kubestow.scheduling.writes.pod_reports import PodReports, condition_reason
 
 __all__ = ["FailureHandler", "SchedulingFailure"]
 

@@ -16,18 +16,18 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import NamedObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Waiting
+from kubestow.scheduling.api_calls.claims import DispatchedClaims
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.api_calls.pod_reports import pod_event
 from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.resources import resource_of
+from kubestow.scheduling.interfaces import ObjectReference, reference
 from kubestow.scheduling.observer import Call
-from kubestow.scheduling.ports import ObjectReference, reference
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPods
-from kubestow.scheduling.writes.claims import DispatchedClaims
-from kubestow.scheduling.writes.dispatcher import Dispatcher
-from kubestow.scheduling.writes.pod_reports import pod_event
 
 __all__ = ["Handle"]
 

@@ -1,4 +1,4 @@
-"""The observer: the port for metrics, logs and displays.
+"""The observer: the interface for metrics, logs and displays.
 
 It receives what happens: a decision, an attempt, an eviction. What can be read at any time, such as the number of
 pending pods, is not reported; read it from the queue and the cluster.

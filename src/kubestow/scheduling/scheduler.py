@@ -19,16 +19,18 @@ from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.binding_cycle import BindingCycles
+from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-from kubestow.scheduling.decision.ties import RandomTie
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
-from kubestow.scheduling.extenders.port import Extender
+from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.gang_barrier import GangBarriers
@@ -40,14 +42,12 @@ from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.backoff import BackoffPolicy
-from kubestow.scheduling.queue.hints import QueueingHints
+from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
-from kubestow.scheduling.writes.dispatcher import Dispatcher
-from kubestow.scheduling.writes.pod_reports import PodReports
 
 __all__ = ["Scheduler"]
 

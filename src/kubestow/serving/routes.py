@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.observability.observability import Observability, exposition
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.handlers.debug import SchedulingDebugger
 from kubestow.serving.handlers.healthz import PING, HealthCheck, HealthChecks
 from kubestow.serving.handlers.zpages import ZPages

@@ -16,7 +16,7 @@ from kubestow.client.rest.credentials import load_credentials, load_in_cluster_c
 from kubestow.client.rest.transport import Transport
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.auth.authentication import DelegatingAuthenticator
 from kubestow.serving.auth.authorization import DelegatingAuthorizer
 from kubestow.serving.auth.client_trust import ClientTrust

@@ -32,9 +32,9 @@ from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
-from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.simulation.config_errors import report_same_fields
 from kubestow.simulation.recorded_cases import Case, Object

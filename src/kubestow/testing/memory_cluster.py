@@ -19,7 +19,7 @@ from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED, resource_of
-from kubestow.scheduling.ports import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.simulation.resource_claims import InMemoryResourceClaims
 
 __all__ = ["ClusterClaimStore", "MemoryCluster", "json_merge_patch"]
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass
 class MemoryCluster:
-    """Implements :class:`kubestow.scheduling.ports.ClusterAPI`. ``bindings`` lists (pod, node) in order."""
+    """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`. ``bindings`` lists (pod, node) in order."""
 
     bindings: list[tuple[str, str]] = field(default_factory=list)
     events: list[EventRecord] = field(default_factory=list)

@@ -24,9 +24,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
-from kubestow.scheduling.decision.ties import FirstByName
 from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 
 __all__ = ["World"]

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from kubestow.workloads.feasibility import Feasibility, Shortage
 from kubestow.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
-from kubestow.workloads.node_info import pod_requests
+from kubestow.workloads.node_with_pods import pod_requests
 from kubestow.workloads.workload import Object
 
 __all__ = ["PendingReason", "describe_requests", "explain", "pending_reason"]

@@ -1,7 +1,7 @@
 """An independent feasibility check: the nodes on which a pending pod could run.
 
 It verifies the scheduler's decisions and therefore shares no code with the engine. It takes plain objects as the API
-server returns them and applies the rules one by one (:mod:`kubestow.workloads.node_info`,
+server returns them and applies the rules one by one (:mod:`kubestow.workloads.node_with_pods`,
 :mod:`kubestow.workloads.pod_constraints`): scheduling gates, cordons, taints, node selector and affinity, resources,
 number of pods, host ports, inter-pod (anti-)affinity and topology spread. Constraints that it does not evaluate (volume
 claims, resource claims, namespace selectors) are reported as unchecked. Preemption is not considered.
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubestow.workloads.node_info import NodeInfo, pod_requests, unresolvable_reason
+from kubestow.workloads.node_with_pods import NodeWithPods, pod_requests, unresolvable_reason
 from kubestow.workloads.pod_constraints import has_namespace_selector, pod_constraint_checks
 from kubestow.workloads.workload import Object
 
@@ -63,7 +63,7 @@ def check_feasibility(
 
     Terminated bound pods, and bound pods of deleted nodes, use no resources. Raises InvalidQuantity.
     """
-    node_infos = {node["metadata"]["name"]: NodeInfo(node) for node in nodes}
+    node_infos = {node["metadata"]["name"]: NodeWithPods(node) for node in nodes}
     for pod in bound_pods:
         node_name = pod["spec"].get("nodeName")
         if node_name in node_infos and holds_resources(pod):
@@ -86,7 +86,7 @@ def _shape(pod: Object) -> str:
     return json.dumps([metadata.get("namespace"), metadata.get("labels"), pod["spec"]], sort_keys=True)
 
 
-def _check(pod: Object, nodes: list[NodeInfo]) -> Feasibility:
+def _check(pod: Object, nodes: list[NodeWithPods]) -> Feasibility:
     reasons = [unresolvable_reason(pod, node) for node in nodes]
     eligible = [node for node, reason in zip(nodes, reasons, strict=True) if not reason]
     requested = {name: amount for name, amount in pod_requests(pod).items() if amount > 0}
@@ -112,7 +112,7 @@ def _fits(capacity: Mapping[str, int], requested: Mapping[str, int]) -> bool:
     return all(capacity[name] >= amount for name, amount in requested.items())
 
 
-def _shortages(requested: Mapping[str, int], nodes: list[NodeInfo]) -> dict[str, Shortage]:
+def _shortages(requested: Mapping[str, int], nodes: list[NodeWithPods]) -> dict[str, Shortage]:
     return {
         name: Shortage(requested=amount, nodes=short, largest=max(node.allocatable[name] for node in nodes))
         for name, amount in requested.items()

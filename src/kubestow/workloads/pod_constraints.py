@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kubestow.workloads.node_info import NodeInfo, matches_node_affinity, matches_selector, untolerated_taint
+from kubestow.workloads.node_with_pods import NodeWithPods, matches_node_affinity, matches_selector, untolerated_taint
 from kubestow.workloads.workload import Object
 
 __all__ = ["NodeCheck", "has_namespace_selector", "pod_constraint_checks"]
 
 #: Returns the reason why the node is infeasible, or "".
-NodeCheck = Callable[[NodeInfo], str]
+NodeCheck = Callable[[NodeWithPods], str]
 #: A topology key and a node's value for it.
 _Domain = tuple[str, str]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def pod_constraint_checks(pod: Object, nodes: list[NodeInfo]) -> list[NodeCheck]:
+def pod_constraint_checks(pod: Object, nodes: list[NodeWithPods]) -> list[NodeCheck]:
     """The checks for a pending pod, given all nodes with their pods."""
     affinity, anti_affinity = _terms(pod, "podAffinity"), _terms(pod, "podAntiAffinity")
     hard = _hard_constraints(pod)
@@ -64,11 +64,11 @@ def _labels(pod: Object) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _domains(keys: list[str], node: NodeInfo) -> Iterator[_Domain]:
+def _domains(keys: list[str], node: NodeWithPods) -> Iterator[_Domain]:
     return ((key, node.labels[key]) for key in keys if key in node.labels)
 
 
-def _affinity_check(pod: Object, terms: list[Any], nodes: list[NodeInfo]) -> NodeCheck:
+def _affinity_check(pod: Object, terms: list[Any], nodes: list[NodeWithPods]) -> NodeCheck:
     """Pod affinity: each domain of the node has a pod that matches all terms, or the pod is the first of its group."""
     keys = [term["topologyKey"] for term in terms]
     matching_domains = {
@@ -79,7 +79,7 @@ def _affinity_check(pod: Object, terms: list[Any], nodes: list[NodeInfo]) -> Nod
     }
     is_first = not matching_domains and all(_matches(term, pod, pod) for term in terms)
 
-    def check(node: NodeInfo) -> str:
+    def check(node: NodeWithPods) -> str:
         domains = list(_domains(keys, node))
         satisfied = len(domains) == len(keys) and (is_first or matching_domains.issuperset(domains))
         return "" if satisfied else "node(s) didn't match pod affinity rules"
@@ -87,7 +87,7 @@ def _affinity_check(pod: Object, terms: list[Any], nodes: list[NodeInfo]) -> Nod
     return check
 
 
-def _anti_affinity_check(pod: Object, terms: list[Any], nodes: list[NodeInfo]) -> NodeCheck:
+def _anti_affinity_check(pod: Object, terms: list[Any], nodes: list[NodeWithPods]) -> NodeCheck:
     """Pod anti-affinity: no domain of the node has a pod that matches a term."""
     domains = {
         domain
@@ -100,7 +100,7 @@ def _anti_affinity_check(pod: Object, terms: list[Any], nodes: list[NodeInfo]) -
     return lambda node: reason if domains.intersection(node.labels.items()) else ""
 
 
-def _existing_anti_affinity_check(pod: Object, nodes: list[NodeInfo]) -> NodeCheck:
+def _existing_anti_affinity_check(pod: Object, nodes: list[NodeWithPods]) -> NodeCheck:
     """Anti-affinity of existing pods: no domain of the node has a pod with a term that matches the pending pod."""
     domains = {
         domain
@@ -119,7 +119,7 @@ def _hard_constraints(pod: Object) -> list[Any]:
     return [c for c in constraints if c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"]
 
 
-def _spread_check(pod: Object, constraint: Object, keys: list[str], nodes: list[NodeInfo]) -> NodeCheck:
+def _spread_check(pod: Object, constraint: Object, keys: list[str], nodes: list[NodeWithPods]) -> NodeCheck:
     """Topology spread: with this pod, the skew of the node's domain is at most maxSkew."""
     key, selector = constraint["topologyKey"], _spread_selector(pod, constraint)
     counts: Counter[str] = Counter()
@@ -129,7 +129,7 @@ def _spread_check(pod: Object, constraint: Object, keys: list[str], nodes: list[
     global_minimum = min(counts.values(), default=0) if len(counts) >= (constraint.get("minDomains") or 1) else 0
     self_match = matches_selector(selector, _labels(pod))
 
-    def check(node: NodeInfo) -> str:
+    def check(node: NodeWithPods) -> str:
         if key not in node.labels:
             return f"node(s) didn't match pod topology spread constraints (missing required label {key})"
         skew = counts[node.labels[key]] + self_match - global_minimum
@@ -155,7 +155,7 @@ def _is_counted(pod: Object, selector: Object | None, other: Object) -> bool:
     return matches_selector(selector, _labels(other))
 
 
-def _is_included(pod: Object, constraint: Object, node: NodeInfo) -> bool:
+def _is_included(pod: Object, constraint: Object, node: NodeWithPods) -> bool:
     """Whether a node is included: by default if it matches the pod's node affinity, regardless of taints."""
     if constraint.get("nodeAffinityPolicy", "Honor") == "Honor" and not matches_node_affinity(pod, node):
         return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kubestow.workloads.explanation import describe_requests, explain, pending_reason
 from kubestow.workloads.feasibility import Feasibility, check_feasibility, holds_resources
-from kubestow.workloads.node_info import pod_requests, resource_amounts
+from kubestow.workloads.node_with_pods import pod_requests, resource_amounts
 from kubestow.workloads.workload import Object
 
 __all__ = ["Latency", "PendingGroup", "Summary", "Utilisation", "latency", "summarise", "utilisation"]

@@ -10,7 +10,7 @@ from typing import Any
 from kubestow.api.core import Node, Pod, Taint, Toleration
 from kubestow.api.meta import LabelSelector, ObjectMeta
 from kubestow.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
 

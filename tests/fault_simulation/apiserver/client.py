@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from kubestow.api.core import Pod
 from kubestow.client.reflector import Reflector
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 from tests.fault_simulation.apiserver.claim_client import ClaimClient
 from tests.fault_simulation.apiserver.context import SimulationContext
 from tests.fault_simulation.apiserver.transport import SimulatedTransport
@@ -42,7 +42,7 @@ class BindHooks:
 
 
 class SimulatedClient:
-    """Implements :class:`kubestow.scheduling.ports.ClusterAPI`.
+    """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`.
 
     With ``http``, watches deliver bytes to the client's reflectors, otherwise objects to the subscriber.
     """

@@ -18,7 +18,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
-from kubestow.scheduling.ports import Clock, ObjectReference, PodStatusPatch, Resource
+from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatch, Resource
 from kubestow.testing.memory_cluster import json_merge_patch
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace

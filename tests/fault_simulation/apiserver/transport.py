@@ -18,7 +18,7 @@ from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import Unreachable
 from kubestow.scheduling.events.resources import WATCHED
-from kubestow.scheduling.ports import Clock, Resource
+from kubestow.scheduling.interfaces import Clock, Resource
 from tests.fault_simulation.apiserver.server import SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 

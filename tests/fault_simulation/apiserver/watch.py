@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import NoReturn
 
-from kubestow.scheduling.ports import Resource, Subscriber
+from kubestow.scheduling.interfaces import Resource, Subscriber
 from tests.fault_simulation.apiserver.server import Key, SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 

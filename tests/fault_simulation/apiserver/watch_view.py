@@ -9,7 +9,7 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.scheduling.events.resources import NODES
-from kubestow.scheduling.ports import Resource, Subscriber
+from kubestow.scheduling.interfaces import Resource, Subscriber
 from tests.fault_simulation.apiserver.server import Key, key_of
 from tests.fault_simulation.trace import Trace
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import Node, Pod
-from kubestow.workloads.node_info import NodeInfo, pod_requests
+from kubestow.workloads.node_with_pods import NodeWithPods, pod_requests
 from tests.fault_simulation.apiserver.server import SimulatedServer
 from tests.fault_simulation.invariants.second_opinion import plain
 from tests.fault_simulation.scheduler.process import Process
@@ -47,7 +47,7 @@ def _overcommitted(node_name: str, pods: Sequence[Pod], states: Sequence[Node], 
     """Check the pod's resources against the largest allocatable since the decision, because nodes can shrink."""
     allocatable: Counter[str] = Counter()
     for state in states:
-        allocatable |= Counter(NodeInfo(plain(state)).allocatable)
+        allocatable |= Counter(NodeWithPods(plain(state)).allocatable)
     used = Counter({"pods": len(pods)})
     for pod in pods:
         used.update(pod_requests(plain(pod)))

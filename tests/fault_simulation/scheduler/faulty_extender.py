@@ -9,15 +9,15 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, ExtenderError, Unreachable
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.port import ExtenderFilterResponse, ExtenderVictims
-from kubestow.scheduling.ports import ClusterAPI, reference
+from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
+from kubestow.scheduling.interfaces import ClusterAPI, reference
 from tests.fault_simulation.faults import Fault, Faults
 
 __all__ = ["FaultyExtender"]
 
 
 class FaultyExtender:
-    """Implements :class:`kubestow.scheduling.extenders.port.Extender`; without faults it accepts everything."""
+    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`; without faults it accepts everything."""
 
     def __init__(self, api: ClusterAPI, faults: Faults, *, ignorable: bool, binds: bool) -> None:
         self._api, self._faults = api, faults

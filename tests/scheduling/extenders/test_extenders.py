@@ -12,7 +12,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.extenders.port import PodGone
+from kubestow.scheduling.extenders.interface import PodGone
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time

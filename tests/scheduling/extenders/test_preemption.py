@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.scheduling.extenders.port import ExtenderVictims
+from kubestow.scheduling.extenders.interface import ExtenderVictims
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender

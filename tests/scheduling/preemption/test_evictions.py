@@ -20,12 +20,12 @@ from kubestow.framework.interface import (
     PostFilterResult,
 )
 from kubestow.framework.status import SUCCESS
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.state import SchedulerState
-from kubestow.scheduling.writes.dispatcher import Dispatcher
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run

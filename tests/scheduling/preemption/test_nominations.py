@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.api.core import Pod
 from kubestow.errors import APIError
-from kubestow.scheduling.ports import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import Living, in_virtual_time
 

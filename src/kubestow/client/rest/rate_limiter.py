@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 
 __all__ = ["UNLIMITED", "RateLimit", "TokenBucketRateLimiter"]
 

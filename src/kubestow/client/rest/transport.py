@@ -25,7 +25,7 @@ from kubestow.client.rest.api_status import APIStatus
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.rate_limiter import TokenBucketRateLimiter
 from kubestow.errors import APIError, InputError, Unreachable
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.version import VERSION
 
 __all__ = [

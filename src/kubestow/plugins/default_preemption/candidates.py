@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status
-from kubestow.plugins.default_preemption.candidate_costs import CandidateCosts
+from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
 __all__ = ["Candidates"]
@@ -38,7 +38,7 @@ class Candidates:
         self._outcome = np.zeros(size, np.int32)
         self._statuses: list[Status] = []
         self._outcome_of_status: dict[Status, int] = {}
-        self._costs = CandidateCosts(size)
+        self._costs = CandidateRanking(size)
         #: The dry run that covered each row, and the row's position in it.
         self._run: NDArray[Any] = np.full(size, None, np.object_)
         self._position = np.zeros(size, np.intp)
@@ -68,7 +68,7 @@ class Candidates:
             self._outcome[row] = self._outcome_for(status)
         self._run[rows] = run
         self._position[rows] = np.arange(len(rows))
-        self._costs.update(rows, CandidateCosts.of(run.victims, run.violations))
+        self._costs.update(rows, CandidateRanking.of(run.victims, run.violations))
 
     def _outcome_for(self, status: Status) -> int:
         outcome = self._outcome_of_status.get(status)

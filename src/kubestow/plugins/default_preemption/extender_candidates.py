@@ -2,7 +2,7 @@
 
 An extender may drop candidates and replace their victims. It works on node names and pods, not on rows of the node
 table, because the table may change while the extender's response is pending. One of the remaining candidates is picked
-by the same costs as among all (:mod:`.candidate_costs`).
+by the same costs as among all (:mod:`.candidate_ranking`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.interface import PostFilterResult, Victims
 from kubestow.framework.status import Status
-from kubestow.plugins.default_preemption.candidate_costs import CandidateCosts
+from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
 
 __all__ = ["PreemptionCandidates", "pick_one_node"]
 
@@ -49,5 +49,5 @@ def pick_one_node(victims_by_node: Mapping[str, Victims]) -> str:
     names = sorted(victims_by_node)
     victims = [victims_by_node[name] for name in names]
     violations = np.array([each.violations for each in victims], np.int64)
-    costs = CandidateCosts.of(PodChanges.of([each.pods for each in victims], -1), violations)
+    costs = CandidateRanking.of(PodChanges.of([each.pods for each in victims], -1), violations)
     return names[int(costs.lowest(np.arange(len(names)))[0])]

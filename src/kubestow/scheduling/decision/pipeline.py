@@ -33,11 +33,11 @@ from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.invalidation import NEVER, Generation
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.decision.node_selection import TieBreak, select_node
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
 from kubestow.scheduling.decision.sampling import NodeSampler
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.synchronous import run_synchronously
-from kubestow.scheduling.decision.ties import TieBreak, select_node
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
 __all__ = ["DecisionPipeline"]

@@ -28,7 +28,7 @@ from kubestow.scheduling.events.cluster_events import (
 )
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS
-from kubestow.scheduling.ports import Clock, Resource
+from kubestow.scheduling.interfaces import Clock, Resource
 
 __all__ = ["EventHandlers", "PendingPods", "WatchListener"]
 

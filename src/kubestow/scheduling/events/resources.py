@@ -27,7 +27,7 @@ from kubestow.api.storage import (
     VolumeAttachment,
 )
 from kubestow.errors import KubestowError
-from kubestow.scheduling.ports import Resource
+from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["CATALOGUED", "NAMESPACES", "NODES", "PODS", "WATCHED", "resource_of", "watched"]
 

@@ -20,7 +20,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import MAX_SCORE, Victims
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.scheduling.extenders.port import Extender, ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.interface import Extender, ExtenderFilterResponse, ExtenderVictims, PodGone
 
 __all__ = ["EXTENDER", "ExtenderFilterResult", "Extenders"]
 

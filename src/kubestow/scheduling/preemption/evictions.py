@@ -18,13 +18,13 @@ from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.ports import EventRecord, PodStatusPatch, reference
+from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
 from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
-from kubestow.scheduling.writes.dispatcher import Dispatcher
 
 __all__ = ["Evictions"]
 

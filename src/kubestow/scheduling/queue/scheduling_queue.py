@@ -29,8 +29,8 @@ from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, UNSCH
 from kubestow.scheduling.queue.backoff import BackoffPolicy
 from kubestow.scheduling.queue.gating import GatingListener
 from kubestow.scheduling.queue.heap import PodHeap
-from kubestow.scheduling.queue.hints import QueueingHints, Registrations, Requeue
 from kubestow.scheduling.queue.in_flight import InFlightEvent, PodsInFlight
+from kubestow.scheduling.queue.queueing_hints import QueueingHints, Registrations, Requeue
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 

@@ -11,7 +11,7 @@ import msgspec
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.observability.logs import fields
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.auth.authentication import DelegatingAuthenticator
 from kubestow.serving.auth.client_trust import ClientTrust
 from kubestow.serving.auth.cluster_authentication import read_cluster_authentication

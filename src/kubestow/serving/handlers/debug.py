@@ -24,7 +24,7 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.observability.last_attempts import AttemptRecord, LastAttempts
-from kubestow.scheduling.ports import Clock
+from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError

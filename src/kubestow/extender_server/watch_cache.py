@@ -1,0 +1,128 @@
+"""The cluster state of an extender.
+
+With an API server, all nodes and pods are cached from a watch, as in the scheduler. Without one, the cache holds the
+nodes of the last request and no pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from kubestow.api.core import Node
+from kubestow.api.meta import decode
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
+from kubestow.scheduling.events.pod_store import PodStore
+from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.interfaces import Resource
+
+__all__ = ["WatchCache"]
+
+
+class WatchCache:
+    """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.synced = False
+        #: Called once, when all initial lists have been received.
+        self.on_synced: Callable[[], None] = lambda: None
+        self._pods = PodStore()
+        self._handlers = EventHandlers(
+            self.cluster,
+            self._pods,
+            _NoQueue(),
+            scheduler_names=_AnySchedulerName(),
+            watched=WATCHED,
+            listener=_CacheListener(self),
+        )
+
+    def expect(self, resources: Iterable[Resource]) -> None:
+        """Register resources that are watched in addition to the default ones."""
+        self._handlers.expect(resources)
+
+    def set_synced(self) -> None:
+        """Mark the cache as synced; called when all initial lists have been received."""
+        if not self.synced:
+            self.synced = True
+            self.on_synced()
+
+    def known(self, uid: str) -> PodInfo | None:
+        """The pod with this UID as last received from the API server, or None."""
+        return self._pods.get(uid)
+
+    # -- with an API server ----------------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        """Apply a list of all objects of a resource."""
+        self._handlers.replace(resource, objects)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        """Apply a watch event."""
+        self._handlers.apply(resource, event_type, obj)
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        """Log an object that cannot be decoded."""
+        self._handlers.unreadable(resource, subject, problem)
+
+    # -- without an API server -------------------------------------------------------------------------------------
+
+    def set_nodes(self, nodes: Mapping[str, Raw]) -> None:
+        """Replace all nodes, given by name as JSON. Raises InvalidObject.
+
+        Unchanged nodes are only decoded and invalidate no cached results.
+        """
+        decoded = {name: decode(Node, data) for name, data in nodes.items()}
+        table = self.cluster.nodes
+        for name in [name for name in table.names if name not in decoded]:
+            self.cluster.remove_node(name)
+        for name, node in decoded.items():
+            row = table.rows.get(name)
+            if row is None:
+                self.cluster.add_node(node)
+            elif table.objects[row] != node:
+                self.cluster.update_node(node)
+
+
+class _NoQueue:
+    """The scheduling queue of an extender: always empty."""
+
+    def add(self, info: PodInfo) -> None:
+        pass
+
+    def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
+        pass
+
+    def delete(self, uid: str) -> None:
+        pass
+
+    def move_all_to_active_or_backoff(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        pass
+
+    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+        return False
+
+
+class _CacheListener(WatchListener):
+    """Forgets assumed pods that are deleted, and marks the cache as synced."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        self._cache.cluster.forget(uid)
+
+    def synced(self) -> None:
+        self._cache.set_synced()
+
+
+class _AnySchedulerName(Container[str]):
+    """Nominated pods of every scheduler are tracked."""
+
+    def __contains__(self, name: object) -> bool:
+        return True

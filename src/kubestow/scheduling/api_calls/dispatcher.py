@@ -1,0 +1,297 @@
+"""The dispatcher: the one place that decides when, in which order and how often the scheduler writes to the API.
+
+Every object has a lane: one request at a time, in the order in which they were requested. Status patches of pods, which
+nothing awaits, have the lowest precedence: a task sends them when nothing else is requested of their pod, and until
+then newer ones are merged into them. A binding or an eviction goes ahead of them, after the request in progress. When
+it succeeds they are dropped, and likewise when the watch shows the pod as bound or deleted. A patch is retried briefly
+and is not sent if it changes nothing. A binding is sent once; if its outcome is unknown, the server is read
+(semantics 1.8, 4.11, 9.6).
+
+Requests per second are limited by the transport, whose limit reads share. Events have a recorder and a limit of their
+own. A new claim has no lane, because it has no uid yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from kubestow.api.core import PodCondition
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.api_calls.retries import Retries
+from kubestow.scheduling.api_calls.status_patches import merge, remaining_changes
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, reference
+from kubestow.scheduling.observer import Call
+
+__all__ = ["BindingTurn", "Dispatcher"]
+
+_log = logging.getLogger(__name__)
+
+#: Pods bound or evicted at the same time; further ones wait for a slot.
+_MAX_BINDINGS = 512
+#: Status patches sent at the same time.
+_MAX_STATUS_PATCHES = 16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PendingPatch:
+    """A status patch to send, and the pauses between the tries that it has left."""
+
+    pod: ObjectReference
+    patch: PodStatusPatch
+    pauses: Iterator[float]
+
+    def merged_into(self, newer: _PendingPatch) -> _PendingPatch:
+        """One pending patch in place of this one and a newer one."""
+        return replace(newer, patch=merge(self.patch, newer.patch))
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """The requests of one object: its lock, how many callers wait, and the status patch that waits for them."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    callers: int = 0
+    pending: _PendingPatch | None = None
+    writer: asyncio.Task[None] | None = None
+
+
+class BindingTurn:
+    """A pod's turn to be bound: while it lasts, no status of the pod is written."""
+
+    __slots__ = ("_lane",)
+
+    def __init__(self, lane: _Lane) -> None:
+        self._lane = lane
+
+    def succeeded(self) -> None:
+        """The pod is bound, so the status patches that wait are pointless."""
+        self._lane.pending = None
+
+
+class Dispatcher:
+    """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid."""
+
+    def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
+        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
+        self._known_pod = known_pod
+        self._retries = Retries(environment.clock, environment.random)
+        self._lanes: dict[str, _Lane] = {}
+        #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
+        self._sent: dict[str, PodStatusPatch] = {}
+        self._in_progress: Counter[Call] = Counter()
+        self._binding_slots = asyncio.Semaphore(_MAX_BINDINGS)
+        self._status_slots = asyncio.Semaphore(_MAX_STATUS_PATCHES)
+        self._is_closed = False
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that send status patches."""
+        return [lane.writer for lane in self._lanes.values() if lane.writer is not None]
+
+    def pending_calls(self) -> Counter[Call]:
+        """How many calls of each kind have been requested and have not ended."""
+        statuses = sum(1 for lane in self._lanes.values() if lane.pending is not None or lane.writer is not None)
+        return self._in_progress + Counter({Call.POD_STATUS_PATCH: statuses})
+
+    def close(self) -> None:
+        """Send no further status patches."""
+        self._is_closed = True
+
+    # -- status patches ------------------------------------------------------------------------------------------
+
+    def patch_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        """Have a pod's status patched, as far as that changes anything. Returns at once; failures are logged."""
+        known = self._known_pod(pod.uid)
+        if known is None or known.spec.node_name:
+            return
+        lane = self._lanes.get(pod.uid)
+        if lane is not None and lane.pending is not None:
+            patch = merge(lane.pending.patch, patch)
+        changes = remaining_changes(patch, known.status, self._sent.get(pod.uid))
+        if lane is None:
+            if changes is None:
+                return
+            lane = self._lanes[pod.uid] = _Lane()
+        lane.pending = None if changes is None else _PendingPatch(pod, changes, self._retries.pauses())
+        self._advance(pod.uid, lane)
+
+    def pod_settled(self, uid: str) -> None:
+        """The watch shows a pod as bound or deleted: drop the status patches that wait."""
+        self._sent.pop(uid, None)
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            lane.pending = None
+
+    async def _send_status_patches(self, uid: str, lane: _Lane) -> None:
+        """Send what is pending until nothing is, or until a caller wants the lane."""
+        try:
+            while lane.pending is not None and not lane.callers:
+                async with self._status_slots:
+                    pause = await self._send_status_patch(lane)
+                if pause:
+                    await self._clock.sleep(pause)
+        finally:
+            lane.writer = None
+            self._advance(uid, lane)
+
+    async def _send_status_patch(self, lane: _Lane) -> float:
+        """Send the pending patch once; returns the pause before the next try, in seconds.
+
+        A patch that failed and can be retried is pending again, merged with those requested meanwhile.
+        """
+        taken = lane.pending
+        if taken is None or lane.callers:
+            return 0.0
+        pod, patch, lane.pending = taken.pod, taken.patch, None
+        sent = self._sent.get(pod.uid)
+        self._sent[pod.uid] = patch if sent is None else merge(sent, patch)
+        try:
+            async with lane.lock:
+                with self._observed(Call.POD_STATUS_PATCH):
+                    await self._api.patch_pod_status(pod, patch)
+        except (APIError, Unreachable) as error:
+            retried = taken if lane.pending is None else taken.merged_into(lane.pending)
+            pause = self._retries.pause_after(error, retried.pauses)
+            if pause is None:
+                if not _is_not_found(error):
+                    _log.warning("status of pod %s/%s not updated: %s", pod.namespace, pod.name, error)
+            elif pod.uid in self._sent:  # else the pod has been settled meanwhile
+                lane.pending = retried
+                return pause
+        return 0.0
+
+    # -- bindings and evictions ----------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def binding_turn(self, uid: str) -> AsyncIterator[BindingTurn]:
+        """A pod's turn to be bound: after the request in progress, and with one of the slots for bindings."""
+        lane = self._enter(uid)
+        try:
+            async with self._binding_slots:
+                async with lane.lock:  # the request in progress
+                    pass
+                yield BindingTurn(lane)
+        finally:
+            self._leave(uid, lane)
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """Bind a pod to a node. Raises APIError or Unreachable; the pod is certainly not bound there then.
+
+        A binding whose response was lost may have been made, and one that conflicts may conflict with itself: a server
+        that fails after making it, with Retry-After, receives it twice. Freeing the node's resources in such a case
+        would overcommit the node, so the pod stays assumed until the server has been read.
+        """
+        async with self._lane(pod.uid, Call.POD_BINDING):
+            with self._observed(Call.POD_BINDING):
+                try:
+                    await self._api.bind(pod, node_name)
+                except (APIError, Unreachable) as error:
+                    may_be_bound = error.in_doubt or _is_conflict(error)
+                    if not may_be_bound or await self.node_of(pod) != node_name:
+                        raise
+
+    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a read until the server answers. Raises APIError when it refuses to."""
+        return await self._retries.retry_until_answered(subject, read)
+
+    async def node_of(self, pod: ObjectReference) -> str:
+        """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
+        current = await self.retry_until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
+        return "" if current is None else current.spec.node_name
+
+    async def evict(self, pod: PodInfo, disruption: PodCondition) -> None:
+        """Set the disruption condition of a pod, then delete it.
+
+        Raises APIError (404: the pod was deleted already) or Unreachable.
+        """
+        named = reference(pod)
+        async with self._binding_slots, self._lane(pod.uid, Call.POD_DELETION) as lane:
+            current = self._known_pod(pod.uid) or pod
+            patch = remaining_changes(PodStatusPatch((disruption,)), current.status, None)
+            if patch is not None:
+                await self._send_briefly(Call.POD_STATUS_PATCH, lambda: self._api.patch_pod_status(named, patch))
+            await self._send_briefly(Call.POD_DELETION, lambda: self._api.delete_pod(named))
+            lane.pending = None
+
+    async def _send_briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
+        async def send() -> None:
+            with self._observed(call):
+                await request()
+
+        await self._retries.briefly(send)
+
+    # -- other writes --------------------------------------------------------------------------------------------
+
+    async def write(self, uid: str, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a write to an object once, when it is its turn.
+
+        Such a write is based on the object as it was read, with its resourceVersion as precondition, so it is neither
+        merged nor retried: the caller reads the object again and determines what is left to do.
+        """
+        async with self._lane(uid, call):
+            with self._observed(call):
+                return await request()
+
+    @contextlib.contextmanager
+    def _observed(self, call: Call) -> Iterator[None]:
+        """Report the outcome and duration of a request to the observer."""
+        began, succeeded = self._clock.monotonic(), False
+        try:
+            yield
+            succeeded = True
+        finally:
+            self._observer.api_call_ended(call, succeeded=succeeded, seconds=self._clock.monotonic() - began)
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _lane(self, uid: str, call: Call) -> AsyncIterator[_Lane]:
+        """An object's lane, held for the requests of one call."""
+        lane = self._enter(uid, call)
+        try:
+            async with lane.lock:
+                yield lane
+        finally:
+            self._leave(uid, lane, call)
+
+    def _enter(self, uid: str, call: Call | None = None) -> _Lane:
+        lane = self._lanes.get(uid)
+        if lane is None:
+            lane = self._lanes[uid] = _Lane()
+        lane.callers += 1
+        if call is not None:
+            self._in_progress[call] += 1
+        return lane
+
+    def _leave(self, uid: str, lane: _Lane, call: Call | None = None) -> None:
+        lane.callers -= 1
+        if call is not None:
+            self._in_progress[call] -= 1
+        self._advance(uid, lane)
+
+    def _advance(self, uid: str, lane: _Lane) -> None:
+        """Send the pending patch of a lane that has no callers; delete a lane that has no patch either."""
+        if lane.callers or lane.writer is not None:
+            return
+        if lane.pending is None or self._is_closed:
+            del self._lanes[uid]
+        else:
+            lane.writer = asyncio.create_task(self._send_status_patches(uid, lane))
+
+
+def _is_not_found(error: APIError | Unreachable) -> bool:
+    return isinstance(error, APIError) and error.code == 404
+
+
+def _is_conflict(error: APIError | Unreachable) -> bool:
+    return isinstance(error, APIError) and error.code == 409
