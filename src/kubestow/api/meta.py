@@ -2,8 +2,8 @@
 
 JSON is decoded into frozen msgspec Structs with only the fields that scheduling reads; all others are skipped. An
 object is therefore never written back as a whole (see :mod:`kubestow.scheduling.interfaces`). Kubernetes decodes
-``null`` as the zero value of a field; msgspec does not, so an object that fails to decode is decoded a second time without its
-nulls.
+``null`` as the zero value of a field; msgspec does not, so an object that fails to decode is decoded a second time
+without its nulls.
 """
 
 from __future__ import annotations
