@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +74,7 @@ class Feasibility:
         return diagnosis
 
 
-@dataclass(frozen=True, slots=True)
-class _PreFiltered:
+class _PreFiltered(NamedTuple):
     """The outcome of PreFilter: a rejection, or the ``node_names`` that are left by some plugins (None: all)."""
 
     rejection: Status | None
@@ -230,8 +230,14 @@ class Evaluation:
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
-            verdict, passes = self._verdict(results, cluster, pod, passing)
-            if passes is None or verdict is None:
+            if results.bound_plugin.filters_passing_nodes:
+                verdict = self._filter_passing(results, cluster, pod, passing)
+                passes = None if verdict is None else verdict.passes
+            else:
+                if self._changes & results.invalidated_by:
+                    results.refresh_filter(cluster, pod, self._now)
+                verdict, passes = results.verdict, results.passes
+            if verdict is None or passes is None:
                 continue
             if verdict.has_errors and (error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes)):
                 return Feasibility(slice(0, 0), 0, filters, error)
@@ -242,24 +248,13 @@ class Evaluation:
         rows = slice(0, count) if count == len(passing) else np.flatnonzero(passing)
         return Feasibility(rows, count, filters, None, None, candidates, nominated_rejections, verdicts)
 
-    def _verdict(
-        self, results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask
-    ) -> tuple[Verdict | None, Mask | None]:
-        """A filter's verdict over all rows and where it passes; an uncached filter runs only on the passing nodes."""
-        plugin = results.bound_plugin.filter_plugin
-        assert plugin is not None
-        if not plugin.uncached:
-            if self._changes & results.invalidated_by:
-                results.refresh_filter(cluster, pod, self._now)
-            return results.verdict, results.passes
+    def _filter_passing(self, results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
+        """The verdict of an uncached filter, which runs only on the nodes that have passed; over all rows."""
         if results.skips_filter or not passing.any():
-            return None, None
+            return None
         nodes = Nodes(cluster.nodes, np.flatnonzero(passing))
         verdict = results.run_filter(pod, nodes)
-        if verdict is None:
-            return None, None
-        whole = over_all_rows(verdict, nodes)
-        return whole, whole.passes
+        return None if verdict is None else over_all_rows(verdict, nodes)
 
     # -- scoring -------------------------------------------------------------------------------------------------
 

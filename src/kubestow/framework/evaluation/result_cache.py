@@ -41,6 +41,7 @@ class BoundPlugin:
 
     __slots__ = (
         "filter_plugin",
+        "filters_passing_nodes",
         "invalidation_mask",
         "normalizes",
         "plugin",
@@ -56,6 +57,8 @@ class BoundPlugin:
         self.plugin = plugin
         self.runtime = runtime
         self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
+        #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
+        self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
         self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
         self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
         self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
@@ -116,9 +119,9 @@ class PluginResults:
     @property
     def invalidation_mask(self) -> InvalidationMask | None:
         """What invalidates the filter results; None when they are not cached."""
-        plugin = self.bound_plugin.filter_plugin
-        uncached = plugin is not None and plugin.uncached
-        return None if uncached or not self.cached else self.bound_plugin.invalidation_mask
+        if self.bound_plugin.filters_passing_nodes or not self.cached:
+            return None
+        return self.bound_plugin.invalidation_mask
 
     def invalidate(self) -> None:
         """Have everything computed again."""

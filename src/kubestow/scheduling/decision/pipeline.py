@@ -43,6 +43,7 @@ from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult,
 __all__ = ["DecisionPipeline"]
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
+_NOT_FILTERED = ExtenderFilterResult()
 
 
 class DecisionPipeline:
@@ -93,6 +94,19 @@ class _FilterFailed(Exception):
 class _Cycle:
     """One decision in progress."""
 
+    __slots__ = (
+        "_cluster",
+        "_evaluated_pod",
+        "_evaluation",
+        "_extender_result",
+        "_extenders",
+        "_feasibility",
+        "_generation",
+        "_pod",
+        "_profile",
+        "_scope",
+    )
+
     def __init__(self, pipeline: DecisionPipeline, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> None:
         self._cluster = pipeline.cluster
         self._profile = pipeline.profiles[pod.spec.scheduler_name]
@@ -101,9 +115,9 @@ class _Cycle:
         self._evaluated_pod = pod
         self._evaluation: Evaluation | None = None
         self._feasibility: Feasibility | None = None
-        #: The generation of the cluster in which the feasible nodes were found.
+        #: The generation of the cluster in which the feasible nodes were found; needed across awaits only.
         self._generation = NEVER
-        self._extender_result = ExtenderFilterResult()
+        self._extender_result = _NOT_FILTERED
 
     def state(self) -> CycleState:
         """The pod's cycle state, as far as plugins have filled it."""
@@ -135,15 +149,18 @@ class _Cycle:
 
     def _filter(self) -> Feasibility:
         """Which nodes fit, evaluated again if the cluster has changed since."""
-        if self._feasibility is None or not self._generation.is_current(self._cluster):
-            # The plugins that apply to the pod may be others by now, too.
-            self._evaluation = self._profile.evaluations.of(self._cluster, self._pod)
-            within = self._scope.rows(self._cluster)
-            self._feasibility = self._evaluation.feasible(self._cluster, self._evaluated_pod, within)
+        feasibility = self._feasibility
+        if feasibility is not None and (self._extenders is None or self._generation.is_current(self._cluster)):
+            return feasibility
+        # The plugins that apply to the pod may be others by now, too.
+        self._evaluation = evaluation = self._profile.evaluations.of(self._cluster, self._pod)
+        within = self._scope.rows(self._cluster)
+        self._feasibility = feasibility = evaluation.feasible(self._cluster, self._evaluated_pod, within)
+        if self._extenders is not None:
             self._generation = Generation.of(self._cluster)
-            if self._feasibility.error is not None:
-                raise _FilterFailed(self._feasibility.error.message)
-        return self._feasibility
+        if feasibility.error is not None:
+            raise _FilterFailed(feasibility.error.message)
+        return feasibility
 
     # -- extenders -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgspec
+
 from kubestow.cluster.nodes.views import Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -58,8 +60,7 @@ class PostFilterResults:
         return self.nomination is not None and self.nomination.status.ok
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
+class Scheduled(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The pod fits on ``node_name``, the best of the ``candidates`` (rows of the node table that were scored)."""
 
     status: ClassVar[Status] = SUCCESS
@@ -74,8 +75,7 @@ class Scheduled:
     evaluation: Evaluation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unschedulable:
+class Unschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """No node fits.
 
     ``message`` is the text of the pod's PodScheduled condition (semantics 5.9). ``rejectors`` and ``pending`` name the
@@ -90,14 +90,13 @@ class Unschedulable:
     message: str
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
-    post_filter: PostFilterResults = field(default_factory=PostFilterResults)
+    post_filter: PostFilterResults = msgspec.field(default_factory=PostFilterResults)
     vetoed: frozenset[str] = frozenset()
     feasibility: Feasibility | None = None
     evaluation: Evaluation | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A plugin or an extender failed. ``error`` is set when a plugin broke its contract."""
 
     node_name: ClassVar[None] = None
