@@ -19,30 +19,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from kubestow import config
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.core import Node, Pod, Service
 from kubestow.api.meta import convert
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.profile import build_profile
-from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-
-
-class _Handle:
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def feature_enabled(self, gate: str) -> bool:
-        return config.FeatureGates().enabled(gate)
-
-    def waiting_pods(self) -> tuple[()]:
-        return ()
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        raise NotImplementedError
+from kubestow.testing import PluginHarness
 
 
 def node(number: int) -> Node:
@@ -101,11 +84,9 @@ class CoreBenchmark:
     """A cluster and the default profile."""
 
     def __init__(self, nodes: int) -> None:
-        self.cluster = Cluster()
-        profile = build_profile(config.default_configuration().profiles[0], in_tree_registry(), _Handle(self.cluster))
-        for number in range(nodes):
-            self.cluster.add_node(node(number))
-        self.pipeline = DecisionPipeline(self.cluster, {profile.scheduler_name: profile}, RandomTie(Random(0)))
+        harness = PluginHarness(node(number) for number in range(nodes))
+        self.cluster = harness.cluster
+        self.pipeline = DecisionPipeline(self.cluster, harness.profiles, RandomTie(Random(0)))
 
     def schedule(self, infos: list[PodInfo]) -> float:
         """Schedule pods one after another; the seconds per pod."""

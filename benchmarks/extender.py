@@ -80,7 +80,7 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     infos = [benchmark.cluster.shapes.info(pod(number)) for number in range(pods)]
     async with HTTPExtender(settings, cache) as extender:
         extenders = Extenders(benchmark.cluster, [extender])
-        pipeline = DecisionPipeline(benchmark.cluster, benchmark.profiles, FirstByName(), extenders)
+        pipeline = DecisionPipeline(benchmark.cluster, benchmark.pipeline.profiles, FirstByName(), extenders)
         await pipeline.decide_with_extenders(infos[0])
         began, began_cpu = time.perf_counter(), time.process_time()
         for info in infos:
