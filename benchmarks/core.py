@@ -19,30 +19,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from kubestow import config
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.core import Node, Pod, Service
 from kubestow.api.meta import convert
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.profile import build_profile
-from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-
-
-class _Handle:
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def feature_enabled(self, gate: str) -> bool:
-        return config.FeatureGates().enabled(gate)
-
-    def waiting_pods(self) -> tuple[()]:
-        return ()
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        raise NotImplementedError
+from kubestow.testing import PluginHarness
 
 
 def node(number: int) -> Node:
@@ -97,15 +80,13 @@ def pod(
     return convert(Pod, {"metadata": metadata | {"ownerReferences": list(owners)}, "spec": spec})
 
 
-class World:
+class CoreBenchmark:
     """A cluster and the default profile."""
 
     def __init__(self, nodes: int) -> None:
-        self.cluster = Cluster()
-        profile = build_profile(config.default_configuration().profiles[0], in_tree_registry(), _Handle(self.cluster))
-        for number in range(nodes):
-            self.cluster.add_node(node(number))
-        self.pipeline = DecisionPipeline(self.cluster, {profile.scheduler_name: profile}, RandomTie(Random(0)))
+        harness = PluginHarness(node(number) for number in range(nodes))
+        self.cluster = harness.cluster
+        self.pipeline = DecisionPipeline(self.cluster, harness.profiles, RandomTie(Random(0)))
 
     def schedule(self, infos: list[PodInfo]) -> float:
         """Schedule pods one after another; the seconds per pod."""
@@ -130,39 +111,39 @@ def main() -> None:
     arguments.add_argument("--fill", type=int, default=100000)
     options = arguments.parse_args()
 
-    world = World(options.nodes)
-    world.schedule([world.cluster.shapes.info(pod(n)) for n in range(200)])
-    cost = world.schedule([world.cluster.shapes.info(pod(1000 + n)) for n in range(options.pods)])
+    benchmark = CoreBenchmark(options.nodes)
+    benchmark.schedule([benchmark.cluster.shapes.info(pod(n)) for n in range(200)])
+    cost = benchmark.schedule([benchmark.cluster.shapes.info(pod(1000 + n)) for n in range(options.pods)])
     print(f"identical pods, {options.nodes} nodes: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
-    world = World(options.nodes)
-    world.cluster.catalog(Service).put(convert(Service, SERVICE))
-    world.cluster.catalog(ReplicaSet).put(convert(ReplicaSet, REPLICA_SET))
-    infos = [world.cluster.shapes.info(pod(n, owners=[OWNER])) for n in range(options.pods)]
-    world.schedule(infos[:200])
-    cost = world.schedule(infos[200:])
+    benchmark = CoreBenchmark(options.nodes)
+    benchmark.cluster.catalog(Service).put(convert(Service, SERVICE))
+    benchmark.cluster.catalog(ReplicaSet).put(convert(ReplicaSet, REPLICA_SET))
+    infos = [benchmark.cluster.shapes.info(pod(n, owners=[OWNER])) for n in range(options.pods)]
+    benchmark.schedule(infos[:200])
+    cost = benchmark.schedule(infos[200:])
     print(f"pods of a ReplicaSet behind a Service: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
-    world = World(options.nodes)
+    benchmark = CoreBenchmark(options.nodes)
     distinct = [
-        world.cluster.shapes.info(pod(n, cpu=f"{100 + n % 50}m", memory=f"{500 * 1024 + n}Ki")) for n in range(3000)
+        benchmark.cluster.shapes.info(pod(n, cpu=f"{100 + n % 50}m", memory=f"{500 * 1024 + n}Ki")) for n in range(3000)
     ]
-    world.schedule(distinct[:100])
-    cost = world.schedule(distinct[100:])
+    benchmark.schedule(distinct[:100])
+    cost = benchmark.schedule(distinct[100:])
     print(f"distinct pods, {options.nodes} nodes: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
-    world = World(options.nodes)
-    infos = [world.cluster.shapes.info(pod(n, affinity=IN_TWO_ZONES)) for n in range(options.pods)]
-    world.schedule(infos[:200])
-    cost = world.schedule(infos[200:])
+    benchmark = CoreBenchmark(options.nodes)
+    infos = [benchmark.cluster.shapes.info(pod(n, affinity=IN_TWO_ZONES)) for n in range(options.pods)]
+    benchmark.schedule(infos[:200])
+    cost = benchmark.schedule(infos[200:])
     print(f"pods with node affinity: {1 / cost:,.0f} pods/s ({cost * 1e6:.0f} us each)")
 
     before = peak_memory()
-    world = World(options.nodes)
+    benchmark = CoreBenchmark(options.nodes)
     costs = []
     for start in range(0, options.fill, 5000):
-        infos = [world.cluster.shapes.info(pod(n, cpu="1m", memory="1Mi")) for n in range(start, start + 5000)]
-        costs.append(world.schedule(infos))
+        infos = [benchmark.cluster.shapes.info(pod(n, cpu="1m", memory="1Mi")) for n in range(start, start + 5000)]
+        costs.append(benchmark.schedule(infos))
     print(f"first 5,000 of {options.fill:,} pods: {costs[0] * 1e6:.0f} us each, last 5,000: {costs[-1] * 1e6:.0f} us")
     print(f"ratio last to first: {costs[-1] / costs[0]:.2f}")
     print(f"memory: {peak_memory():.0f} MB with {options.fill:,} pods ({before:.0f} MB before)")

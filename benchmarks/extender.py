@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from core import World, node, pod
+from core import CoreBenchmark, node, pod
 from kubestow import config
 from kubestow.client.http_extender import HTTPExtender
 from kubestow.client.raw_object_cache import RawObjectCache
@@ -76,33 +76,33 @@ async def measure(url: str, nodes: int, pods: int, *, cached: bool) -> None:
     )
     cache = RawObjectCache.for_extenders([settings])
     fill_cache(cache, nodes, pods)
-    world = World(nodes)
-    infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
+    benchmark = CoreBenchmark(nodes)
+    infos = [benchmark.cluster.shapes.info(pod(number)) for number in range(pods)]
     async with HTTPExtender(settings, cache) as extender:
-        extenders = Extenders(world.cluster, [extender])
-        pipeline = DecisionPipeline(world.cluster, world.profiles, FirstByName(), extenders)
+        extenders = Extenders(benchmark.cluster, [extender])
+        pipeline = DecisionPipeline(benchmark.cluster, benchmark.pipeline.profiles, FirstByName(), extenders)
         await pipeline.decide_with_extenders(infos[0])
         began, began_cpu = time.perf_counter(), time.process_time()
         for info in infos:
-            place(world, await pipeline.decide_with_extenders(info))
+            place(benchmark, await pipeline.decide_with_extenders(info))
         report(
             "node names" if cached else "full nodes", pods, time.perf_counter() - began, time.process_time() - began_cpu
         )
 
 
-def place(world: World, decision: Decision) -> None:
+def place(benchmark: CoreBenchmark, decision: Decision) -> None:
     assert decision.node_name is not None, decision.message
-    world.cluster.assume(decision.pod, decision.node_name)
+    benchmark.cluster.assume(decision.pod, decision.node_name)
 
 
 def without(nodes: int, pods: int) -> None:
     """Schedule the same pods without an extender."""
-    world = World(nodes)
-    infos = [world.cluster.shapes.info(pod(number)) for number in range(pods)]
-    world.pipeline.decide(infos[0])
+    benchmark = CoreBenchmark(nodes)
+    infos = [benchmark.cluster.shapes.info(pod(number)) for number in range(pods)]
+    benchmark.pipeline.decide(infos[0])
     began, began_cpu = time.perf_counter(), time.process_time()
     for info in infos:
-        place(world, world.pipeline.decide(info))
+        place(benchmark, benchmark.pipeline.decide(info))
     report("no extender", pods, time.perf_counter() - began, time.process_time() - began_cpu)
 
 

@@ -31,7 +31,7 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 Spec = dict[str, Any]
 
 
-class World(testing.World):
+class TopologyBenchmark(testing.PluginHarness):
     """A cluster of scheduler_perf's default nodes in three zones."""
 
     def __init__(self, size: int) -> None:
@@ -100,18 +100,18 @@ class Scenario:
     few: int = 1000
     many: int = 20000
 
-    def pods(self, world: World) -> Iterator[PodInfo]:
+    def pods(self, benchmark: TopologyBenchmark) -> Iterator[PodInfo]:
         """The scheduled pods, an endless iterator over the namespaces in turn."""
         number = 0
         while True:
-            yield world.make(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
+            yield benchmark.make(self.namespaces[number % len(self.namespaces)], self.labels, self.spec)
             number += 1
 
-    def others(self, world: World) -> Iterator[PodInfo]:
+    def others(self, benchmark: TopologyBenchmark) -> Iterator[PodInfo]:
         """The existing pods, an endless iterator."""
         labels, spec = self.beside or (self.labels, self.spec)
         while True:
-            yield world.make(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
+            yield benchmark.make(self.namespaces[0] if self.namespaces[0] != "sched-1" else "sched-0", labels, spec)
 
 
 _NAMESPACES = tuple(f"devops-{number}" for number in range(100))
@@ -143,13 +143,13 @@ SCENARIOS = {
 
 def measure(scenario: Scenario, *, size: int, pods: int, before: int) -> tuple[int, float, float]:
     """The number of placed pods, and pods per second of wall-clock time and of CPU time."""
-    world = World(size)
-    world.fill(scenario.others(world), before)
-    measured = list(islice(scenario.pods(world), pods + 20))
-    world.place(measured[:20])
+    benchmark = TopologyBenchmark(size)
+    benchmark.fill(scenario.others(benchmark), before)
+    measured = list(islice(scenario.pods(benchmark), pods + 20))
+    benchmark.place(measured[:20])
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
-    placed = world.place(measured[20:])
+    placed = benchmark.place(measured[20:])
     return placed, pods / (time.perf_counter() - wall), pods / (time.process_time() - processor)
 
 

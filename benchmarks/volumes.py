@@ -16,7 +16,7 @@ import argparse
 import time
 from typing import Any
 
-from core import World, pod
+from core import CoreBenchmark, pod
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.storage import (
@@ -70,19 +70,19 @@ def pod_with_claim(number: int) -> Pod:
     return convert(Pod, {"metadata": metadata, "spec": spec})
 
 
-def schedule(world: World, infos: list[PodInfo]) -> float:
+def schedule(benchmark: CoreBenchmark, infos: list[PodInfo]) -> float:
     """Schedule pods one after another and bind assumed volumes; the seconds per pod, without the binding."""
-    (profile,) = world.pipeline.profiles.values()
+    (profile,) = benchmark.pipeline.profiles.values()
     spent = 0.0
     for info in infos:
         began = time.perf_counter()
-        decision = world.pipeline.decide(info)
+        decision = benchmark.pipeline.decide(info)
         assert decision.node_name is not None, decision.message
-        world.cluster.assume(info, decision.node_name)
+        benchmark.cluster.assume(info, decision.node_name)
         status = profile.runtime.run_reserve_plugins(decision.state, info, decision.node_name)
         assert status.ok, status
         spent += time.perf_counter() - began
-        bind_assumed(world.cluster)
+        bind_assumed(benchmark.cluster)
     return spent / len(infos)
 
 
@@ -97,30 +97,30 @@ def bind_assumed(cluster: Cluster) -> None:
             cluster.catalog(PersistentVolumeClaim).put(assumed)
 
 
-def world_with_drivers(nodes: int) -> World:
+def benchmark_with_volume_limits(nodes: int) -> CoreBenchmark:
     """Nodes with a limit of 39 volumes."""
-    world = World(nodes)
-    for name in world.cluster.nodes.names:
+    benchmark = CoreBenchmark(nodes)
+    for name in benchmark.cluster.nodes.names:
         drivers = [{"name": _DRIVER, "nodeID": name, "allocatable": {"count": 39}}]
-        put(world.cluster, CSINode, {"metadata": {"name": name}, "spec": {"drivers": drivers}})
-    return world
+        put(benchmark.cluster, CSINode, {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+    return benchmark
 
 
-def bound_volumes(world: World, start: int, count: int) -> list[PodInfo]:
+def bound_volumes(benchmark: CoreBenchmark, start: int, count: int) -> list[PodInfo]:
     """Pods with a bound CSI volume each."""
     for n in range(start, start + count):
         csi = {"driver": _DRIVER, "volumeHandle": f"handle-{n}"}
         claim_ref = {"namespace": "default", "name": f"claim-{n}", "uid": f"claim-uid-{n}"}
         zone = "topology.kubernetes.io/zone"
-        put(world.cluster, PersistentVolume, volume(f"pv-{n}", zone, f"zone-{n % 3}", csi=csi, claimRef=claim_ref))
-        put(world.cluster, PersistentVolumeClaim, claim(n, volumeName=f"pv-{n}", storageClassName="fast"))
-    return [world.cluster.shapes.info(pod_with_claim(n)) for n in range(start, start + count)]
+        put(benchmark.cluster, PersistentVolume, volume(f"pv-{n}", zone, f"zone-{n % 3}", csi=csi, claimRef=claim_ref))
+        put(benchmark.cluster, PersistentVolumeClaim, claim(n, volumeName=f"pv-{n}", storageClassName="fast"))
+    return [benchmark.cluster.shapes.info(pod_with_claim(n)) for n in range(start, start + count)]
 
 
-def local_volumes(world: World, count: int) -> list[PodInfo]:
+def local_volumes(benchmark: CoreBenchmark, count: int) -> list[PodInfo]:
     """Pods whose claims are bound to one of two local volumes per node."""
     put(
-        world.cluster,
+        benchmark.cluster,
         StorageClass,
         {
             "metadata": {"name": "local"},
@@ -128,27 +128,27 @@ def local_volumes(world: World, count: int) -> list[PodInfo]:
             "volumeBindingMode": "WaitForFirstConsumer",
         },
     )
-    for n in range(2 * len(world.cluster.nodes)):
+    for n in range(2 * len(benchmark.cluster.nodes)):
         host = f"node-{n // 2:05}"
         put(
-            world.cluster,
+            benchmark.cluster,
             PersistentVolume,
             volume(f"local-{n}", "kubernetes.io/hostname", host, storageClassName="local"),
         )
-    return claiming(world, count, "local")
+    return claiming(benchmark, count, "local")
 
 
-def provisioned_volumes(world: World, count: int) -> list[PodInfo]:
+def provisioned_volumes(benchmark: CoreBenchmark, count: int) -> list[PodInfo]:
     """Pods with dynamically provisioned volumes, with one CSIStorageCapacity per node."""
     put(
-        world.cluster,
+        benchmark.cluster,
         StorageClass,
         {"metadata": {"name": "dynamic"}, "provisioner": _DRIVER, "volumeBindingMode": "WaitForFirstConsumer"},
     )
-    put(world.cluster, CSIDriver, {"metadata": {"name": _DRIVER}, "spec": {"storageCapacity": True}})
-    for name in world.cluster.nodes.names:
+    put(benchmark.cluster, CSIDriver, {"metadata": {"name": _DRIVER}, "spec": {"storageCapacity": True}})
+    for name in benchmark.cluster.nodes.names:
         put(
-            world.cluster,
+            benchmark.cluster,
             CSIStorageCapacity,
             {
                 "metadata": {"name": name, "namespace": "kube-system"},
@@ -157,14 +157,14 @@ def provisioned_volumes(world: World, count: int) -> list[PodInfo]:
                 "capacity": "100Gi",
             },
         )
-    return claiming(world, count, "dynamic")
+    return claiming(benchmark, count, "dynamic")
 
 
-def claiming(world: World, count: int, storage_class: str) -> list[PodInfo]:
+def claiming(benchmark: CoreBenchmark, count: int, storage_class: str) -> list[PodInfo]:
     """Pods with an unbound claim each."""
     for n in range(count):
-        put(world.cluster, PersistentVolumeClaim, claim(n, storageClassName=storage_class))
-    return [world.cluster.shapes.info(pod_with_claim(n)) for n in range(count)]
+        put(benchmark.cluster, PersistentVolumeClaim, claim(n, storageClassName=storage_class))
+    return [benchmark.cluster.shapes.info(pod_with_claim(n)) for n in range(count)]
 
 
 def report(workload: str, cost: float) -> None:
@@ -180,18 +180,18 @@ def main() -> None:
     arguments.add_argument("--fill", type=int, default=50000)
     options = arguments.parse_args()
 
-    world = world_with_drivers(options.nodes)
+    benchmark = benchmark_with_volume_limits(options.nodes)
     costs = []
     for start in range(0, options.fill, options.pods):
-        infos = bound_volumes(world, start, options.pods)
-        costs.append(schedule(world, infos))
+        infos = bound_volumes(benchmark, start, options.pods)
+        costs.append(schedule(benchmark, infos))
     report(f"bound CSI volumes, {options.nodes} nodes, first {options.pods}", costs[0])
     report(f"bound CSI volumes, after {options.fill - options.pods} others", costs[-1])
 
-    world = world_with_drivers(options.nodes)
-    report("local volumes, bound on placement", schedule(world, local_volumes(world, options.pods)))
-    world = world_with_drivers(options.nodes)
-    report("volumes provisioned on placement", schedule(world, provisioned_volumes(world, options.pods)))
+    benchmark = benchmark_with_volume_limits(options.nodes)
+    report("local volumes, bound on placement", schedule(benchmark, local_volumes(benchmark, options.pods)))
+    benchmark = benchmark_with_volume_limits(options.nodes)
+    report("volumes provisioned on placement", schedule(benchmark, provisioned_volumes(benchmark, options.pods)))
 
 
 if __name__ == "__main__":

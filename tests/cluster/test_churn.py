@@ -16,7 +16,7 @@ from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.columns import Columns
 from kubestow.cluster.nodes.labels import LabelColumn
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim
 
 HOST = "kubernetes.io/hostname"
@@ -40,15 +40,15 @@ def test_spread_is_counted_correctly_while_nodes_are_replaced() -> None:
     pending = pod("pending", labels={"app": "a"}, spread=[spread | selector])
     random = Random(1)
     names = [f"node-{number}" for number in range(4)]
-    world = World([node(name) for name in names])
+    harness = PluginHarness([node(name) for name in names])
     for number in range(300):
         occupied = random.choice(names)
-        world.cluster.put_pod(world.info(pod(f"p{number}", node=occupied, labels={"app": "a"})))
-        assert world.feasible(pending) == set(names) - {occupied}
-        world.cluster.remove_pod(f"uid-default-p{number}")
-        world.cluster.remove_node(names.pop(0))
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node=occupied, labels={"app": "a"})))
+        assert harness.feasible(pending) == set(names) - {occupied}
+        harness.cluster.remove_pod(f"uid-default-p{number}")
+        harness.cluster.remove_node(names.pop(0))
         names.append(f"replaced-{number}")
-        world.cluster.add_node(node(names[-1]))
+        harness.cluster.add_node(node(names[-1]))
 
 
 def test_the_column_of_a_port_that_no_pod_uses_any_more_is_dropped() -> None:
@@ -74,28 +74,28 @@ def test_a_catalog_lists_its_objects_in_order_after_additions_and_removals() -> 
 
 
 def test_labels_that_pods_select_but_no_node_has_take_no_columns() -> None:
-    world = World([node("n", labels={"disk": "ssd"})])
+    harness = PluginHarness([node("n", labels={"disk": "ssd"})])
     for number in range(100):
-        assert world.feasible(pod("p", node_selector={f"tenant-{number}": "x"})) == set()
-    assert world.feasible(pod("p", node_selector={"disk": "ssd"})) == {"n"}
-    assert list(world.cluster.nodes._labels) == ["disk"]
+        assert harness.feasible(pod("p", node_selector={f"tenant-{number}": "x"})) == set()
+    assert harness.feasible(pod("p", node_selector={"disk": "ssd"})) == {"n"}
+    assert list(harness.cluster.nodes._labels) == ["disk"]
 
 
 def test_a_label_key_that_appears_disappears_and_appears_again_is_selected_correctly() -> None:
-    world = World([node("a"), node("b")])
+    harness = PluginHarness([node("a"), node("b")])
     selecting = pod("p", node_selector={"disk": "ssd"})
     spreading = pod("q", labels={"app": "a"}, spread=[_spread_over("disk")])
     for number in range(3):
-        assert world.feasible(selecting) == world.feasible(spreading) == set()
-        world.cluster.update_node(node("a", labels={"disk": "ssd"}))
-        assert world.feasible(selecting) == world.feasible(spreading) == {"a"}
-        world.cluster.put_pod(world.info(pod(f"p{number}", node="a", labels={"app": "a"})))
-        world.cluster.update_node(node("b", labels={"disk": "hdd"}))
-        assert (world.feasible(selecting), world.feasible(spreading)) == ({"a"}, {"b"})
+        assert harness.feasible(selecting) == harness.feasible(spreading) == set()
+        harness.cluster.update_node(node("a", labels={"disk": "ssd"}))
+        assert harness.feasible(selecting) == harness.feasible(spreading) == {"a"}
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node="a", labels={"app": "a"})))
+        harness.cluster.update_node(node("b", labels={"disk": "hdd"}))
+        assert (harness.feasible(selecting), harness.feasible(spreading)) == ({"a"}, {"b"})
         for name in ("a", "b"):
-            world.cluster.update_node(node(name))
-        world.cluster.remove_pod(f"uid-default-p{number}")
-    assert "disk" not in world.cluster.nodes._labels
+            harness.cluster.update_node(node(name))
+        harness.cluster.remove_pod(f"uid-default-p{number}")
+    assert "disk" not in harness.cluster.nodes._labels
 
 
 def _spread_over(topology_key: str) -> dict[str, object]:
@@ -104,10 +104,10 @@ def _spread_over(topology_key: str) -> dict[str, object]:
 
 
 def test_resources_that_only_pending_pods_request_take_no_columns() -> None:
-    world = World([node("n")])
+    harness = PluginHarness([node("n")])
     for number in range(100):
-        assert world.feasible(pod("p", requests={f"example.com/r{number}": "1"})) == set()
-    assert set(world.cluster.nodes.requested.names()) | set(world.cluster.nodes.allocatable.names()) <= {
+        assert harness.feasible(pod("p", requests={f"example.com/r{number}": "1"})) == set()
+    assert set(harness.cluster.nodes.requested.names()) | set(harness.cluster.nodes.allocatable.names()) <= {
         "cpu",
         "memory",
         "ephemeral-storage",

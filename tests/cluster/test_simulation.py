@@ -20,7 +20,7 @@ from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.errors import KubestowError
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, volume
 from tests.decisions import preemption_of
 
@@ -68,11 +68,11 @@ PENDING = (
 
 
 class Subject:
-    """A world, with counters that are held all the time."""
+    """A harness, and counters that are held all the time."""
 
     def __init__(self) -> None:
-        self.world = World([a_node(name) for name in NODES[:3]])
-        self.cluster = self.world.cluster
+        self.harness = PluginHarness([a_node(name) for name in NODES[:3]])
+        self.cluster = self.harness.cluster
         self.held: list[tuple[PodCounter, DomainSums]] = []
         for name in ("shared", "other"):
             self.cluster.catalog(PersistentVolumeClaim).put(claim(name, volume=f"pv-{name}"))
@@ -92,10 +92,10 @@ class Subject:
         return [self.decision(pending) for pending in PENDING]
 
     def decision(self, pending: Pod) -> object:
-        decision = self.world.decide(pending)
+        decision = self.harness.decide(pending)
         nomination = preemption_of(decision)
         preempts = nomination and (nomination.nominated_node_name, [victim.uid for victim in nomination.victims])
-        return decision.node_name, decision.message, preempts, self.world.rejections(pending)
+        return decision.node_name, decision.message, preempts, self.harness.rejections(pending)
 
 
 def a_node(name: str) -> Node:

@@ -71,7 +71,7 @@ async def extender(**settings: Any) -> AsyncIterator[ExtenderProcess]:
         await reading
 
 
-class SchedulerHarness:
+class ClusterHarness:
     """A cluster with a scheduler, observed and changed over HTTP."""
 
     def __init__(self, server: DevCluster) -> None:
@@ -145,26 +145,24 @@ async def api_server(*nodes: str, **labelled: dict[str, str]) -> AsyncIterator[D
     """An API server with nodes without kubelets, by name, or by name and labels."""
     async with DevCluster(kubelets=False) as server:
         for name, labels in {**dict.fromkeys(nodes), **labelled}.items():
-            await SchedulerHarness(server).node(name, labels=labels)
+            await ClusterHarness(server).node(name, labels=labels)
         yield server
 
 
 @asynccontextmanager
-async def scheduler_harness(
+async def running_scheduler(
     server: DevCluster, *extenders: dict[str, Any], **configured: Any
-) -> AsyncIterator[SchedulerHarness]:
+) -> AsyncIterator[ClusterHarness]:
     """Run a scheduler with extenders on an API server."""
     document = {"apiVersion": API_VERSION, "kind": KIND, "extenders": list(extenders), **configured}
     document["leaderElection"] = {"leaderElect": False}
-    live, ready = SchedulerApp.create(source=document, seed=1), asyncio.Event()
+    app, ready = SchedulerApp.create(source=document, seed=1), asyncio.Event()
     async with AsyncExitStack() as stack:
-        running = asyncio.create_task(
-            live.run(kubeconfig="", master=server.url, on_ready=lambda scheduler: ready.set())
-        )
+        running = asyncio.create_task(app.run(kubeconfig="", master=server.url, on_ready=lambda scheduler: ready.set()))
         stack.push_async_callback(_cancel, running)
         async with asyncio.timeout(20):
             await ready.wait()
-        yield SchedulerHarness(server)
+        yield ClusterHarness(server)
 
 
 async def _cancel(running: asyncio.Task[None]) -> None:

@@ -15,7 +15,7 @@ from kubestow.extender_server.app import ExtenderApp, minimal_configuration
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.extender_server.example_plugins import Colour, Failing, labelled
 
 ONLY_COLOUR = {
@@ -28,11 +28,11 @@ ONLY_COLOUR = {
 }
 
 
-def world(*nodes: Node, bound: tuple[object, ...] = ()) -> World:
-    return World(nodes, bound, profile=ONLY_COLOUR, plugins=[Colour])  # type: ignore[arg-type]
+def plugin_harness(*nodes: Node, bound: tuple[object, ...] = ()) -> PluginHarness:
+    return PluginHarness(nodes, bound, profile=ONLY_COLOUR, plugins=[Colour])  # type: ignore[arg-type]
 
 
-def extender(of: World) -> ProfileExtender:
+def extender(of: PluginHarness) -> ProfileExtender:
     return ProfileExtender(of.cluster, of.profiles["default-scheduler"])
 
 
@@ -48,24 +48,24 @@ def served(plugin: type[Plugin], *nodes: Node) -> ProfileExtender:
 def test_nodes_are_classified_by_the_filters() -> None:
     crowd = tuple(pod(f"crowd-{n}", node="c") for n in range(2))
     nodes = [node(name, labels=labelled(colour)) for name, colour in (("a", "red"), ("b", "blue"), ("c", "red"))]
-    result = extender(world(*nodes, bound=crowd)).filter(pod("p", labels={"colour": "red"}), ["c", "b", "a"])
+    result = extender(plugin_harness(*nodes, bound=crowd)).filter(pod("p", labels={"colour": "red"}), ["c", "b", "a"])
     assert result.feasible == ["a"]
     assert result.failed == {"c": "node(s) were crowded"}
     assert result.unresolvable == {"b": "node(s) had another colour"}
 
 
 def test_the_result_has_only_the_requested_nodes() -> None:
-    result = extender(world(node("a"), node("b"))).filter(pod("p"), ["b"])
+    result = extender(plugin_harness(node("a"), node("b"))).filter(pod("p"), ["b"])
     assert (result.feasible, result.failed) == (["b"], {})
 
 
 def test_an_unknown_node_fails() -> None:
-    assert "not found" in extender(world(node("a"))).filter(pod("p"), ["a", "x"]).failed["x"]
-    assert "not found" in extender(world()).filter(pod("p"), ["x"]).failed["x"]
+    assert "not found" in extender(plugin_harness(node("a"))).filter(pod("p"), ["a", "x"]).failed["x"]
+    assert "not found" in extender(plugin_harness()).filter(pod("p"), ["x"]).failed["x"]
 
 
 def test_the_nominated_node_of_the_pod_is_ignored() -> None:
-    result = extender(world(node("a"), node("b"))).filter(pod("p", nominated="a"), ["a", "b"])
+    result = extender(plugin_harness(node("a"), node("b"))).filter(pod("p", nominated="a"), ["a", "b"])
     assert result.feasible == ["a", "b"]
 
 
@@ -91,12 +91,12 @@ def test_a_pre_filter_rejection_leaves_no_preemption_candidates() -> None:
 
 
 def test_unknown_nodes_have_no_score() -> None:
-    assert extender(world(node("a"))).prioritize(pod("p"), ["x"]) == []
+    assert extender(plugin_harness(node("a"))).prioritize(pod("p"), ["x"]) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from(["red", "blue"]), st.integers(0, 100)), min_size=1, max_size=6))
 def test_results_equal_those_of_the_plugin_in_process(nodes: list[tuple[str, int]]) -> None:
-    in_process = world(*(node(f"n{row}", labels=labelled(*labels)) for row, labels in enumerate(nodes)))
+    in_process = plugin_harness(*(node(f"n{row}", labels=labelled(*labels)) for row, labels in enumerate(nodes)))
     red, names = pod("p", labels={"colour": "red"}), [f"n{row}" for row in range(len(nodes))]
     assert set(extender(in_process).filter(red, names).feasible) == in_process.feasible(red)
     assert dict(extender(in_process).prioritize(red, names)) == {
@@ -106,7 +106,7 @@ def test_results_equal_those_of_the_plugin_in_process(nodes: list[tuple[str, int
 
 def test_scores_of_several_plugins_are_scaled_to_10() -> None:
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Colour", "weight": 3}]}}}
-    in_process = World([node("a", labels=labelled(number=100)), node("b")], profile=profile, plugins=[Colour])
+    in_process = PluginHarness([node("a", labels=labelled(number=100)), node("b")], profile=profile, plugins=[Colour])
     scores = dict(extender(in_process).prioritize(pod("p"), ["a", "b"]))
     assert 0 <= scores["b"] < scores["a"] <= 10
 
@@ -122,7 +122,7 @@ def victims(*uids: str) -> MetaVictims:
 
 def test_preempt_keeps_candidates_that_pass_without_their_victims() -> None:
     crowd = tuple(pod(f"{name}-{n}", node=name) for name in ("a", "b") for n in range(3))
-    served = extender(world(node("a"), node("b"), node("c", labels=labelled("blue")), bound=crowd))
+    served = extender(plugin_harness(node("a"), node("b"), node("c", labels=labelled("blue")), bound=crowd))
     candidates = {
         "a": victims("uid-default-a-0"),
         "b": victims("uid-default-b-0", "uid-default-b-1"),

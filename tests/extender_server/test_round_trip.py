@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.extender_server.example_plugins import Colour, labelled
-from tests.extender_server.harness import api_server, scheduler_harness
+from tests.extender_server.harness import api_server, running_scheduler
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "extend")
@@ -45,7 +45,7 @@ async def extending(*arguments: str) -> AsyncIterator[dict[str, Any]]:
 
 def in_process(**labels: str) -> str | None:
     nodes = [node(name, labels=labels) for name, labels in NODES.items()]
-    return World(nodes, plugins=[Colour], profile=_ENABLED).decide(pod("p", labels=labels)).node_name
+    return PluginHarness(nodes, plugins=[Colour], profile=_ENABLED).decide(pod("p", labels=labels)).node_name
 
 
 _ENABLED = {"plugins": {"multiPoint": {"enabled": [{"name": "Colour", "weight": 5}]}}}
@@ -58,7 +58,7 @@ async def test_the_decision_equals_that_of_the_plugin_in_process(cache: str, col
         master = () if cache == "--no-cache" else ("--master", server.url)
         async with (
             extending(*PLUGIN, cache, *master) as extender,
-            scheduler_harness(server, extender | {"weight": 5}) as harness,
+            running_scheduler(server, extender | {"weight": 5}) as harness,
         ):
             await harness.pod("p", labels={"colour": colour})
             assert await harness.bound("p") == in_process(colour=colour) == {"red": "b", "blue": "c"}[colour]
@@ -68,7 +68,7 @@ async def test_the_plugins_reason_is_in_the_pod_condition() -> None:
     async with (
         api_server(**NODES) as server,
         extending(*PLUGIN, "--no-cache") as extender,
-        scheduler_harness(server, extender) as harness,
+        running_scheduler(server, extender) as harness,
     ):
         await harness.pod("p", labels={"colour": "green"})
         assert (await harness.unschedulable_message("p")).startswith(
@@ -80,7 +80,7 @@ async def test_a_profile_is_served_with_bind() -> None:
     async with (
         api_server("a") as server,
         extending("--config", str(_profile()), "--bind-pods", "--master", server.url) as extender,
-        scheduler_harness(server, extender) as harness,
+        running_scheduler(server, extender) as harness,
     ):
         assert [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt", "bind")]
         await harness.pod("p", requests={"cpu": "500m"})

@@ -9,7 +9,7 @@ import pytest
 from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
-from tests.extender_server.harness import ExtenderProcess, api_server, extender, scheduler_harness
+from tests.extender_server.harness import ExtenderProcess, api_server, extender, running_scheduler
 
 ALL = ("filter", "prioritize", "preempt")
 
@@ -25,7 +25,7 @@ async def test_several_extenders_filter_and_prioritize_and_one_binds() -> None:
         extender(allows=["n1", "n2", "n3"], scores={"n2": 5, "n3": 10}, apiserver=server.url) as second,
         extender(scores={"n2": 10}) as caching,
         extender(allows=["n3"]) as of_gpus,
-        scheduler_harness(
+        running_scheduler(
             server,
             configured(first, "filter", "prioritize"),
             configured(second, "filter", "prioritize", "bind", weight=2),
@@ -47,7 +47,7 @@ async def test_an_extender_gets_full_objects() -> None:
     async with (
         api_server("n1") as server,
         extender() as running,
-        scheduler_harness(server, configured(running, "filter")) as harness,
+        running_scheduler(server, configured(running, "filter")) as harness,
     ):
         await harness.pod("p")
         await harness.bound("p")
@@ -64,7 +64,7 @@ async def test_an_ignored_resource_is_left_to_its_extender() -> None:
     async with (
         api_server("n1", "n2") as server,
         extender(allows=["n2"]) as running,
-        scheduler_harness(server, configured(running, "filter", managedResources=[managed])) as harness,
+        running_scheduler(server, configured(running, "filter", managedResources=[managed])) as harness,
     ):
         await harness.pod("p", requests={"x.y/slots": "7"})
         assert await harness.bound("p") == "n2"
@@ -74,7 +74,7 @@ async def test_the_extenders_reason_is_in_the_pod_condition() -> None:
     async with (
         api_server("n1") as server,
         extender(allows=[]) as running,
-        scheduler_harness(server, configured(running, "filter")) as harness,
+        running_scheduler(server, configured(running, "filter")) as harness,
     ):
         await harness.pod("p")
         assert (await harness.unschedulable_message("p")).startswith("0/1 nodes are available: 1 not allowed.")
@@ -84,7 +84,7 @@ async def test_an_unschedulable_pod_is_retried_when_a_node_is_added() -> None:
     async with (
         api_server("n1") as server,
         extender(allows=["n2"]) as running,
-        scheduler_harness(server, configured(running, "filter", nodeCacheCapable=True)) as harness,
+        running_scheduler(server, configured(running, "filter", nodeCacheCapable=True)) as harness,
     ):
         await harness.pod("p")
         await harness.unschedulable_message("p")
@@ -97,7 +97,7 @@ async def test_an_extender_limits_the_preemption_candidates(caching: bool) -> No
     async with (
         api_server() as server,
         extender(allows=["n2"]) as running,
-        scheduler_harness(server, configured(running, "preempt", nodeCacheCapable=caching)) as harness,
+        running_scheduler(server, configured(running, "preempt", nodeCacheCapable=caching)) as harness,
     ):
         for node, pod, priority in (("n1", "cheap", 1), ("n2", "dear", 2)):
             await harness.node(node)
@@ -114,7 +114,7 @@ async def test_an_ignorable_extender_can_be_unavailable() -> None:
     async with (
         api_server("n1") as server,
         extender() as running,
-        scheduler_harness(server, configured(running, *ALL, ignorable=True)) as harness,
+        running_scheduler(server, configured(running, *ALL, ignorable=True)) as harness,
     ):
         await running.stop()
         await harness.pod("p")
@@ -125,7 +125,7 @@ async def test_pods_are_unschedulable_while_an_extender_is_unavailable() -> None
     async with (
         api_server("n1") as server,
         extender() as running,
-        scheduler_harness(server, configured(running, "filter")) as harness,
+        running_scheduler(server, configured(running, "filter")) as harness,
     ):
         await running.stop()
         await harness.pod("p")
@@ -134,6 +134,6 @@ async def test_pods_are_unschedulable_while_an_extender_is_unavailable() -> None
 
 async def test_invalid_tls_settings_are_reported_at_startup() -> None:
     broken = {"urlPrefix": "https://x", "filterVerb": "filter", "tlsConfig": {"caFile": "/nowhere"}}
-    live = SchedulerApp.create(source={"apiVersion": API_VERSION, "kind": KIND, "extenders": [broken]})
+    app = SchedulerApp.create(source={"apiVersion": API_VERSION, "kind": KIND, "extenders": [broken]})
     with pytest.raises(InputError, match="extender https://x: tlsConfig: /nowhere: No such file or directory"):
-        await live.run(kubeconfig="/nowhere", master="", on_ready=lambda scheduler: None)
+        await app.run(kubeconfig="/nowhere", master="", on_ready=lambda scheduler: None)

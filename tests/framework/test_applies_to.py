@@ -12,48 +12,48 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.plugins.affinities import HOST, preferred_affinity, required_anti_affinity, term
 
 WEB = pod("web", labels={"app": "web"})
 SERVICE = convert(Service, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
 
 
-def world_with_two_zones() -> World:
-    return World([node("a", zone="z0"), node("b", zone="z1")])
+def world_with_two_zones() -> PluginHarness:
+    return PluginHarness([node("a", zone="z0"), node("b", zone="z1")])
 
 
 def test_anti_affinity_of_a_pod_placed_later_applies() -> None:
-    world = world_with_two_zones()
-    assert world.feasible(WEB) == {"a", "b"}
-    apart = world.info(pod("apart", node="a", affinity=required_anti_affinity(term("web", HOST))))
-    world.cluster.put_pod(apart)
-    assert world.feasible(WEB) == {"b"}
-    world.cluster.remove_pod(apart.uid)
-    assert world.feasible(WEB) == {"a", "b"}
+    harness = world_with_two_zones()
+    assert harness.feasible(WEB) == {"a", "b"}
+    apart = harness.info(pod("apart", node="a", affinity=required_anti_affinity(term("web", HOST))))
+    harness.cluster.put_pod(apart)
+    assert harness.feasible(WEB) == {"b"}
+    harness.cluster.remove_pod(apart.uid)
+    assert harness.feasible(WEB) == {"a", "b"}
 
 
 def test_preferred_affinity_of_a_pod_placed_later_applies() -> None:
-    world = world_with_two_zones()
-    assert world.scores(WEB, "InterPodAffinity") == {}
-    near = world.info(pod("near", node="a", affinity=preferred_affinity(term("web", HOST))))
-    world.cluster.put_pod(near)
-    scores = world.scores(WEB, "InterPodAffinity")
+    harness = world_with_two_zones()
+    assert harness.scores(WEB, "InterPodAffinity") == {}
+    near = harness.info(pod("near", node="a", affinity=preferred_affinity(term("web", HOST))))
+    harness.cluster.put_pod(near)
+    scores = harness.scores(WEB, "InterPodAffinity")
     assert scores["a"] > scores["b"]
-    world.cluster.remove_pod(near.uid)
-    assert world.scores(WEB, "InterPodAffinity") == {}
+    harness.cluster.remove_pod(near.uid)
+    assert harness.scores(WEB, "InterPodAffinity") == {}
 
 
 def test_default_spreading_applies_once_a_service_selects_the_pods() -> None:
-    world = world_with_two_zones()
-    world.cluster.put_pod(world.info(pod("other", node="a", labels={"app": "web"})))
-    assert world.scores(WEB, "PodTopologySpread") == {}
-    services = world.cluster.catalog(Service)
+    harness = world_with_two_zones()
+    harness.cluster.put_pod(harness.info(pod("other", node="a", labels={"app": "web"})))
+    assert harness.scores(WEB, "PodTopologySpread") == {}
+    services = harness.cluster.catalog(Service)
     services.put(SERVICE)
-    scores = world.scores(WEB, "PodTopologySpread")
+    scores = harness.scores(WEB, "PodTopologySpread")
     assert scores["a"] < scores["b"]
     services.remove("default", "web")
-    assert world.scores(WEB, "PodTopologySpread") == {}
+    assert harness.scores(WEB, "PodTopologySpread") == {}
 
 
 class Served(FilterPlugin):
@@ -72,21 +72,21 @@ class Served(FilterPlugin):
         return Verdict.rejecting(nodes.row_numbers >= 0, Status.unschedulable("served"))
 
 
-def calls_after(world: World, change: Callable[[], object], probe: Pod) -> list[str]:
+def calls_after(harness: PluginHarness, change: Callable[[], object], probe: Pod) -> list[str]:
     """The calls of a decision about a pod after a change."""
     Served.calls = []
     change()
-    world.decide(probe)
+    harness.decide(probe)
     return Served.calls
 
 
 def test_applies_to_is_called_again_only_after_the_applicability_events() -> None:
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Served"}]}}}
-    world = World([node("a"), node("b")], profile=profile, plugins=[Served])
-    services = world.cluster.catalog(Service)
-    assert calls_after(world, lambda: None, WEB) == ["applies_to"]
-    assert calls_after(world, lambda: None, WEB) == []
-    assert calls_after(world, lambda: world.cluster.put_pod(world.info(pod("one", node="a"))), WEB) == []
-    assert calls_after(world, lambda: services.put(SERVICE), WEB) == ["applies_to", "filter"]
-    assert calls_after(world, lambda: services.remove("default", "web"), WEB) == ["applies_to"]
-    assert calls_after(world, lambda: None, WEB) == []
+    harness = PluginHarness([node("a"), node("b")], profile=profile, plugins=[Served])
+    services = harness.cluster.catalog(Service)
+    assert calls_after(harness, lambda: None, WEB) == ["applies_to"]
+    assert calls_after(harness, lambda: None, WEB) == []
+    assert calls_after(harness, lambda: harness.cluster.put_pod(harness.info(pod("one", node="a"))), WEB) == []
+    assert calls_after(harness, lambda: services.put(SERVICE), WEB) == ["applies_to", "filter"]
+    assert calls_after(harness, lambda: services.remove("default", "web"), WEB) == ["applies_to"]
+    assert calls_after(harness, lambda: None, WEB) == []

@@ -10,12 +10,12 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import NodeFilterPlugin
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.testing import World, node, nodes, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 
 
-def nominate_pod(world: World, where: str, *, priority: int = 0) -> None:
+def nominate_pod(harness: PluginHarness, where: str, *, priority: int = 0) -> None:
     """Nominate a pending pod of three cores to a node."""
-    world.cluster.nominate(world.info(pod("nominated", cpu="3", priority=priority)), where)
+    harness.cluster.nominate(harness.info(pod("nominated", cpu="3", priority=priority)), where)
 
 
 def profile_with_filter(plugin: str) -> dict[str, Any]:
@@ -24,21 +24,21 @@ def profile_with_filter(plugin: str) -> dict[str, Any]:
 
 
 def test_a_nominated_pod_of_equal_priority_keeps_its_node() -> None:
-    world = World(nodes(2))
-    nominate_pod(world, "node-0", priority=5)
-    assert world.feasible(pod("p", cpu="2", priority=5)) == {"node-1"}
+    harness = PluginHarness(nodes(2))
+    nominate_pod(harness, "node-0", priority=5)
+    assert harness.feasible(pod("p", cpu="2", priority=5)) == {"node-1"}
 
 
 def test_a_nominated_pod_of_lower_priority_does_not_keep_its_node() -> None:
-    world = World(nodes(2))
-    nominate_pod(world, "node-0", priority=4)
-    assert world.feasible(pod("p", cpu="2", priority=5)) == {"node-0", "node-1"}
+    harness = PluginHarness(nodes(2))
+    nominate_pod(harness, "node-0", priority=4)
+    assert harness.feasible(pod("p", cpu="2", priority=5)) == {"node-0", "node-1"}
 
 
 def test_a_pod_is_not_counted_on_its_own_nominated_node() -> None:
-    world = World([node("n")])
-    nominate_pod(world, "n")
-    assert world.feasible(pod("nominated", cpu="3")) == {"n"}
+    harness = PluginHarness([node("n")])
+    nominate_pod(harness, "n")
+    assert harness.feasible(pod("nominated", cpu="3")) == {"n"}
 
 
 class NeedsPods(NodeFilterPlugin):
@@ -52,51 +52,51 @@ class NeedsPods(NodeFilterPlugin):
 
 
 def test_a_node_must_also_pass_without_its_nominated_pods() -> None:
-    world = World([node("n")], plugins=[NeedsPods], profile=profile_with_filter("NeedsPods"))
-    nominate_pod(world, "n")
-    assert world.rejections(pod("p")) == {"n": ("NeedsPods", ("no pods",))}
+    harness = PluginHarness([node("n")], plugins=[NeedsPods], profile=profile_with_filter("NeedsPods"))
+    nominate_pod(harness, "n")
+    assert harness.rejections(pod("p")) == {"n": ("NeedsPods", ("no pods",))}
 
 
 def test_rejections_due_to_nominated_pods_have_their_reasons() -> None:
-    world = World([node("n")])
-    nominate_pod(world, "n")
-    assert world.rejections(pod("p", cpu="2")) == {"n": ("NodeResourcesFit", ("Insufficient cpu",))}
+    harness = PluginHarness([node("n")])
+    nominate_pod(harness, "n")
+    assert harness.rejections(pod("p", cpu="2")) == {"n": ("NodeResourcesFit", ("Insufficient cpu",))}
 
 
 def test_the_nominated_node_is_tried_first_and_alone() -> None:
-    world = World(nodes(3))
-    assert world.feasible(pod("p", nominated="node-2")) == {"node-2"}
+    harness = PluginHarness(nodes(3))
+    assert harness.feasible(pod("p", nominated="node-2")) == {"node-2"}
 
 
 def test_all_nodes_are_tried_when_the_nominated_one_does_not_fit() -> None:
-    world = World(nodes(3), [pod("big", node="node-2", cpu="4")])
-    assert world.feasible(pod("p", cpu="1", nominated="node-2")) == {"node-0", "node-1"}
+    harness = PluginHarness(nodes(3), [pod("big", node="node-2", cpu="4")])
+    assert harness.feasible(pod("p", cpu="1", nominated="node-2")) == {"node-0", "node-1"}
 
 
 def test_a_nomination_outlives_its_node() -> None:
-    world = World([node("other", cpu="1")])
-    nominate_pod(world, "n")
-    world.cluster.add_node(node("n"))
-    assert not world.feasible(pod("p", cpu="2"))
-    world.cluster.remove_node("n")
-    world.cluster.add_node(node("n"))
-    assert not world.feasible(pod("p", cpu="2"))
-    world.cluster.drop_nomination("uid-default-nominated")
-    assert world.feasible(pod("p", cpu="2")) == {"n"}
+    harness = PluginHarness([node("other", cpu="1")])
+    nominate_pod(harness, "n")
+    harness.cluster.add_node(node("n"))
+    assert not harness.feasible(pod("p", cpu="2"))
+    harness.cluster.remove_node("n")
+    harness.cluster.add_node(node("n"))
+    assert not harness.feasible(pod("p", cpu="2"))
+    harness.cluster.drop_nomination("uid-default-nominated")
+    assert harness.feasible(pod("p", cpu="2")) == {"n"}
 
 
 def test_nominations_follow_their_nodes_when_rows_move() -> None:
-    world = World(nodes(3))
-    nominate_pod(world, "node-2")
-    world.cluster.remove_node("node-0")
-    assert world.feasible(pod("p", cpu="2")) == {"node-1"}
+    harness = PluginHarness(nodes(3))
+    nominate_pod(harness, "node-2")
+    harness.cluster.remove_node("node-0")
+    assert harness.feasible(pod("p", cpu="2")) == {"node-1"}
 
 
 def test_placing_a_pod_clears_its_nomination() -> None:
-    world = World(nodes(2))
-    nominate_pod(world, "node-0")
-    world.cluster.assume(world.info(pod("nominated", cpu="3")), "node-1")
-    assert world.feasible(pod("p", cpu="2")) == {"node-0"}
+    harness = PluginHarness(nodes(2))
+    nominate_pod(harness, "node-0")
+    harness.cluster.assume(harness.info(pod("nominated", cpu="3")), "node-1")
+    assert harness.feasible(pod("p", cpu="2")) == {"node-0"}
 
 
 class FailsWithPods(NodeFilterPlugin):
@@ -110,8 +110,8 @@ class FailsWithPods(NodeFilterPlugin):
 
 
 def test_a_filter_that_fails_with_a_nominated_pod_ends_the_cycle() -> None:
-    world = World([node("n")], plugins=[FailsWithPods], profile=profile_with_filter("FailsWithPods"))
-    nominate_pod(world, "n")
-    decision = world.decide(pod("p"))
+    harness = PluginHarness([node("n")], plugins=[FailsWithPods], profile=profile_with_filter("FailsWithPods"))
+    nominate_pod(harness, "n")
+    decision = harness.decide(pod("p"))
     assert decision.status.code is Code.ERROR
     assert decision.message == 'running "FailsWithPods" filter plugin: failed'

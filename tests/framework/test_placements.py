@@ -21,7 +21,7 @@ from kubestow.framework.placement import (
     Proposal,
 )
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.testing import World, node
+from kubestow.testing import PluginHarness, node
 
 
 class Halves(PlacementGeneratePlugin, PlacementScorePlugin):
@@ -42,7 +42,7 @@ class Halves(PlacementGeneratePlugin, PlacementScorePlugin):
         return self.normalizes(scores)
 
 
-WORLD = World(
+WORLD = PluginHarness(
     [node("a"), node("b")],
     plugins=[Halves],
     profile={"plugins": {"multiPoint": {"enabled": [{"name": "Halves", "weight": 2}]}}},

@@ -17,7 +17,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.result import Decision
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.decisions import rejectors_of
 from tests.plugins.affinities import HOST, ZONE, preferred_affinity, required_anti_affinity, term
 
@@ -56,22 +56,22 @@ def service(name: str) -> Service:
     return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
 
 
-def described(decision: Decision, world: World) -> object:
+def described(decision: Decision, harness: PluginHarness) -> object:
     """All parts of a decision."""
     if decision.node_name is None:
         return decision.message, sorted(rejectors_of(decision))
-    nodes = Nodes(world.cluster.nodes, decision.candidates)
+    nodes = Nodes(harness.cluster.nodes, decision.candidates)
     assert decision.evaluation is not None
-    scores = decision.evaluation.scores(world.cluster, decision.pod, decision.candidates)
+    scores = decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates)
     return decision.node_name, nodes.names, {name: values.tolist() for name, values in scores}
 
 
 class CachingMachine(RuleBasedStateMachine):
-    """Compares a world that has seen all events with one that is created anew."""
+    """Compares a cluster that has processed all events with one that is created anew."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.harness = PluginHarness()
         self.bound: dict[str, Pod] = {}
 
     @rule(
@@ -96,7 +96,7 @@ class CachingMachine(RuleBasedStateMachine):
             unschedulable=cordoned,
             images={"app:latest": IMAGE} if image else {},
         )
-        cluster = self.world.cluster
+        cluster = self.harness.cluster
         if name in cluster.nodes.rows:
             cluster.update_node(shown)
         else:
@@ -104,8 +104,8 @@ class CachingMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def node_is_removed(self, name: str) -> None:
-        if name in self.world.cluster.nodes.rows:
-            self.world.cluster.remove_node(name)
+        if name in self.harness.cluster.nodes.rows:
+            self.harness.cluster.remove_node(name)
 
     @rule(
         number=st.integers(0, 9),
@@ -125,31 +125,31 @@ class CachingMachine(RuleBasedStateMachine):
             labels={"app": app},
             affinity=AFFINITIES[affinity_name],
         )
-        self.world.cluster.put_pod(self.world.info(shown))
+        self.harness.cluster.put_pod(self.harness.info(shown))
         self.bound[shown.metadata.uid] = shown
 
     @rule(number=st.integers(0, 9))
     def pod_is_removed(self, number: int) -> None:
-        self.world.cluster.remove_pod(f"uid-default-b{number}")
+        self.harness.cluster.remove_pod(f"uid-default-b{number}")
         self.bound.pop(f"uid-default-b{number}", None)
 
     @rule(name=st.sampled_from(("one", "other")))
     def service_is_added_or_removed(self, name: str) -> None:
-        services = self.world.cluster.catalog(Service)
+        services = self.harness.cluster.catalog(Service)
         if services.remove("default", name) is None:
             services.put(service(name))
 
     @rule(probe=st.sampled_from(PROBES))
     def pod_is_evaluated(self, probe: Pod) -> None:
-        self.world.decide(probe)
+        self.harness.decide(probe)
 
     @invariant()
     def cached_results_equal_fresh_ones(self) -> None:
-        fresh = World(self.world.cluster.nodes.objects, self.bound.values())
-        for shown in self.world.cluster.catalog(Service):
+        fresh = PluginHarness(self.harness.cluster.nodes.objects, self.bound.values())
+        for shown in self.harness.cluster.catalog(Service):
             fresh.cluster.catalog(Service).put(shown)
         for probe in PROBES:
-            assert described(self.world.decide(probe), self.world) == described(fresh.decide(probe), fresh)
+            assert described(self.harness.decide(probe), self.harness) == described(fresh.decide(probe), fresh)
 
 
 CachingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
@@ -157,7 +157,7 @@ TestCachingMachine = CachingMachine.TestCase
 
 
 def test_a_view_of_one_row_gives_the_result_of_the_whole_view() -> None:
-    world = World(
+    harness = PluginHarness(
         [
             node("a", cpu="1", labels={"disk": "ssd"}),
             node("b", taints=["slow=yes:PreferNoSchedule"]),
@@ -165,12 +165,12 @@ def test_a_view_of_one_row_gives_the_result_of_the_whole_view() -> None:
         ]
     )
     for probe in PROBES:
-        decision = world.decide(probe)
+        decision = harness.decide(probe)
         assert decision.feasibility is not None
         filters = decision.feasibility.filters
-        whole = filters.rejections(world.cluster.all_nodes())
+        whole = filters.rejections(harness.cluster.all_nodes())
         for row in range(3):
-            one = Nodes(world.cluster.nodes, np.array([row]))
+            one = Nodes(harness.cluster.nodes, np.array([row]))
             alone = filters.rejections(one)
             of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
             assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
@@ -197,8 +197,8 @@ class Uncacheable(FilterPlugin, PreFilterPlugin, ScorePlugin):
 
 def test_a_plugin_without_a_signature_is_called_in_every_cycle() -> None:
     enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Uncacheable"}]}}}
-    world = World([node("n"), node("m")], profile=enabled, plugins=[Uncacheable])
+    harness = PluginHarness([node("n"), node("m")], profile=enabled, plugins=[Uncacheable])
     for _ in range(2):
         Uncacheable.calls.clear()
-        world.decide(pod("p"))
+        harness.decide(pod("p"))
         assert Uncacheable.calls == ["PreFilter", "Filter", "Score"]

@@ -29,7 +29,7 @@ from kubestow.framework.observer import PluginObserver
 from kubestow.framework.profile import Profile
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
 
@@ -58,11 +58,11 @@ class Fixture:
     def __init__(self, *plugins: type[Plugin]) -> None:
         names = ["PrioritySort", *(plugin.name for plugin in plugins), "DefaultBinder"]
         enabled = {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
-        self.world = World([node("n")], profile={"plugins": enabled}, plugins=plugins)
-        profile: Profile = self.world.profiles["default-scheduler"]
+        self.harness = PluginHarness([node("n")], profile={"plugins": enabled}, plugins=plugins)
+        profile: Profile = self.harness.profiles["default-scheduler"]
         self.observer = Recorder()
         self.runtime = FrameworkRuntime(profile.runtime.plugins, observer=self.observer)
-        self.pod = self.world.info(pod("p"))
+        self.pod = self.harness.info(pod("p"))
         self.binding = CycleState(), self.pod, "n"
 
 

@@ -10,7 +10,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 
 class ByName(PreFilterPlugin, FilterPlugin, ScorePlugin):
@@ -36,17 +36,17 @@ class UncachedByName(ByName):
     uncached = True
 
 
-def world(kind: type[ByName]) -> World:
+def plugin_harness(kind: type[ByName]) -> PluginHarness:
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": kind.name}]}}}
-    return World([node("a"), node("b")], profile=profile, plugins=[kind])
+    return PluginHarness([node("a"), node("b")], profile=profile, plugins=[kind])
 
 
 def test_pods_of_one_shape_can_get_different_verdicts() -> None:
     for kind in (ByName, UncachedByName):
-        asked = world(kind)
+        asked = plugin_harness(kind)
         assert [asked.decide(pod(name)).node_name for name in ("a", "b", "a")] == ["a", "b", "a"]
 
 
 def test_pods_of_one_shape_can_get_different_scores() -> None:
-    asked = world(ByName)
+    asked = plugin_harness(ByName)
     assert [asked.decide(pod(name)).node_name for name in ("a*", "b*", "a*")] == ["a", "b", "a"]

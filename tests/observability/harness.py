@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.testing.scheduler_harness import Living, living
+from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
 from kubestow.testing.virtual_time import VirtualClock, run
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -19,7 +19,7 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 class Observed:
     """A running scheduler and its observability."""
 
-    def __init__(self, harness: Living, observability: Observability) -> None:
+    def __init__(self, harness: SchedulerHarness, observability: Observability) -> None:
         self.harness, self.observability = harness, observability
 
     def samples(self) -> Samples:
@@ -43,7 +43,7 @@ def observe(scenario: Callable[[Observed], Awaitable[None]], *objects: Any, **op
 
     async def run_scenario() -> None:
         observability = Observability(VirtualClock(asyncio.get_running_loop()), FeatureGates())
-        async with living(objects, observer=observability.observer, **options) as harness:
+        async with running_scheduler(objects, observer=observability.observer, **options) as harness:
             observability.attach(harness.scheduler)
             await scenario(Observed(harness, observability))
 

@@ -49,7 +49,7 @@ def test_scheduling_results_are_logged_from_verbosity_2_on(
     async def scenario(observed: Observed) -> None:
         observed.harness.cluster.put(pod("a"))
         observed.harness.cluster.put(pod("big", cpu="100"))
-        await observed.harness.settles()
+        await observed.harness.settle()
 
     caplog.set_level(V(verbosity))
     observe(scenario, node("n"))

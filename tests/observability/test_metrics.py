@@ -37,44 +37,44 @@ class WaitOnPermit(PermitPlugin):
 
 async def a_pod_is_bound(observed: Observed) -> None:
     observed.harness.cluster.put(pod("small", cpu="1"))
-    await observed.harness.settles()
+    await observed.harness.settle()
     assert observed.harness.node_of("small")
 
 
 async def many_pods_are_bound(observed: Observed) -> None:
     for number in range(30):
         observed.harness.cluster.put(pod(f"p{number}", cpu="10m"))
-    await observed.harness.settles()
+    await observed.harness.settle()
 
 
 async def a_pod_fits_nowhere(observed: Observed) -> None:
     observed.harness.cluster.put(pod("big", cpu="100"))
-    await observed.harness.settles()
+    await observed.harness.settle()
 
 
 async def a_pod_is_gated(observed: Observed) -> None:
     observed.harness.cluster.put(pod("gated", gates=["quota"]))
-    await observed.harness.settles()
+    await observed.harness.settle()
 
 
 async def a_bind_fails(observed: Observed) -> None:
     observed.harness.cluster.bind_failures.append(APIError(403, "Forbidden", "no"))
     observed.harness.cluster.put(pod("small", cpu="1"))
-    await observed.harness.settles()
+    await observed.harness.settle()
 
 
 async def a_node_is_added_for_an_unschedulable_pod(observed: Observed) -> None:
     await a_pod_fits_nowhere(observed)
     observed.harness.cluster.put(node("huge", cpu="200"))
-    await observed.harness.settles()
+    await observed.harness.settle()
     assert observed.harness.node_of("big") == "huge"
 
 
 async def a_pod_preempts_another(observed: Observed) -> None:
     observed.harness.cluster.put(pod("low", cpu="4", priority=0))
-    await observed.harness.settles()
+    await observed.harness.settle()
     observed.harness.cluster.put(pod("high", cpu="4", priority=10))
-    await observed.harness.passes(2)
+    await observed.harness.advance(2)
     assert observed.harness.node_of("high") == "n"
 
 
@@ -167,10 +167,10 @@ def test_writes_are_pending_until_the_response() -> None:
     async def scenario(observed: Observed) -> None:
         observed.harness.cluster.put(pod("big", cpu="100"))
         observed.harness.cluster.put(pod("small", cpu="1"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         for kind in ("pod_status_patch", "pod_binding"):
             assert observed.value("scheduler_pending_async_api_calls", call_type=kind) == 1
-        await observed.harness.passes(2)
+        await observed.harness.advance(2)
         assert observed.value("scheduler_pending_async_api_calls") == 0
 
     observe(scenario, node("n", cpu="4"), cluster=ScriptedCluster())
@@ -179,11 +179,11 @@ def test_writes_are_pending_until_the_response() -> None:
 def test_the_permit_wait_duration_is_recorded_at_its_end() -> None:
     async def scenario(observed: Observed) -> None:
         observed.harness.cluster.put(pod("waiting"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.value("scheduler_goroutines", operation="binding") == 1
         assert observed.value("scheduler_cache_size", type="assumed_pods") == 1
         assert observed.value("scheduler_inflight_events", event="PodPopped") == 1
-        await observed.harness.passes(1.5)
+        await observed.harness.advance(1.5)
         assert observed.value("scheduler_permit_wait_duration_seconds_count", result="Unschedulable") == 1
         assert 0.9 < observed.value("scheduler_permit_wait_duration_seconds_sum") < 1.1
 
@@ -196,7 +196,7 @@ def test_a_pod_scheduled_after_the_flush_is_counted() -> None:
         await a_pod_fits_nowhere(observed)
         observed.harness.scheduler.handlers._move = lambda *args, **kwargs: None  # type: ignore[method-assign]
         observed.harness.cluster.put(node("huge", cpu="200"))
-        await observed.harness.passes(400)
+        await observed.harness.advance(400)
         assert observed.harness.node_of("big") == "huge"
         assert observed.value("scheduler_pod_scheduled_after_flush_total") == 1
 
@@ -206,9 +206,9 @@ def test_a_pod_scheduled_after_the_flush_is_counted() -> None:
 def test_durations_are_those_of_the_injected_clock() -> None:
     async def scenario(observed: Observed) -> None:
         await a_pod_fits_nowhere(observed)
-        await observed.harness.passes(100)
+        await observed.harness.advance(100)
         observed.harness.cluster.put(node("huge", cpu="200"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         seconds = observed.value("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="2")
         assert 100 < seconds < 101
 
@@ -264,7 +264,7 @@ def test_pod_resources_are_requests_and_limits() -> None:
             {"name": "c", "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
         ]
         observed.harness.cluster.put(pod("a", priority=7, spec={"containers": containers}))
-        await observed.harness.settles()
+        await observed.harness.settle()
         scraped = samples(observed.observability.scrape_resources()[0])
         by_resource = {
             (name, dict(labels)["resource"], dict(labels)["unit"], dict(labels)["node"]): value
@@ -323,7 +323,7 @@ def test_the_accept_header_selects_openmetrics() -> None:
 def test_claims_created_for_extended_resources_are_counted() -> None:
     async def scenario(observed: Observed) -> None:
         observed.harness.cluster.put(pod("p", requests={"example.com/gpu": "1"}))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.harness.node_of("p") == "n"
         assert observed.value("scheduler_resourceclaim_creates_total", status="success") == 1
 

@@ -45,7 +45,7 @@ def test_attempts_to_schedule_a_pod_group_are_counted_by_outcome(outcome: str) -
     async def scenario(observed: Observed) -> None:
         for each in OUTCOMES[outcome]:
             observed.harness.cluster.put(each)
-        await observed.harness.settles()
+        await observed.harness.settle()
         labels = {"result": outcome, "profile": "default-scheduler"}
         assert observed.value("scheduler_podgroup_schedule_attempts_total") == 1
         assert observed.value("scheduler_podgroup_schedule_attempts_total", **labels) == 1
@@ -65,11 +65,11 @@ def test_a_pod_beyond_the_min_count_is_an_attempt_of_its_own(cpu: str, outcome: 
     async def scenario(observed: Observed) -> None:
         for each in gang("1"):
             observed.harness.cluster.put(each)
-        await observed.harness.settles()
+        await observed.harness.settle()
         labels = {"result": outcome, "profile": "default-scheduler"}
         before = observed.value("scheduler_podgroup_schedule_attempts_total", **labels)
         observed.harness.cluster.put(member("late", "train", cpu=cpu, priority=100))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.value("scheduler_podgroup_schedule_attempts_total", **labels) == before + 1
         assert observed.value("scheduler_podgroup_schedule_attempts_total") == 2
 
@@ -84,7 +84,7 @@ def test_the_pods_of_an_unschedulable_gang_count_as_one_attempt_each() -> None:
     async def scenario(observed: Observed) -> None:
         for each in gang("3"):
             observed.harness.cluster.put(each)
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.value("scheduler_schedule_attempts_total", result="unschedulable") == 2
         assert observed.value("scheduler_schedule_attempts_total") == 2
         assert observed.value("scheduler_scheduling_attempt_duration_seconds_count") == 2
@@ -97,7 +97,7 @@ def test_all_victims_of_a_gang_belong_to_one_preemption() -> None:
     async def scenario(observed: Observed) -> None:
         for each in gang("2"):
             observed.harness.cluster.put(each)
-        await observed.harness.passes(5)
+        await observed.harness.advance(5)
         assert observed.value("scheduler_preemption_victims_count") == 1
         assert observed.value("scheduler_preemption_victims_sum") == 4
 
@@ -107,7 +107,7 @@ def test_all_victims_of_a_gang_belong_to_one_preemption() -> None:
 
 def test_an_incomplete_gang_is_not_counted_in_the_algorithm_duration() -> None:
     async def scenario(observed: Observed) -> None:
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.value("scheduler_podgroup_scheduling_algorithm_duration_seconds_count") == 0
 
     observe(scenario, node("n"), group("train", 2), member("train-0", "train"), **GANGS)
@@ -124,13 +124,13 @@ def test_the_wait_for_binding_conditions_is_recorded_by_driver_and_result() -> N
     async def scenario(observed: Observed) -> None:
         cluster = observed.harness.cluster
         cluster.put(pod_with("c"))
-        await observed.harness.passes(20)
+        await observed.harness.advance(20)
         status = {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": [{"type": "Attached", "status": "True"}]}
         ready = msgspec.structs.replace(
             cluster.claim("c").status, devices=claim("c", status={"devices": [status]}).status.devices
         )
         cluster.put(msgspec.structs.replace(cluster.claim("c"), status=ready))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.harness.node_of("p") == "n"
         assert observed.value("scheduler_dra_bindingconditions_allocations_total", **labels) == 1
         assert 19 < observed.value("scheduler_dra_bindingconditions_wait_duration_seconds_sum", **labels) < 21
@@ -141,7 +141,7 @@ def test_the_wait_for_binding_conditions_is_recorded_by_driver_and_result() -> N
 def test_binding_conditions_that_never_become_true_are_counted_as_a_timeout() -> None:
     async def scenario(observed: Observed) -> None:
         observed.harness.cluster.put(pod_with("c"))
-        await observed.harness.passes(601)
+        await observed.harness.advance(601)
         assert observed.value("scheduler_dra_bindingconditions_allocations_total", status="timeout") == 1
 
     observe(scenario, node("n"), device_class(), SLOW, claim())
@@ -162,7 +162,7 @@ def test_running_prioritize_calls_of_extenders_are_exposed() -> None:
         await called.wait()
         assert observed.value("scheduler_goroutines", operation="prioritizing_extender") == 1
         done.set()
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert observed.harness.node_of("p")
         assert observed.value("scheduler_goroutines", operation="prioritizing_extender") == 0
 

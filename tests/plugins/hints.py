@@ -6,19 +6,19 @@ from typing import Any
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 
 
 def requeues_after(
     plugin_name: str, rejected: Pod, resource: EventResource, action: Action, *, old: Any = None, new: Any = None
 ) -> bool:
     """Whether an event makes a pod schedulable that the plugin has rejected."""
-    world = World()
+    harness = PluginHarness()
     event = ClusterEvent(resource, action)
-    plugin = next(p for p in world.profiles["default-scheduler"].plugins if p.name == plugin_name)
+    plugin = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == plugin_name)
     registrations = [r for r in plugin.events_to_register if r.requeues and r.event.matches(event)]
-    old, new = (world.info(obj) if isinstance(obj, Pod) else obj for obj in (old, new))
-    pod = world.info(rejected)
+    old, new = (harness.info(obj) if isinstance(obj, Pod) else obj for obj in (old, new))
+    pod = harness.info(rejected)
     return any(registration.hint is None or registration.hint(pod, old, new) for registration in registrations)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.events import Action, EventResource
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.plugins.hints import requeues_after
 
 RESTART = "RestartAllContainersOnContainerExits"
@@ -26,12 +26,12 @@ def restarting(*actions: str, kind: str = "containers") -> Pod:
 
 
 def test_a_node_must_declare_the_features_that_the_pod_requires() -> None:
-    world = World([declaring("old"), declaring("new", "Other", RESTART)])
-    assert world.rejections(restarting("RestartAllContainers")) == {"old": REJECTION}
+    harness = PluginHarness([declaring("old"), declaring("new", "Other", RESTART)])
+    assert harness.rejections(restarting("RestartAllContainers")) == {"old": REJECTION}
 
 
 def test_init_containers_count() -> None:
-    assert World([declaring("old")]).rejections(restarting("RestartAllContainers", kind="initContainers"))
+    assert PluginHarness([declaring("old")]).rejections(restarting("RestartAllContainers", kind="initContainers"))
 
 
 @pytest.mark.parametrize(
@@ -40,26 +40,26 @@ def test_init_containers_count() -> None:
 )
 def test_the_host_network_in_a_user_namespace_requires_a_feature(network: bool, users: Any, required: bool) -> None:
     waiting = pod(spec={"hostNetwork": network, "hostUsers": users})
-    assert bool(World([declaring("old")]).rejections(waiting)) is required
-    assert World([declaring("new", HOST_NETWORK)]).rejections(waiting) == {}
+    assert bool(PluginHarness([declaring("old")]).rejections(waiting)) is required
+    assert PluginHarness([declaring("new", HOST_NETWORK)]).rejections(waiting) == {}
 
 
 def test_other_pods_require_no_feature() -> None:
-    assert World([declaring("old")]).rejections(restarting("Restart")) == {}
+    assert PluginHarness([declaring("old")]).rejections(restarting("Restart")) == {}
 
 
 def test_without_the_gate_no_feature_is_required() -> None:
-    world = World(
+    harness = PluginHarness(
         [declaring("old")], gates={"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
     )
-    assert world.rejections(restarting("RestartAllContainers")) == {}
+    assert harness.rejections(restarting("RestartAllContainers")) == {}
 
 
 def test_a_node_passes_once_it_declares_the_feature() -> None:
-    world = World([declaring("n")])
-    assert world.rejections(restarting("RestartAllContainers"))
-    world.cluster.update_node(declaring("n", RESTART))
-    assert world.rejections(restarting("RestartAllContainers")) == {}
+    harness = PluginHarness([declaring("n")])
+    assert harness.rejections(restarting("RestartAllContainers"))
+    harness.cluster.update_node(declaring("n", RESTART))
+    assert harness.rejections(restarting("RestartAllContainers")) == {}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.framework.interface import Plugin
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import (
     attachment,
     claim,
@@ -20,7 +20,7 @@ from kubestow.testing.storage import (
     storage_class,
     volume,
 )
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 NAME = "NodeVolumeLimits"
 EXCEEDED = (NAME, ("node(s) exceed max volume count",))
@@ -34,9 +34,11 @@ def claims(*names: str) -> Iterable[Any]:
         yield volume(f"pv-{name}", claim=name)
 
 
-def limited(*objects: Any, limit: int | None = 1, **gates: bool) -> World:
+def limited(*objects: Any, limit: int | None = 1, **gates: bool) -> PluginHarness:
     """A node whose CSI driver can attach ``limit`` volumes, and bound claims x, y and z."""
-    return world(node("a"), csi_node("a", csi_example_com=limit), *claims("x", "y", "z"), *objects, gates=gates)
+    return plugin_harness(
+        node("a"), csi_node("a", csi_example_com=limit), *claims("x", "y", "z"), *objects, gates=gates
+    )
 
 
 def test_a_node_takes_as_many_volumes_as_its_driver_can_attach() -> None:
@@ -104,7 +106,7 @@ def test_a_claim_counts_for_another_driver_after_it_is_bound() -> None:
 
 
 def test_in_tree_volumes_count_under_their_csi_driver_where_there_is_a_csi_node() -> None:
-    scheduler = world(
+    scheduler = plugin_harness(
         node("a"),
         node("b"),
         csi_node("a", ebs_csi_aws_com=1),
@@ -116,7 +118,7 @@ def test_in_tree_volumes_count_under_their_csi_driver_where_there_is_a_csi_node(
 
 
 def test_an_in_tree_provisioner_counts_as_the_csi_driver_it_migrated_to() -> None:
-    scheduler = world(
+    scheduler = plugin_harness(
         node("a"),
         csi_node("a", ebs_csi_aws_com=0),
         storage_class("gp2", provisioner="kubernetes.io/aws-ebs"),
@@ -126,7 +128,7 @@ def test_an_in_tree_provisioner_counts_as_the_csi_driver_it_migrated_to() -> Non
 
 
 def test_the_limits_of_a_new_csi_node_apply_to_existing_pods() -> None:
-    scheduler = world(node("a"), *claims("x", "y"), pod("first", node="a", spec=mounting("x")))
+    scheduler = plugin_harness(node("a"), *claims("x", "y"), pod("first", node="a", spec=mounting("x")))
     second = pod("second", spec=mounting("y"))
     assert scheduler.feasible(second) == {"a"}
     put(scheduler, csi_node("a", csi_example_com=1))
@@ -134,7 +136,7 @@ def test_the_limits_of_a_new_csi_node_apply_to_existing_pods() -> None:
 
 
 def test_an_inline_volume_that_cannot_be_translated_is_an_error() -> None:
-    scheduler = world(node("a"), csi_node("a"))
+    scheduler = plugin_harness(node("a"), csi_node("a"))
     broken = {"awsElasticBlockStore": {"volumeID": "aws://zone/no-volume"}}
     assert (
         "converting volume(inline-0) from inline to csi: Invalid format for AWS volume"
@@ -159,9 +161,9 @@ def test_an_ephemeral_claim_with_another_owner_is_an_error_on_a_node_with_limits
 
 def test_a_missing_driver_rejects_a_node_only_with_the_gate() -> None:
     driver = csi_driver("csi.example.com", must_be_installed=True)
-    scheduler = world(node("a"), driver, *claims("x"))
+    scheduler = plugin_harness(node("a"), driver, *claims("x"))
     assert scheduler.feasible(pod("p", spec=mounting("x"))) == {"a"}
-    scheduler = world(node("a"), driver, *claims("x"), gates={"VolumeLimitScaling": True})
+    scheduler = plugin_harness(node("a"), driver, *claims("x"), gates={"VolumeLimitScaling": True})
     refused = {"a": (NAME, ("csi.example.com CSI driver is not installed on the node",))}
     assert scheduler.rejections(pod("p", spec=mounting("x"))) == refused
     put(scheduler, csi_node("a", csi_example_com=None))
@@ -170,7 +172,7 @@ def test_a_missing_driver_rejects_a_node_only_with_the_gate() -> None:
 
 def test_a_missing_claim_rejects_a_pod_without_the_other_volume_plugins() -> None:
     others = [{"name": name} for name in ("VolumeRestrictions", "VolumeBinding", "VolumeZone")]
-    scheduler = world(node("a"), csi_node("a"), profile={"plugins": {"multiPoint": {"disabled": others}}})
+    scheduler = plugin_harness(node("a"), csi_node("a"), profile={"plugins": {"multiPoint": {"disabled": others}}})
     reason = 'looking up PVC default/gone: persistentvolumeclaim "gone" not found'
     assert scheduler.rejections(pod("p", spec=mounting("gone"))) == {"a": (NAME, (reason,))}
 
@@ -192,7 +194,7 @@ def test_removed_pods_free_only_volumes_that_no_other_pod_uses() -> None:
     assert refused == [[NAME], []]
 
 
-def hint(scheduler: World, label: str) -> Any:
+def hint(scheduler: PluginHarness, label: str) -> Any:
     plugin: Plugin = next(p for p in scheduler.profiles["default-scheduler"].plugins if p.name == NAME)
     return next(i.hint for i in plugin.events_to_register if i.event.label == label)
 

@@ -13,7 +13,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import LabelSelector
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 from tests.plugins import topology_clusters, topology_oracle
 from tests.plugins.topology_clusters import NODE_NAMES, POD_NAMES
 from tests.plugins.topology_plugins import find_plugin, rejections, scores, skips_filter
@@ -29,43 +29,43 @@ class TopologyMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.harness = PluginHarness()
         self.bound: dict[str, Pod] = {}
         self.incoming: list[PodInfo] = []
 
     @rule(node=topology_clusters.nodes())
     def add_or_update_node(self, node: Node) -> None:
-        cluster = self.world.cluster
+        cluster = self.harness.cluster
         known = node.metadata.name in cluster.nodes.rows
         cluster.update_node(node) if known else cluster.add_node(node)
 
     @rule(name=st.sampled_from(NODE_NAMES))
     def remove_node(self, name: str) -> None:
-        if name in self.world.cluster.nodes.rows:
-            self.world.cluster.remove_node(name)
+        if name in self.harness.cluster.nodes.rows:
+            self.harness.cluster.remove_node(name)
 
     @rule(data=st.data(), name=st.sampled_from(POD_NAMES), node_name=st.sampled_from(NODE_NAMES))
     def add_or_update_pod(self, data: st.DataObject, name: str, node_name: str) -> None:
         pod = data.draw(topology_clusters.pods(name=name, on=node_name))
-        self.world.cluster.put_pod(self.world.info(pod))
+        self.harness.cluster.put_pod(self.harness.info(pod))
         self.bound[pod.metadata.uid] = pod
 
     @rule(name=st.sampled_from(POD_NAMES))
     def remove_pod(self, name: str) -> None:
-        self.world.cluster.remove_pod(f"uid-{name}")
+        self.harness.cluster.remove_pod(f"uid-{name}")
         self.bound.pop(f"uid-{name}", None)
 
     @rule(name=topology_clusters.namespaces, labelled=st.booleans())
     def add_or_update_namespace(self, name: str, labelled: bool) -> None:
-        self.world.cluster.put_namespace(name, {"team": "x"} if labelled else {})
+        self.harness.cluster.put_namespace(name, {"team": "x"} if labelled else {})
 
     @rule(name=topology_clusters.namespaces)
     def remove_namespace(self, name: str) -> None:
-        self.world.cluster.remove_namespace(name)
+        self.harness.cluster.remove_namespace(name)
 
     @rule(pod=topology_clusters.pods(name="incoming"))
     def add_incoming_pod(self, pod: Pod) -> None:
-        self.incoming = [*self.incoming[-2:], self.world.info(pod)]
+        self.incoming = [*self.incoming[-2:], self.harness.info(pod)]
 
     @rule()
     def drop_incoming_pods_and_their_counters(self) -> None:
@@ -74,26 +74,26 @@ class TopologyMachine(RuleBasedStateMachine):
 
     @invariant()
     def plugins_agree_with_the_oracle(self) -> None:
-        cluster = self.world.cluster
+        cluster = self.harness.cluster
         nodes = cluster.nodes.objects
         by_name = {node.metadata.name: node for node in nodes}
         placed = [(by_name[p.spec.node_name], p) for p in self.bound.values() if p.spec.node_name in by_name]
-        spread, affinity = find_plugin(self.world, "PodTopologySpread"), find_plugin(self.world, "InterPodAffinity")
+        spread, affinity = find_plugin(self.harness, "PodTopologySpread"), find_plugin(self.harness, "InterPodAffinity")
         for info in self.incoming:
             pod = info.pod
-            assert rejections(spread, self.world, info) == [
+            assert rejections(spread, self.harness, info) == [
                 topology_oracle.spread_rejection(pod, node, nodes, placed) for node in nodes
             ]
-            assert rejections(affinity, self.world, info) == [
+            assert rejections(affinity, self.harness, info) == [
                 topology_oracle.affinity_rejection(pod, node, placed, cluster.namespaces) for node in nodes
             ]
             for feasible in (cluster.all_nodes(), Nodes(cluster.nodes, np.arange(0, len(nodes), 2))):
                 rows = [nodes[row] for row in feasible.row_numbers]
                 if rows:
-                    assert scores(spread, self.world, info, feasible) == topology_oracle.spread_scores(
+                    assert scores(spread, self.harness, info, feasible) == topology_oracle.spread_scores(
                         pod, rows, nodes, placed
                     )
-                    assert scores(affinity, self.world, info, feasible) == topology_oracle.affinity_scores(
+                    assert scores(affinity, self.harness, info, feasible) == topology_oracle.affinity_scores(
                         pod, rows, placed, cluster.namespaces
                     )
 
@@ -119,24 +119,24 @@ def test_a_hypothetical_node_gets_the_verdict_of_a_real_node_with_the_same_pods(
     nodes, placed, incoming, nominated = cluster
     assume(not _has_empty_selector(incoming))
     placed = [pod for pod in placed if pod.metadata.deletion_timestamp is None]
-    world = World(nodes, placed)
-    info = world.info(incoming)
-    if skips_filter(find_plugin(world, name), world, info):
+    harness = PluginHarness(nodes, placed)
+    info = harness.info(incoming)
+    if skips_filter(find_plugin(harness, name), harness, info):
         return  # kube-scheduler does not simulate for a skipped plugin either
     chosen = [pod for pod in placed if data.draw(st.booleans())]
     removed = {node_name: [pod for pod in chosen if pod.spec.node_name == node_name] for node_name in NODE_NAMES}
     changes = [
-        NodeChange(tuple(world.info(p) for p in removed[node_name]), tuple(world.info(p) for p in nominated))
+        NodeChange(tuple(harness.info(p) for p in removed[node_name]), tuple(harness.info(p) for p in nominated))
         for node_name in NODE_NAMES
     ]
-    hypothetical = HypotheticalNodes(world.cluster.nodes, np.arange(len(nodes)), changes)
-    simulated = rejections(find_plugin(world, name), world, info, hypothetical)
+    hypothetical = HypotheticalNodes(harness.cluster.nodes, np.arange(len(nodes)), changes)
+    simulated = rejections(find_plugin(harness, name), harness, info, hypothetical)
     for position, node_name in enumerate(NODE_NAMES):
-        world = World(nodes, [pod for pod in placed if pod not in removed[node_name]])
+        harness = PluginHarness(nodes, [pod for pod in placed if pod not in removed[node_name]])
         for pod in nominated:
-            world.cluster.assume(world.info(pod), node_name)
-        row = world.cluster.nodes.rows[node_name]
-        assert simulated[position] == rejections(find_plugin(world, name), world, world.info(incoming))[row]
+            harness.cluster.assume(harness.info(pod), node_name)
+        row = harness.cluster.nodes.rows[node_name]
+        assert simulated[position] == rejections(find_plugin(harness, name), harness, harness.info(incoming))[row]
 
 
 def _has_empty_selector(pod: Pod) -> bool:
@@ -148,10 +148,10 @@ def _has_empty_selector(pod: Pod) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_view_of_one_row_gets_the_verdict_of_this_row_in_the_whole_view(cluster: Cluster, name: str) -> None:
     nodes, placed, incoming, _ = cluster
-    world = World(nodes, placed)
-    info = world.info(incoming)
-    whole = rejections(find_plugin(world, name), world, info)
+    harness = PluginHarness(nodes, placed)
+    info = harness.info(incoming)
+    whole = rejections(find_plugin(harness, name), harness, info)
     assert whole == [
-        rejections(find_plugin(world, name), world, info, Nodes(world.cluster.nodes, np.array([row])))[0]
+        rejections(find_plugin(harness, name), harness, info, Nodes(harness.cluster.nodes, np.array([row])))[0]
         for row in range(len(nodes))
     ]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 NAME = "VolumeRestrictions"
 DISK_CONFLICT = (NAME, ("node(s) had no available disk",))
@@ -31,32 +31,32 @@ READ_WRITE_ONCE_POD = ("ReadWriteOncePod",)
 
 @pytest.mark.parametrize("disk", [GCE, EBS, ISCSI, RBD])
 def test_two_pods_cannot_mount_one_disk_on_one_node(disk: dict[str, object]) -> None:
-    harness = world(node("a"), node("b"), pod("first", node="a", spec=mounting(inline=[disk])))
+    harness = plugin_harness(node("a"), node("b"), pod("first", node="a", spec=mounting(inline=[disk])))
     assert harness.rejections(pod("second", spec=mounting(inline=[disk]))) == {"a": DISK_CONFLICT}
 
 
 def test_disks_that_all_pods_mount_read_only_are_shared() -> None:
-    harness = world(node("a"), pod("first", node="a", spec=mounting(inline=[GCE_READ_ONLY])))
+    harness = plugin_harness(node("a"), pod("first", node="a", spec=mounting(inline=[GCE_READ_ONLY])))
     assert harness.feasible(pod("second", spec=mounting(inline=[GCE_READ_ONLY]))) == {"a"}
     assert harness.rejections(pod("third", spec=mounting(inline=[GCE]))) == {"a": DISK_CONFLICT}
 
 
 def test_rbd_images_with_other_monitors_do_not_conflict() -> None:
-    harness = world(node("a"), pod("first", node="a", spec=mounting(inline=[RBD])))
+    harness = plugin_harness(node("a"), pod("first", node="a", spec=mounting(inline=[RBD])))
     assert harness.feasible(pod("second", spec=mounting(inline=[RBD_WITH_OTHER_MONITORS]))) == {"a"}
 
 
 def test_a_disk_is_available_after_its_pod_is_deleted() -> None:
-    harness = world(node("a"), pod("first", node="a", spec=mounting(inline=[GCE])))
+    harness = plugin_harness(node("a"), pod("first", node="a", spec=mounting(inline=[GCE])))
     second = pod("second", spec=mounting(inline=[GCE]))
     assert harness.feasible(second) == set()
     harness.cluster.remove_pod("uid-default-first")
     assert harness.feasible(second) == {"a"}
 
 
-def harness_with_claim_in_use() -> World:
+def harness_with_claim_in_use() -> PluginHarness:
     """Two nodes, and a pod on the first with a ReadWriteOncePod claim."""
-    return world(
+    return plugin_harness(
         node("a"),
         node("b"),
         claim("data", volume="pv", modes=READ_WRITE_ONCE_POD),
@@ -98,7 +98,7 @@ def test_simulated_removals_match_claims_by_name_across_namespaces() -> None:
 
 
 def test_a_pod_is_unschedulable_until_its_claim_exists() -> None:
-    harness = world(node("a"), storage_class("slow", provisioner="csi.example.com"))
+    harness = plugin_harness(node("a"), storage_class("slow", provisioner="csi.example.com"))
     waiting = pod("waiting", spec=mounting("data"))
     assert harness.decide(waiting).message.startswith(
         '0/1 nodes are available: persistentvolumeclaim "data" not found.'

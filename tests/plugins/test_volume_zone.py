@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubestow.cluster.events import EventResource
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 NAME = "VolumeZone"
 CONFLICT = (NAME, ("node(s) had no available volume zone",))
@@ -20,9 +20,9 @@ ONLY_VOLUME_ZONE = {
 PROBE = pod("p", spec=mounting("data"))
 
 
-def zoned(*labels: tuple[str, str]) -> World:
+def zoned(*labels: tuple[str, str]) -> PluginHarness:
     """Nodes in two zones, a node without a zone, and a bound volume with labels."""
-    return world(
+    return plugin_harness(
         node("a", zone="a"),
         node("b", zone="b"),
         node("nowhere"),
@@ -70,23 +70,23 @@ def test_the_verdict_follows_a_node_whose_zone_changes() -> None:
     ],
 )
 def test_pre_filter_reports_what_is_missing(objects: list[Any], reason: str) -> None:
-    harness = world(node("a", zone="a"), *objects, profile=ONLY_VOLUME_ZONE)
+    harness = plugin_harness(node("a", zone="a"), *objects, profile=ONLY_VOLUME_ZONE)
     assert harness.decide(PROBE).message.startswith(f"0/1 nodes are available: {reason}.")
 
 
 def test_an_unbound_claim_with_delayed_binding_is_ignored() -> None:
-    harness = world(node("a", zone="a"), claim("data"), storage_class(), profile=ONLY_VOLUME_ZONE)
+    harness = plugin_harness(node("a", zone="a"), claim("data"), storage_class(), profile=ONLY_VOLUME_ZONE)
     assert harness.feasible(PROBE) == {"a"}
 
 
 def test_a_volume_without_a_claim_name_is_rejected() -> None:
-    harness = world(node("a", zone="a"), profile=ONLY_VOLUME_ZONE)
+    harness = plugin_harness(node("a", zone="a"), profile=ONLY_VOLUME_ZONE)
     assert "PersistentVolumeClaim had no name" in harness.decide(pod("p", spec=mounting(""))).message
 
 
 def test_the_filter_works_without_pre_filter() -> None:
     plugins = {"preFilter": {"disabled": [{"name": NAME}]}, "multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}
-    harness = world(
+    harness = plugin_harness(
         node("a", zone="a"),
         node("b", zone="b"),
         claim("data", volume="pv"),

@@ -7,7 +7,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 
 __all__ = ["find_plugin", "rejections", "scores", "skips_filter"]
 
@@ -21,22 +21,22 @@ _REASONS = {
 }
 
 
-def find_plugin(world: World, name: str) -> Plugin:
-    return next(p for p in world.profiles["default-scheduler"].plugins if p.name == name)
+def find_plugin(harness: PluginHarness, name: str) -> Plugin:
+    return next(p for p in harness.profiles["default-scheduler"].plugins if p.name == name)
 
 
-def skips_filter(plugin: Plugin, world: World, pod: PodInfo) -> bool:
+def skips_filter(plugin: Plugin, harness: PluginHarness, pod: PodInfo) -> bool:
     """Whether PreFilter skips the pod, or rejects it."""
     assert isinstance(plugin, PreFilterPlugin)
-    return isinstance(plugin.pre_filter(CycleState(), pod, world.cluster.all_nodes()), Status)
+    return isinstance(plugin.pre_filter(CycleState(), pod, harness.cluster.all_nodes()), Status)
 
 
-def rejections(plugin: Plugin, world: World, pod: PodInfo, nodes: Nodes | None = None) -> list[str]:
+def rejections(plugin: Plugin, harness: PluginHarness, pod: PodInfo, nodes: Nodes | None = None) -> list[str]:
     """Why the plugin rejects each of the nodes (all by default), in one word; empty where it passes."""
     assert isinstance(plugin, PreFilterPlugin) and isinstance(plugin, FilterPlugin)
     state = CycleState()
-    nodes = world.cluster.all_nodes() if nodes is None else nodes
-    pre_filter_result = plugin.pre_filter(state, pod, world.cluster.all_nodes())
+    nodes = harness.cluster.all_nodes() if nodes is None else nodes
+    pre_filter_result = plugin.pre_filter(state, pod, harness.cluster.all_nodes())
     verdict = None if isinstance(pre_filter_result, Status) else plugin.filter(state, pod, nodes)
     if verdict is None:
         return [""] * len(nodes)
@@ -44,7 +44,7 @@ def rejections(plugin: Plugin, world: World, pod: PodInfo, nodes: Nodes | None =
     return [_REASONS[of_node[0]] if of_node else "" for of_node in reasons]
 
 
-def scores(plugin: Plugin, world: World, pod: PodInfo, feasible: Nodes) -> list[int]:
+def scores(plugin: Plugin, harness: PluginHarness, pod: PodInfo, feasible: Nodes) -> list[int]:
     """The normalized scores of the feasible nodes; empty if PreScore skips the pod."""
     assert isinstance(plugin, PreScorePlugin) and isinstance(plugin, ScorePlugin)
     state = CycleState()

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubestow.api.core import Node, Pod
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 
-__all__ = ["put", "world"]
+__all__ = ["plugin_harness", "put"]
 
 
-def world(*objects: Any, gates: Mapping[str, bool] | None = None, profile: Mapping[str, Any] | None = None) -> World:
+def plugin_harness(
+    *objects: Any, gates: Mapping[str, bool] | None = None, profile: Mapping[str, Any] | None = None
+) -> PluginHarness:
     """A scheduler whose cluster has these objects, of any kind."""
-    made = World(
+    made = PluginHarness(
         [obj for obj in objects if isinstance(obj, Node)],
         gates=gates,
         profile=profile,
@@ -22,7 +24,7 @@ def world(*objects: Any, gates: Mapping[str, bool] | None = None, profile: Mappi
     return made
 
 
-def put(made: World, *objects: Any) -> None:
+def put(made: PluginHarness, *objects: Any) -> None:
     """Add or update objects other than nodes; pods last."""
     for obj in objects:
         if not isinstance(obj, Pod | Node):

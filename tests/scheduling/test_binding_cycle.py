@@ -22,7 +22,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.fixture import enabled
 
 
@@ -72,24 +72,24 @@ class HangingPreBind(PreBindPlugin):
 def test_only_adjacent_parallel_pre_bind_plugins_run_concurrently(
     plugins: tuple[type[Plugin], ...], seconds: int
 ) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.passes(seconds - 1)
+        await harness.advance(seconds - 1)
         assert harness.node_of("a") == ""
-        await harness.passes(2)
+        await harness.advance(2)
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"), **enabled(*plugins))
 
 
 def test_a_hanging_pre_bind_plugin_blocks_no_other_pod_and_times_out() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("stuck", labels={"stuck": "yes"}))
         for number in range(50):
             harness.cluster.put(pod(f"other-{number}"))
-        await harness.passes(1)
+        await harness.advance(1)
         assert len(harness.cluster.bindings) == 50
-        await harness.passes(105)
+        await harness.advance(105)
         condition = harness.cluster.condition("stuck")
         assert condition is not None
         assert "PreBind" in condition.message and "cancelled after its time limit of 100 s" in condition.message
@@ -98,11 +98,11 @@ def test_a_hanging_pre_bind_plugin_blocks_no_other_pod_and_times_out() -> None:
 
 
 def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("low", cpu="4", labels={"stuck": "yes"}))
-        await harness.passes(1)
+        await harness.advance(1)
         harness.cluster.put(pod("high", cpu="4", priority=100))
-        await harness.passes(20)
+        await harness.advance(20)
         assert harness.node_of("high") == "n"
         assert {existing.metadata.name for existing in harness.cluster.pods()} == {"low", "high"}
         notes = [event.note for event in harness.cluster.events if event.regarding.name == "low"]
@@ -116,9 +116,9 @@ def test_a_victim_at_pre_bind_is_requeued_instead_of_deleted() -> None:
 def test_a_pod_with_pre_bind_work_is_nominated(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config.FeatureGates, "enabled", lambda self, gate: on or "Expectation" not in gate)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.cluster.pod("a").status.nominated_node_name == ("n" if on else "")
 
     in_virtual_time(scenario, node("n"), **enabled(SlowPreBind))
@@ -133,13 +133,13 @@ class SlowStatusCluster(MemoryCluster):
 
 
 def test_slow_status_patches_do_not_delay_a_binding() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for number in range(20):
             harness.cluster.put(pod(f"too-big-{number}", cpu="64", priority=1))
         harness.cluster.put(pod("late", cpu="8"))
-        await harness.passes(1)
+        await harness.advance(1)
         harness.cluster.put(node("larger", cpu="8"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("late") == "larger"
 
     in_virtual_time(scenario, node("n"), cluster=SlowStatusCluster())
@@ -170,9 +170,9 @@ class AwaitsCancelledTask(PreBindPlugin, BindPlugin, PostBindPlugin):
 
 @pytest.mark.parametrize(("step", "is_bound"), [("pre-bind", False), ("bind", False), ("post-bind", True)])
 def test_a_plugin_whose_own_task_is_cancelled_fails(step: str, is_bound: bool) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod(step))
-        await harness.passes(1.5)
+        await harness.advance(1.5)
         assert list(harness.scheduler.cluster.assumed()) == []
         condition = harness.cluster.condition(step)
         assert (condition is None) == is_bound
@@ -207,9 +207,9 @@ class RejectsOnce(PreBindPlugin):
 def test_a_pod_rejected_at_pre_bind_is_retried_after_a_backoff(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RejectsOnce, "code", code)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"), **enabled(RejectsOnce))
@@ -232,9 +232,9 @@ class FailsBeforeWaiting(PermitPlugin, PreBindPlugin):
 
 
 def test_a_binding_cycle_that_fails_before_permit_leaves_no_waiting_pod() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.settles()
+        await harness.settle()
         assert harness.scheduler.waiting_pods.all() == []
 
     in_virtual_time(scenario, node("n"), **enabled(FailsBeforeWaiting))
@@ -263,11 +263,11 @@ class RepeatingCluster(DisconnectedWatchCluster):
 def test_a_binding_that_conflicts_with_itself_has_succeeded() -> None:
     cluster = RepeatingCluster()
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for name in ("a", "b"):
             cluster.put(pod(name, cpu="3"))
         cluster.disconnected = True
-        await harness.settles()
+        await harness.settle()
         assert [key for key, _ in cluster.bindings] == ["default/a"]
 
     in_virtual_time(scenario, node("n", cpu="4"), cluster=cluster)
@@ -276,22 +276,22 @@ def test_a_binding_that_conflicts_with_itself_has_succeeded() -> None:
 def test_the_capacity_of_a_pod_stays_reserved_while_its_binding_is_in_doubt() -> None:
     cluster = DisconnectedWatchCluster()
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for name in ("a", "b"):
             cluster.put(pod(name, cpu="3"))
         cluster.disconnected = True
         cluster.lost_responses.append(Unreachable("server", "connection reset"))
-        await harness.settles()
+        await harness.settle()
         assert [key for key, _ in cluster.bindings] == ["default/a"]
 
     in_virtual_time(scenario, node("n", cpu="4"), cluster=cluster)
 
 
 def test_a_binding_whose_response_is_lost_is_not_repeated() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.lost_responses.append(Unreachable("server", "connection reset"))
         harness.cluster.put(pod("a"))
-        await harness.settles()
+        await harness.settle()
         assert harness.cluster.bindings == [("default/a", "n")]
         assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
 

@@ -20,16 +20,16 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Status
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.fixture import enabled
 
 
 def test_a_failed_binding_requeues_the_pods_that_its_capacity_can_help() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.bind_failures.append(APIError(403, "Forbidden", "not you"))
         for name, priority in (("a", 2), ("b", 1)):
             harness.cluster.put(pod(name, cpu="3", priority=priority))
-        await harness.settles()
+        await harness.settle()
         assert harness.cluster.bindings == [("default/b", "n")]
 
     in_virtual_time(scenario, node("n", cpu="4"))
@@ -46,9 +46,9 @@ class DeletingCluster(MemoryCluster):
 
 
 def test_a_pod_that_is_deleted_while_its_binding_fails_leaves_the_queue() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.passes(10)
+        await harness.advance(10)
         assert len(harness.scheduler.queue) == 0
 
     in_virtual_time(scenario, node("n"), cluster=DeletingCluster())
@@ -70,21 +70,21 @@ class RaisingAction(PostFilterPlugin):
 
 
 def test_a_post_filter_action_that_raises_does_not_stop_the_scheduler() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("too-big", cpu="64"))
-        await harness.settles()
+        await harness.settle()
         harness.cluster.put(pod("a"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"), **enabled(RaisingAction))
 
 
 def test_a_failed_binding_is_unreserved_and_retried() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.bind_failures.append(APIError(500, "InternalError", "etcd is on fire"))
         harness.cluster.put(pod("a", cpu="4"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("a") == ""
         assert harness.scheduler.cluster.all_nodes().requested("cpu").tolist() == [0]
         condition = harness.cluster.condition("a")
@@ -92,7 +92,7 @@ def test_a_failed_binding_is_unreserved_and_retried() -> None:
             "SchedulerError",
             'running Bind plugin "DefaultBinder": etcd is on fire',
         )
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n", cpu="4"))
@@ -114,11 +114,11 @@ class RejectsFirstReserve(ReservePlugin):
 
 
 def test_a_failed_reserve_is_unreserved_and_retried() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.settles()
+        await harness.settle()
         assert RejectsFirstReserve.unreserved == ["a"]
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("a") == "n"
 
     RejectsFirstReserve.unreserved.clear()

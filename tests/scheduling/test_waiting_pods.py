@@ -14,7 +14,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.waiting_pods import WaitingPods
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import run
 from tests.scheduling.fixture import enabled
 
@@ -41,12 +41,12 @@ class HoldForTwoSeconds(PermitPlugin):
 
 
 def test_a_waiting_pod_that_is_never_allowed_is_rejected_at_its_timeout() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
-        await harness.passes(1)
+        await harness.advance(1)
         assert harness.cluster.pod("a").status.nominated_node_name == "n"
         assert harness.scheduler.cluster.is_assumed("uid-default-a")
-        await harness.passes(1.5)
+        await harness.advance(1.5)
         assert "rejected due to timeout after waiting 2s at plugin Hold" in harness.cluster.events[-1].note
         assert not harness.scheduler.cluster.is_assumed("uid-default-a")
 

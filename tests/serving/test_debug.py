@@ -35,7 +35,7 @@ def pod_state(debugger: SchedulingDebugger, name: str, **query: str) -> JSONObje
 def test_an_unschedulable_pod_shows_the_reasons_and_the_events_that_requeue_it() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("big", cpu="100"))
-        await observed.harness.passes(60)
+        await observed.harness.advance(60)
         content = pod_state(debugger, "big")
         assert content["summary"].startswith("attempt 1 failed: 0/2 nodes are available: 2 Insufficient cpu.")
         assert content["summary"].endswith("It is retried after an event that NodeResourcesFit registered for.")
@@ -55,10 +55,10 @@ def test_an_unschedulable_pod_shows_the_reasons_and_the_events_that_requeue_it()
 def test_a_request_does_not_change_any_state() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("big", cpu="100"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         before = len(observed.harness.cluster.events)
         assert pod_state(debugger, "big") == pod_state(debugger, "big")
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert len(observed.harness.cluster.events) == before
 
     debug(scenario, node("a"))
@@ -67,7 +67,7 @@ def test_a_request_does_not_change_any_state() -> None:
 def test_the_current_filter_result_may_differ_from_the_last_attempt() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("big", cpu="3"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         observed.harness.scheduler.queue.move_all_to_active_or_backoff = lambda *args, **kwargs: None  # type: ignore[method-assign]
         observed.harness.cluster.put(node("free", cpu="8"))
         content = pod_state(debugger, "big")
@@ -91,7 +91,7 @@ def test_the_current_filter_result_may_differ_from_the_last_attempt() -> None:
 def test_the_summary_describes_the_state_of_a_pod(created: Any, summary: str) -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(created)
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert pod_state(debugger, "p")["summary"].startswith(summary)
 
     debug(scenario, node("n"))
@@ -100,7 +100,7 @@ def test_the_summary_describes_the_state_of_a_pod(created: Any, summary: str) ->
 def test_the_summary_of_a_waiting_pod_names_the_permit_plugins() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("waiting"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert pod_state(debugger, "waiting")["summary"] == "assumed on node n, waiting on permit for WaitOnPermit"
 
     enabled = {"schedulerName": "default-scheduler", "plugins": {"permit": {"enabled": [{"name": "WaitOnPermit"}]}}}
@@ -111,7 +111,7 @@ def test_a_pod_whose_binding_failed_is_in_backoff() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.bind_failures.append(APIError(403, "Forbidden", "pods/binding is forbidden"))
         observed.harness.cluster.put(pod("p"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         content = pod_state(debugger, "p")
         assert "pods/binding is forbidden" in content["summary"]
         assert content["queue"]["place"] == "error backoff"
@@ -123,7 +123,7 @@ def test_a_pod_whose_binding_failed_is_in_backoff() -> None:
 def test_the_last_attempt_of_a_bound_pod_has_the_node() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("p"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         assert pod_state(debugger, "p")["lastAttempt"]["node"] == "n"
 
     debug(scenario, node("n"))
@@ -142,7 +142,7 @@ def test_the_queue_is_listed_by_place_and_limit() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         for number in range(3):
             observed.harness.cluster.put(pod(f"big{number}", cpu="100"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         content = json.loads(debugger.queue(HTTPRequest("GET", "/", {"limit": ["2"], "place": ["unschedulable"]})).body)
         assert content["counts"]["unschedulable"] == 3
         assert [entry["pod"] for entry in content["pods"]] == ["default/big0", "default/big1"]
@@ -157,7 +157,7 @@ def test_the_queue_is_listed_by_place_and_limit() -> None:
 def test_the_cache_is_listed_by_node() -> None:
     async def scenario(observed: Observed, debugger: SchedulingDebugger) -> None:
         observed.harness.cluster.put(pod("p", cpu="1500m"))
-        await observed.harness.settles()
+        await observed.harness.settle()
         content = json.loads(debugger.cache(HTTPRequest("GET", "/", {"node": ["n"]})).body)
         assert content["byNode"][0]["requested"] == {"cpu": "1500m"}
         assert content["byNode"][0]["podNames"] == ["default/p"]

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.config import FeatureGates
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import living
+from kubestow.testing.scheduler_harness import running_scheduler
 from tests.observability.harness import samples
 from tests.serving.harness import secure_port
 
@@ -43,13 +43,13 @@ async def test_checks_can_be_excluded() -> None:
 
 
 async def test_a_scheduler_with_synced_caches_is_ready() -> None:
-    async with secure_port() as server, living([node("n")]) as harness:
+    async with secure_port() as server, running_scheduler([node("n")]) as harness:
         server.observability.attach(harness.scheduler)
         assert (await server.get("/readyz")).text == "ok"
 
 
 async def test_a_process_that_is_shutting_down_is_alive_and_not_ready() -> None:
-    async with secure_port() as server, living([node("n")]) as harness:
+    async with secure_port() as server, running_scheduler([node("n")]) as harness:
         server.observability.attach(harness.scheduler)
         server.observability.is_shutting_down = lambda: True
         assert (await server.get("/livez")).status == 200
@@ -77,7 +77,7 @@ async def test_health_checks_have_metrics() -> None:
 async def test_pod_resource_metrics_need_a_scheduler() -> None:
     async with secure_port() as server:
         assert "kube_pod_resource_request{" not in (await server.get("/metrics/resources")).text
-        async with living([node("n"), pod("a", cpu="2", node="n")]) as harness:
+        async with running_scheduler([node("n"), pod("a", cpu="2", node="n")]) as harness:
             server.observability.attach(harness.scheduler)
             assert 'pod="a"' in (await server.get("/metrics/resources")).text
 
@@ -134,7 +134,10 @@ async def test_debug_endpoints_are_unavailable_without_a_scheduler() -> None:
 
 
 async def test_endpoints_respond_while_pods_are_scheduled() -> None:
-    async with secure_port() as server, living([node("n")], observer=server.observability.observer) as harness:
+    async with (
+        secure_port() as server,
+        running_scheduler([node("n")], observer=server.observability.observer) as harness,
+    ):
         server.observability.attach(harness.scheduler)
         for number in range(50):
             harness.cluster.put(pod(f"p{number}", cpu="1m"))

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kubestow.framework.interface import ScorePlugin
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -19,12 +19,12 @@ def test_the_plugin_in_ten_lines_prefers_cheap_zones() -> None:
     (source,) = (block for block in code("python") if "ZoneCost" in block)
     namespace: dict[str, type[ScorePlugin]] = {}
     exec(source, namespace)
-    world = World(
+    harness = PluginHarness(
         [node("cheap", zone="zone-a"), node("dear", zone="zone-b")],
         profile={"plugins": {"score": {"enabled": [{"name": "ZoneCost", "weight": 2}]}}},
         plugins=[namespace["ZoneCost"]],
     )
-    assert world.scores(pod(), "ZoneCost") == {"cheap": 180, "dear": 80}
+    assert harness.scores(pod(), "ZoneCost") == {"cheap": 180, "dear": 80}
     assert sum(bool(line.strip()) and not line.startswith("#") for line in source.splitlines()) <= 10
 
 

@@ -14,7 +14,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, Plugin, ScorePlugin
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 
 
 class Step(msgspec.Struct, rename="camel"):
@@ -58,7 +58,7 @@ def args_of(kind: type[Price], *args: Any) -> Any:
     """The args of a plugin constructed with this configuration, or with none."""
     kind.args_of.clear()
     configured = [{"name": kind.name, "args": args[0]}] if args else []
-    World(plugins=[kind], profile={**enabled(kind), "pluginConfig": configured})
+    PluginHarness(plugins=[kind], profile={**enabled(kind), "pluginConfig": configured})
     return kind.args_of[-1]
 
 
@@ -145,4 +145,4 @@ class RegistersAString(Price):
 )
 def test_a_plugin_that_cannot_be_constructed_is_named(kind: type[Plugin], problem: str) -> None:
     with pytest.raises(PluginError, match=f"plugin '{kind.name}' failed at construction: {problem}"):
-        World(plugins=[kind], profile=enabled(kind))
+        PluginHarness(plugins=[kind], profile=enabled(kind))

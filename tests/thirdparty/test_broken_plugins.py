@@ -11,7 +11,7 @@ import pytest
 from kubestow.framework.interface import Permission, PreFilterResult
 from kubestow.framework.status import Code, Status
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.thirdparty.broken import EXTENSION_POINTS, broken, hanging, scores, verdict
 
 OTHERWISE_TESTED = ("PostFilter", "PostBind")  # see the tests below
@@ -25,7 +25,7 @@ def profile(kind: type[Any]) -> dict[str, Any]:
     return {"schedulerName": "default-scheduler", "plugins": plugins}
 
 
-def reported_error(world: Living, name: str) -> str:
+def reported_error(world: SchedulerHarness, name: str) -> str:
     """The message of a pod's condition, which is also that of its last warning."""
     condition = world.cluster.condition(name)
     assert condition is not None
@@ -38,18 +38,18 @@ def reported_error(world: Living, name: str) -> str:
 def check_recovery(kind: type[Any], point: str, problem: str) -> None:
     """One pod gets the error and is bound after the plugin is repaired; the other is not affected."""
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky", labels={"luck": "none"}))
         world.cluster.put(pod("fine"))
-        await world.settles()
+        await world.settle()
         assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
         message = reported_error(world, "unlucky")
         assert "Broken" in message and point in message and problem in message, message
-        await world.passes(30)
+        await world.advance(30)
         attempts = sum(e.regarding.name == "unlucky" for e in world.cluster.events)
         assert 3 <= attempts <= 7  # with backoff: after 1, 2, 4, 8, 10 seconds, rounded up
         kind.repaired = True
-        await world.passes(12)
+        await world.advance(12)
         assert world.node_of("unlucky")
 
     in_virtual_time(scenario, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
@@ -129,18 +129,18 @@ def test_an_invalid_result(point: str, answer: Any, problem: str) -> None:
 def test_a_hanging_plugin_is_cancelled_after_its_time_limit(point: str) -> None:
     kind = hanging(point)
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky", cpu="3"))
         world.cluster.put(pod("fine", cpu="3"))
-        await world.passes(29)
+        await world.advance(29)
         assert (world.node_of("unlucky"), bool(world.node_of("fine"))) == ("", True)
-        await world.passes(1.5)
+        await world.advance(1.5)
         assert (
             reported_error(world, "unlucky")
             == f'running {point} plugin "Broken": cancelled after its time limit of 30 s'
         )
         kind.repaired = True
-        await world.passes(3)
+        await world.advance(3)
         assert world.node_of("unlucky")
 
     in_virtual_time(scenario, node("a"), node("b"), plugins=[kind], profiles=[profile(kind)])
@@ -149,18 +149,18 @@ def test_a_hanging_plugin_is_cancelled_after_its_time_limit(point: str) -> None:
 def test_a_hanging_plugin_does_not_block_shutdown() -> None:
     kind = hanging("PreBind", time_limit=1000)
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky"))
-        await world.settles()
+        await world.settle()
 
     in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
 
 
 @pytest.mark.parametrize("kind", [broken("PostBind", raise_boom), hanging("PostBind")])
 def test_a_pod_stays_bound_when_post_bind_fails(kind: type[Any], caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky"))
-        await world.passes(31)
+        await world.advance(31)
         assert world.node_of("unlucky") == "a"
 
     in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
@@ -170,9 +170,9 @@ def test_a_pod_stays_bound_when_post_bind_fails(kind: type[Any], caplog: pytest.
 def test_an_error_of_post_filter_replaces_the_rejections() -> None:
     kind = broken("PostFilter", raise_boom)
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky", cpu="100"))
-        await world.settles()
+        await world.settle()
         assert reported_error(world, "unlucky") == "plugin 'Broken' failed at PostFilter: ValueError: boom"
 
     in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[first(kind)])
@@ -188,11 +188,11 @@ def test_a_pod_is_retried_when_unreserve_fails(caplog: pytest.LogCaptureFixture)
     kind = broken("Reserve", lambda *_: Status.error("not yet"))
     kind.unreserve = raise_boom
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky"))
-        await world.settles()
+        await world.settle()
         kind.repaired = True
-        await world.passes(5)
+        await world.advance(5)
         assert world.node_of("unlucky") == "a"
 
     in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
@@ -202,9 +202,9 @@ def test_a_pod_is_retried_when_unreserve_fails(caplog: pytest.LogCaptureFixture)
 def test_the_log_has_the_traceback_of_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
     kind = broken("Filter", raise_boom)
 
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("unlucky"))
-        await world.settles()
+        await world.settle()
 
     in_virtual_time(scenario, node("a"), plugins=[kind], profiles=[profile(kind)])
     record = next(r for r in caplog.records if r.levelno == logging.ERROR)

@@ -23,7 +23,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import Status
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualTimeLoop
 
 
@@ -51,9 +51,9 @@ class Slow(ScorePlugin):
 def test_a_slow_plugin_is_logged(
     seconds: float, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("a"))
-        await world.settles()
+        await world.settle()
         assert world.node_of("a")
 
     monkeypatch.setattr(Slow, "seconds", seconds)
@@ -71,10 +71,10 @@ class FailsToSort(QueueSortPlugin):
 
 
 def test_pods_without_a_sort_key_are_scheduled_last(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         for name, priority in (("unlucky", 9), ("low", 1), ("high", 5)):
             world.cluster.put(pod(name, priority=priority))
-        await world.settles()
+        await world.settle()
         assert [name for name, _ in world.cluster.bindings] == ["default/high", "default/low", "default/unlucky"]
 
     in_virtual_time(
@@ -98,21 +98,21 @@ class AllowsInPairs(PermitPlugin):
 
 
 def test_a_permit_plugin_delays_and_allows_pods() -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("first"))
-        await world.passes(10)
+        await world.advance(10)
         assert world.node_of("first") == ""
         world.cluster.put(pod("second"))
-        await world.settles()
+        await world.settle()
         assert (world.node_of("first"), world.node_of("second")) == ("a", "a")
 
     in_virtual_time(scenario, node("a"), plugins=[AllowsInPairs], profiles=[profile("AllowsInPairs")])
 
 
 def test_a_permit_plugin_can_reject_with_a_status() -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("a", labels={"rejected": "yes"}))
-        await world.settles()
+        await world.settle()
         condition = world.cluster.condition("a")
         assert condition is not None
         assert condition.message == "0/1 nodes are available: 1 not allowed."
@@ -141,9 +141,9 @@ class Prepares(PreScorePlugin, ReservePlugin):
 
 
 def test_pre_score_runs_for_a_plugin_that_does_not_score() -> None:
-    async def scenario(world: Living) -> None:
+    async def scenario(world: SchedulerHarness) -> None:
         world.cluster.put(pod("a", cpu="1"))
-        await world.settles()
+        await world.settle()
         assert Prepares.seen == [["large", "larger"]]
 
     Prepares.seen.clear()

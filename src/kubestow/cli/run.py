@@ -33,25 +33,25 @@ def run(flags: Flags) -> None:
         by_file=flags["vmodule"],
         split_stream=split,
     )
-    live = _live(flags)
+    app = _scheduler_app(flags)
     if flags["write-config-to"] is not None:
-        effective.write_configuration(live.configuration, flags["write-config-to"])
+        effective.write_configuration(app.configuration, flags["write-config-to"])
         return
     for name, value in sorted(flags.as_text().items()):
         _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, changed=name in flags.changed))
-    kubeconfig = effective.kubeconfig(live.configuration, flags)
-    asyncio.run(live.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_log_ready, on_new_leader=_log_leader))
+    kubeconfig = effective.kubeconfig(app.configuration, flags)
+    asyncio.run(app.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_log_ready, on_new_leader=_log_leader))
     _log.info("Stopped")
 
 
-def _live(flags: Flags) -> SchedulerApp:
+def _scheduler_app(flags: Flags) -> SchedulerApp:
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
     from dataclasses import replace
 
     from kubestow.app import AppOptions, SchedulerApp
     from kubestow.cli.flags import effective
 
-    live = SchedulerApp.create(
+    app = SchedulerApp.create(
         plugin_references=flags["plugin"],
         source=flags["config"],
         feature_gates=effective.feature_gates(flags),
@@ -64,8 +64,8 @@ def _live(flags: Flags) -> SchedulerApp:
         allowed_labels=effective.allowed_labels(flags),
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
     )
-    configuration = effective.configured(live.configuration, flags, live.gates)
-    return replace(live, configuration=configuration, options=options)
+    configuration = effective.configured(app.configuration, flags, app.gates)
+    return replace(app, configuration=configuration, options=options)
 
 
 def _log_leader(identity: str) -> None:

@@ -84,26 +84,24 @@ def up(
     from kubestow.app import SchedulerApp
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    live = _for_embedded_server(
+    app = _for_embedded_server(
         SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
     )
     seconds = _seconds(grace_period)
-    asyncio.run(
-        _run(live, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds)
-    )
+    asyncio.run(_run(app, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds))
     data = (
         "the cluster is not persisted" if options.data_dir is None else f"the cluster is stored in {options.data_dir}"
     )
     click.echo(f"stopped; {data}")
 
 
-def _for_embedded_server(live: SchedulerApp) -> SchedulerApp:
+def _for_embedded_server(app: SchedulerApp) -> SchedulerApp:
     """Ignore the configured kubeconfig, and disable the client rate limit and leader election."""
-    configuration = live.configuration
+    configuration = app.configuration
     connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
     election = structs.replace(configuration.leader_election, leader_elect=False)
     configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
-    return replace(live, configuration=configuration)
+    return replace(app, configuration=configuration)
 
 
 def _seconds(grace_period: str) -> float:
@@ -119,7 +117,7 @@ def _seconds(grace_period: str) -> float:
 
 
 async def _run(
-    live: SchedulerApp,
+    app: SchedulerApp,
     options: ServerOptions,
     *,
     nodes: int | None,
@@ -146,7 +144,7 @@ async def _run(
         with TemporaryDirectory(prefix="kubestow-") as directory:
             scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
             write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)
-            await live.run(
+            await app.run(
                 kubeconfig=str(scheduler_kubeconfig),
                 master="",
                 on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig),

@@ -21,12 +21,12 @@ def verify(files: tuple[Path, ...], show: int) -> int:
     """
     from kubestow.plugins import in_tree_registry
     from kubestow.simulation.recorded_cases import read_cases
-    from kubestow.simulation.replay import Mismatch, replay
+    from kubestow.simulation.replay import ReplayMismatch, replay
 
     registry = in_tree_registry()
     cases: dict[str, int] = defaultdict(int)
     agreeing: dict[str, int] = defaultdict(int)
-    mismatches: dict[str, list[Mismatch]] = defaultdict(list)
+    mismatches: dict[str, list[ReplayMismatch]] = defaultdict(list)
     for path in files:
         for case in read_cases(path):
             found = replay(case, registry)

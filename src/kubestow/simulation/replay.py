@@ -2,8 +2,8 @@
 
 :func:`replay` builds the cluster of a case and schedules its pods in order, each on the cluster as the pods before it
 left it. It compares every recorded result: filter statuses, feasible nodes, weighted scores, totals, the chosen node,
-the message and preemption. A result that differs is a :class:`Mismatch`. There is no queue and no API server: victims
-are deleted at once, and volumes are bound without a controller.
+the message and preemption. A result that differs is a :class:`ReplayMismatch`. There is no queue and no API server:
+victims are deleted at once, and volumes are bound without a controller.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kubestow.simulation.recorded_cases import Case, Object
 from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 from kubestow.simulation.volume_controller import bind_assumed_volumes
 
-__all__ = ["Mismatch", "replay"]
+__all__ = ["ReplayMismatch", "replay"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class ReplayMismatch:
     """A result that differs from the recorded one.
 
     ``field`` is the path of the result, such as ``scores.NodeAffinity.node-1``. ``pod`` is namespace/name, and empty
@@ -118,20 +118,21 @@ class _Handle:
         return await work
 
 
-def replay(case: Case, registry: Registry) -> list[Mismatch]:
+def replay(case: Case, registry: Registry) -> list[ReplayMismatch]:
     """Replay one case and return the results that differ from the recorded ones."""
     try:
         run = _Replay(case, registry)
     except (ConfigurationError, PluginError) as error:
         return _compare_config_error(case, error)
     if case.config_error is not None:
-        return [Mismatch(case.name, "", "config_error", case.config_error, None)]
-    mismatches: list[Mismatch] = []
+        return [ReplayMismatch(case.name, "", "config_error", case.config_error, None)]
+    mismatches: list[ReplayMismatch] = []
     for pod, recorded in zip(case.pods, case.expect, strict=False):
         result = run.schedule(pod)
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         mismatches += (
-            Mismatch(case.name, key, field, expected, actual) for field, expected, actual in _compare(recorded, result)
+            ReplayMismatch(case.name, key, field, expected, actual)
+            for field, expected, actual in _compare(recorded, result)
         )
     return mismatches
 
@@ -154,14 +155,14 @@ def _with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.Ku
     )
 
 
-def _compare_config_error(case: Case, error: Exception) -> list[Mismatch]:
+def _compare_config_error(case: Case, error: Exception) -> list[ReplayMismatch]:
     """Check that the recorded configuration was rejected too, and for the same fields."""
     if case.config_error is None:
-        return [Mismatch(case.name, "", "config_error", None, str(error))]
+        return [ReplayMismatch(case.name, "", "config_error", None, str(error))]
     problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
     if report_same_fields(problems, case.config_error):
         return []
-    return [Mismatch(case.name, "", "config_error", case.config_error, str(error))]
+    return [ReplayMismatch(case.name, "", "config_error", case.config_error, str(error))]
 
 
 class _Replay:

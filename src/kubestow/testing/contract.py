@@ -6,7 +6,7 @@
 The framework runtime validates types and shapes of results. Whether results are consistent shows only when a plugin is
 called in several ways: for one row and for many, for a hypothetical change and for the actual one, with cached results
 after many events and without. Whether a plugin does what its author intends is tested with a
-:class:`~kubestow.testing.world.World`.
+:class:`~kubestow.testing.plugin_harness.PluginHarness`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScore
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
+from kubestow.testing.plugin_harness import PluginHarness
 from kubestow.testing.plugin_probe import PluginProbe, ReadOnlyRuntime, describe_results
 from kubestow.testing.random_events import RandomEvents, replicate_nodes
 from kubestow.testing.scheduler_errors import scheduler_errors
-from kubestow.testing.world import World
 
 __all__ = ["check_plugin"]
 
@@ -101,7 +101,7 @@ class _Contract:
         self._random = random
         self._example_nodes = nodes
         self._nodes = replicate_nodes(nodes, _NODES)
-        self._world = World(self._nodes, self._bound)
+        self._world = PluginHarness(self._nodes, self._bound)
         self._cluster = self._world.cluster
         for obj in objects:
             self._cluster.catalog(type(obj)).put(obj)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubestow.framework.interface import Plugin
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 __all__ = ["scheduler_errors"]
 
@@ -18,9 +18,9 @@ def scheduler_errors(objects: Iterable[Any], *, plugin: type[Plugin], profile: M
     """Run the scheduler for 20 minutes of virtual time; the messages of all errors."""
     messages: list[str] = []
 
-    async def scenario(world: Living) -> None:
-        await world.passes(_SECONDS)
-        conditions = (condition for pod in world.cluster.pods() for condition in pod.status.conditions)
+    async def scenario(harness: SchedulerHarness) -> None:
+        await harness.advance(_SECONDS)
+        conditions = (condition for pod in harness.cluster.pods() for condition in pod.status.conditions)
         messages.extend(condition.message or "" for condition in conditions if condition.reason == "SchedulerError")
 
     logged = _ErrorHandler()

@@ -1,10 +1,10 @@
 """A running scheduler on an in-memory cluster in virtual time.
 
 def test_a_pod_is_bound() -> None:
-    async def scenario(world: Living) -> None:
-        world.cluster.put(pod("a"))
-        await world.settles()
-        assert world.node_of("a") == "n"
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.settle()
+        assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"))
 """
@@ -28,21 +28,21 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
 
-__all__ = ["Living", "in_virtual_time", "living"]
+__all__ = ["SchedulerHarness", "in_virtual_time", "running_scheduler"]
 
 
-class Living:
+class SchedulerHarness:
     """A running scheduler and its cluster."""
 
     def __init__(self, cluster: MemoryCluster, scheduler: Scheduler) -> None:
         self.cluster = cluster
         self.scheduler = scheduler
 
-    async def passes(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         """Advance virtual time."""
         await asyncio.sleep(seconds)
 
-    async def settles(self) -> None:
+    async def settle(self) -> None:
         """Process everything that is due within 10 milliseconds."""
         await asyncio.sleep(0.01)
 
@@ -52,7 +52,7 @@ class Living:
 
 
 @asynccontextmanager
-async def living(
+async def running_scheduler(
     objects: Iterable[Any] = (),
     *,
     cluster: MemoryCluster | None = None,
@@ -61,7 +61,7 @@ async def living(
     gates: Mapping[str, bool] | None = None,
     observer: Observer | None = None,
     **configured: Any,
-) -> AsyncIterator[Living]:
+) -> AsyncIterator[SchedulerHarness]:
     """Run a scheduler on a cluster with these objects, until the context ends.
 
     ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, and ``configured``
@@ -81,10 +81,10 @@ async def living(
         gates=feature_gates,
     )
     running = asyncio.create_task(scheduler.run())
-    world = Living(cluster, scheduler)
-    await world.settles()
+    harness = SchedulerHarness(cluster, scheduler)
+    await harness.settle()
     try:
-        yield world
+        yield harness
     finally:
         running.cancel()
         await asyncio.wait((running,))
@@ -93,7 +93,7 @@ async def living(
 
 
 def in_virtual_time(
-    scenario: Callable[[Living], Awaitable[None]],
+    scenario: Callable[[SchedulerHarness], Awaitable[None]],
     *objects: Any,
     cluster: MemoryCluster | None = None,
     plugins: Iterable[type[Plugin]] = (),
@@ -102,10 +102,10 @@ def in_virtual_time(
     observer: Observer | None = None,
     **configured: Any,
 ) -> None:
-    """Run a scenario with a running scheduler (see :func:`living`) in virtual time."""
+    """Run a scenario with a running scheduler (see :func:`running_scheduler`) in virtual time."""
 
     async def main() -> None:
-        async with living(
+        async with running_scheduler(
             objects,
             cluster=cluster,
             plugins=plugins,
@@ -113,7 +113,7 @@ def in_virtual_time(
             gates=gates,
             observer=observer,
             **configured,
-        ) as world:
-            await scenario(world)
+        ) as harness:
+            await scenario(harness)
 
     run(main())

@@ -176,7 +176,12 @@ def csi_driver(name: str = DRIVER, *, tracks_capacity: bool = False, must_be_ins
 
 
 def capacity(
-    name: str, *, room: str | None, zone: str | None = None, largest: str | None = None, storage_class: str = "slow"
+    name: str,
+    *,
+    available: str | None,
+    zone: str | None = None,
+    largest: str | None = None,
+    storage_class: str = "slow",
 ) -> CSIStorageCapacity:
     """The capacity of a storage class for the nodes of a zone, or for all nodes."""
     topology: dict[str, Any] = {"matchLabels": {_ZONE: zone}} if zone else {}
@@ -186,7 +191,7 @@ def capacity(
             "metadata": {"name": name, "namespace": "kube-system"},
             "storageClassName": storage_class,
             "nodeTopology": topology,
-            "capacity": room,
+            "capacity": available,
             "maximumVolumeSize": largest,
         },
     )

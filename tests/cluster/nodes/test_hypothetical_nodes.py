@@ -12,7 +12,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 NODES = ["n0", "n1", "n2"]
 PORTS = [HostPort("0.0.0.0", "TCP", 80), HostPort("0.0.0.0", "TCP", 443)]
@@ -51,20 +51,20 @@ made: st.SearchStrategy[dict[str, Any]] = st.builds(
 )
 
 
-def world_of(existing: list[dict[str, Any]]) -> World:
+def harness_with(existing: list[dict[str, Any]]) -> PluginHarness:
     """Three nodes in two zones; the pods are placed in turn. No two on a node share a port."""
     read = [
         node(n, cpu="3", max_pods=4, zone=f"z{i % 2}", allocatable={"example.com/gpu": "2"})
         for i, n in enumerate(NODES)
     ]
-    world = World(read)
+    harness = PluginHarness(read)
     taken: set[tuple[str, int]] = set()
     for number, of in enumerate(existing):
         where = NODES[number % 3]
         ports = [port for port in of["host_ports"] if (where, port) not in taken]
         taken |= {(where, port) for port in ports}
-        world.cluster.put_pod(world.info(pod(f"p{number}", node=where, **{**of, "host_ports": ports})))
-    return world
+        harness.cluster.put_pod(harness.info(pod(f"p{number}", node=where, **{**of, "host_ports": ports})))
+    return harness
 
 
 def columns(nodes: Nodes, row: int) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def columns(nodes: Nodes, row: int) -> dict[str, Any]:
     }
 
 
-def results(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
+def results(harness: PluginHarness, probe: Pod, nodes: Nodes, row: int) -> dict[str, Status]:
     """The result of each filter that PreFilter did not skip, for a row of a view by itself."""
-    decision = world.decide(probe)
+    decision = harness.decide(probe)
     assert decision.feasibility is not None
     statuses = {}
     for answers in decision.feasibility.filters.active:
@@ -101,39 +101,39 @@ def results(world: World, probe: Pod, nodes: Nodes, row: int) -> dict[str, Statu
 def test_a_hypothetical_row_equals_the_changed_row(
     existing: list[dict[str, Any]], removed_numbers: set[int], added_pods: list[dict[str, Any]], probe: Pod, row: int
 ) -> None:
-    world = world_of(existing)
-    removed = tuple(i for i in world.cluster.nodes.pods[row].values() if int(i.name[1:]) in removed_numbers)
+    harness = harness_with(existing)
+    removed = tuple(i for i in harness.cluster.nodes.pods[row].values() if int(i.name[1:]) in removed_numbers)
     new = [pod(f"new-{number}", node=NODES[row], **of) for number, of in enumerate(added_pods)]
-    added = tuple(world.info(each) for each in new)
+    added = tuple(harness.info(each) for each in new)
     changes = [NodeChange(removed, added) if other == row else NodeChange() for other in range(3)]
-    hypothetical = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
-    read, expected = columns(hypothetical, row), results(world, probe, hypothetical, row)
+    hypothetical = HypotheticalNodes(harness.cluster.nodes, np.arange(3), changes)
+    read, expected = columns(hypothetical, row), results(harness, probe, hypothetical, row)
     for info in removed:
-        world.cluster.remove_pod(info.uid)
+        harness.cluster.remove_pod(info.uid)
     for info in added:
-        world.cluster.put_pod(info)
-    real = world.cluster.all_nodes()
+        harness.cluster.put_pod(info)
+    real = harness.cluster.all_nodes()
     assert read == columns(real, row)
     # A filter that PreFilter skips accepts the node; one that it skipped before the change has no result here.
-    actual = results(world, probe, real, row)
+    actual = results(harness, probe, real, row)
     assert expected == {name: actual.get(name, SUCCESS) for name in expected}
 
 
 def test_a_selection_keeps_the_changes_of_its_rows() -> None:
-    world = world_of([{"cpu": "1", "host_ports": []}] * 5)
-    pods = [list(on.values()) for on in world.cluster.nodes.pods]
+    harness = harness_with([{"cpu": "1", "host_ports": []}] * 5)
+    pods = [list(on.values()) for on in harness.cluster.nodes.pods]
     changes = [NodeChange(removed=tuple(on)) for on in pods]
-    nodes = HypotheticalNodes(world.cluster.nodes, np.arange(3), changes)
+    nodes = HypotheticalNodes(harness.cluster.nodes, np.arange(3), changes)
     assert nodes.select(np.array([2, 0])).requested("cpu").tolist() == [0, 0]
     assert nodes.select(np.array([False, True, False])).changes == [changes[1]]
 
 
 def test_changes_are_summed_by_a_function_of_the_pod() -> None:
-    world = world_of([{"cpu": "1", "host_ports": []}] * 3)
-    (here,) = world.cluster.nodes.pods[0].values()
-    added_pods = world.info(pod("added_pods", labels={"size": "5"}))
+    harness = harness_with([{"cpu": "1", "host_ports": []}] * 3)
+    (here,) = harness.cluster.nodes.pods[0].values()
+    added_pods = harness.info(pod("added_pods", labels={"size": "5"}))
     change = NodeChange(removed=(here,), added=(added_pods, added_pods))
-    nodes = HypotheticalNodes(world.cluster.nodes, np.array([0, 1]), [change, NodeChange()])
+    nodes = HypotheticalNodes(harness.cluster.nodes, np.array([0, 1]), [change, NodeChange()])
 
     def size(info: PodInfo) -> int:
         return int(info.labels.get("size", "1"))

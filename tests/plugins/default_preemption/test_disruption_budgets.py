@@ -11,7 +11,7 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubestow.testing import World, pod
+from kubestow.testing import PluginHarness, pod
 
 APP = {"matchLabels": {"app": "db"}}
 
@@ -25,13 +25,13 @@ def violated(
     *rows: list[Pod], selector: Any = APP, allowed: int = 0, namespace: str = "default", disrupted: tuple[str, ...] = ()
 ) -> list[str]:
     """The names of the pods whose eviction violates one budget."""
-    world = World()
+    harness = PluginHarness()
     status = {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z")}
     metadata = {"name": "budget", "namespace": namespace}
     manifest = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
-    world.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, manifest))
-    deltas = PodChanges.of([[world.info(each) for each in row] for row in rows], -1)
-    violating = DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)).violated(deltas)
+    harness.cluster.catalog(PodDisruptionBudget).put(convert(PodDisruptionBudget, manifest))
+    deltas = PodChanges.of([[harness.info(each) for each in row] for row in rows], -1)
+    violating = DisruptionBudgets(harness.cluster.catalog(PodDisruptionBudget)).violated(deltas)
     return [info.name for info, violates in zip(deltas.infos, violating.tolist(), strict=True) if violates]
 
 
@@ -62,10 +62,10 @@ def test_pods_without_labels_are_not_covered() -> None:
 
 
 def test_a_changed_budget_takes_effect() -> None:
-    world = World()
-    catalog = world.cluster.catalog(PodDisruptionBudget)
+    harness = PluginHarness()
+    catalog = harness.cluster.catalog(PodDisruptionBudget)
     budgets = DisruptionBudgets(catalog)
-    deltas = PodChanges.of([[world.info(db("a"))]], -1)
+    deltas = PodChanges.of([[harness.info(db("a"))]], -1)
     metadata = {"name": "budget", "namespace": "default"}
     for allowed, expected in ((0, [True]), (1, [False])):
         manifest = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}

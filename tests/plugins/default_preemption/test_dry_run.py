@@ -15,7 +15,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubestow.plugins.default_preemption.dry_run import dry_run
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.decisions import preemption_of
 
 NODES = ["n0", "n1", "n2", "n3"]
@@ -50,7 +50,9 @@ budgets: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 )
 
 
-def world_of(existing: list[dict[str, Any]], nominated: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> World:
+def harness_with(
+    existing: list[dict[str, Any]], nominated: list[dict[str, Any]], budgets: list[dict[str, Any]]
+) -> PluginHarness:
     """Four small nodes with pods; no two pods have the same start time or, on one node, the same host port."""
     bound = []
     taken: set[tuple[str, int]] = set()
@@ -60,12 +62,12 @@ def world_of(existing: list[dict[str, Any]], nominated: list[dict[str, Any]], bu
         status = {"startTime": f"2026-01-01T00:00:{59 - number:02}Z"}
         bound.append(pod(f"p{number}", status=status, **{**made, "host_ports": ports}))
     gpus = {"example.com/gpu": "2"}
-    world = World([node(name, cpu="3", max_pods=5, allocatable=gpus) for name in NODES], bound)
+    harness = PluginHarness([node(name, cpu="3", max_pods=5, allocatable=gpus) for name in NODES], bound)
     for number, made in enumerate(nominated):
-        world.cluster.nominate(world.info(pod(f"nominated-{number}", **made)), made["nominated"])
+        harness.cluster.nominate(harness.info(pod(f"nominated-{number}", **made)), made["nominated"])
     for number, made in enumerate(budgets):
-        world.cluster.catalog(PodDisruptionBudget).put(_budget(f"b{number}", **made))
-    return world
+        harness.cluster.catalog(PodDisruptionBudget).put(_budget(f"b{number}", **made))
+    return harness
 
 
 def _budget(name: str, *, app: str, allowed: int) -> PodDisruptionBudget:
@@ -86,18 +88,18 @@ class Selected(NamedTuple):
     violations: int
 
 
-def dry_run_on_all(world: World, urgent: Pod) -> dict[str, Selected]:
+def dry_run_on_all(harness: PluginHarness, urgent: Pod) -> dict[str, Selected]:
     """The code under test, on all potential nodes."""
-    decision = world.decide(urgent)
+    decision = harness.decide(urgent)
     assert decision.feasibility is not None
-    table = world.cluster.nodes
+    table = harness.cluster.nodes
     rows = np.flatnonzero(decision.feasibility.diagnose().with_code(Code.UNSCHEDULABLE))
     run = dry_run(
         decision.feasibility.filters,
         table,
         rows,
         priority=decision.pod.priority,
-        budgets=DisruptionBudgets(world.cluster.catalog(PodDisruptionBudget)),
+        budgets=DisruptionBudgets(harness.cluster.catalog(PodDisruptionBudget)),
     )
     return {
         table.names[row]: Selected([info.name for info in run.victims.at(i)], int(run.violations[i]))
@@ -105,9 +107,9 @@ def dry_run_on_all(world: World, urgent: Pod) -> dict[str, Selected]:
     }
 
 
-def select_on_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, Any]]) -> Selected:
+def select_on_one(harness: PluginHarness, urgent: Pod, name: str, budgets: list[dict[str, Any]]) -> Selected:
     """One node, by removing its pods from the cluster and adding them back one after the other."""
-    cluster = world.cluster
+    cluster = harness.cluster
     all_pods = list(cluster.nodes.pods[cluster.nodes.rows[name]].values())
     lower = sorted(
         (info for info in all_pods if info.priority < (urgent.spec.priority or 0)),
@@ -117,10 +119,10 @@ def select_on_one(world: World, urgent: Pod, name: str, budgets: list[dict[str, 
         cluster.remove_pod(info.uid)
     violating = _violating(lower, budgets)
     victims: list[PodInfo] = []
-    if lower and name in world.feasible(urgent):
+    if lower and name in harness.feasible(urgent):
         for info in [i for i in lower if i in violating] + [i for i in lower if i not in violating]:
             cluster.put_pod(info)
-            if name not in world.feasible(urgent):
+            if name not in harness.feasible(urgent):
                 cluster.remove_pod(info.uid)
                 victims.append(info)
     for info in lower:
@@ -151,9 +153,9 @@ def _violating(pods: list[PodInfo], budgets: list[dict[str, Any]]) -> list[PodIn
 def test_a_dry_run_of_all_nodes_selects_the_same_victims_as_one_node_at_a_time(
     existing: list[dict[str, Any]], nominated: list[dict[str, Any]], budgets: list[dict[str, Any]], urgent: Pod
 ) -> None:
-    world = world_of(existing, nominated, budgets)
-    found = dry_run_on_all(world, urgent) if world.decide(urgent).node_name is None else {}
-    assert found == {name: select_on_one(world, urgent, name, budgets) for name in found}
+    harness = harness_with(existing, nominated, budgets)
+    found = dry_run_on_all(harness, urgent) if harness.decide(urgent).node_name is None else {}
+    assert found == {name: select_on_one(harness, urgent, name, budgets) for name in found}
 
 
 change = st.one_of(
@@ -166,16 +168,16 @@ change = st.one_of(
 )
 
 
-def apply(world: World, change: tuple[str, Any]) -> None:
+def apply(harness: PluginHarness, change: tuple[str, Any]) -> None:
     """Apply a change to the cluster."""
     kind, what = change
-    cluster = world.cluster
+    cluster = harness.cluster
     if kind == "bind":
-        cluster.put_pod(world.info(pod("new", status={"startTime": "2026-01-02T00:00:00Z"}, **what)))
+        cluster.put_pod(harness.info(pod("new", status={"startTime": "2026-01-02T00:00:00Z"}, **what)))
     elif kind == "delete":
         cluster.remove_pod(f"uid-default-p{what}")
     elif kind == "nominate":
-        cluster.nominate(world.info(pod("nominated-0", **what)), what["nominated"])
+        cluster.nominate(harness.info(pod("nominated-0", **what)), what["nominated"])
     elif kind == "drop nomination":
         cluster.drop_nomination(f"uid-default-nominated-{what}")
     elif kind == "budget":
@@ -184,9 +186,9 @@ def apply(world: World, change: tuple[str, Any]) -> None:
         cluster.update_node(node(what, cpu="3", max_pods=5, unschedulable=True))
 
 
-def preempted(world: World, urgent: Pod) -> tuple[str, str | None, list[str]]:
+def preempted(harness: PluginHarness, urgent: Pod) -> tuple[str, str | None, list[str]]:
     """The message, the nominated node and the victims."""
-    decision = world.decide(urgent)
+    decision = harness.decide(urgent)
     result = preemption_of(decision)
     if result is None:
         return decision.message, decision.node_name, []
@@ -208,7 +210,7 @@ def test_cached_dry_runs_equal_fresh_ones(
     changes: list[tuple[str, Any]],
     urgent: Pod,
 ) -> None:
-    old, fresh = world_of(existing, nominated, budgets), world_of(existing, nominated, budgets)
+    old, fresh = harness_with(existing, nominated, budgets), harness_with(existing, nominated, budgets)
     for each in changes:
         preempted(old, urgent)
         apply(old, each)

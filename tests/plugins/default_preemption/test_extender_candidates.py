@@ -9,7 +9,7 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.framework.interface import Victims
 from kubestow.plugins.default_preemption.extender_candidates import pick_one_node
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.decisions import preemption_of
 
 start_times = st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
@@ -25,8 +25,8 @@ def test_without_changes_by_extenders_the_same_candidate_is_picked(
         for row, on_node in enumerate(nodes)
         for n, (priority, start_time) in enumerate(on_node)
     ]
-    world = World([node(f"n{row}", max_pods=len(on_node)) for row, on_node in enumerate(nodes)], bound)
-    nomination = preemption_of(world.decide(pod("p", priority=10)))
+    harness = PluginHarness([node(f"n{row}", max_pods=len(on_node)) for row, on_node in enumerate(nodes)], bound)
+    nomination = preemption_of(harness.decide(pod("p", priority=10)))
     assert nomination is not None
     assert nomination.extender_candidates is not None
     victims_by_node = nomination.extender_candidates.victims_by_node()

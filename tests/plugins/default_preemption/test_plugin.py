@@ -16,7 +16,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin, NodeFilterPlugin, PostFilterResult
 from kubestow.framework.status import Status, Verdict
-from kubestow.testing import World, node, nodes, pod
+from kubestow.testing import PluginHarness, node, nodes, pod
 from tests.decisions import preemption_of
 
 HIGH, MIDDLE, LOW = 100, 50, 0
@@ -41,9 +41,9 @@ def budget(name: str, *, app: str | None, allowed: int, disrupted: dict[str, str
     return convert(PodDisruptionBudget, {"metadata": metadata, "spec": {"selector": selector}, "status": status})
 
 
-def preempt(world: World, urgent: Pod | None = None) -> PostFilterResult:
+def preempt(harness: PluginHarness, urgent: Pod | None = None) -> PostFilterResult:
     """The result of PostFilter for a pod that fits no node."""
-    decision = world.decide(urgent or preemptor())
+    decision = harness.decide(urgent or preemptor())
     assert decision.node_name is None
     result = preemption_of(decision)
     assert result is not None
@@ -55,28 +55,28 @@ def victims(result: PostFilterResult) -> list[str]:
     return [info.name for info in result.victims]
 
 
-def preemption_message(world: World, urgent: Pod | None = None) -> str:
+def preemption_message(harness: PluginHarness, urgent: Pod | None = None) -> str:
     """The part of the pod's message that preemption adds."""
-    return world.decide(urgent or preemptor()).message.partition("preemption: ")[2]
+    return harness.decide(urgent or preemptor()).message.partition("preemption: ")[2]
 
 
-def two_nodes(*pods: Pod) -> World:
+def two_nodes(*pods: Pod) -> PluginHarness:
     """``node-0`` and ``node-1`` with four cores each, and some pods."""
-    return World(nodes(2), pods)
+    return PluginHarness(nodes(2), pods)
 
 
 # -- eligibility -----------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_that_never_preempts_is_not_eligible() -> None:
-    world = World([node("n")], [running("low", "n")])
+    harness = PluginHarness([node("n")], [running("low", "n")])
     never = preemptor(spec={"preemptionPolicy": "Never"})
-    assert preemption_message(world, never) == "not eligible due to preemptionPolicy=Never."
+    assert preemption_message(harness, never) == "not eligible due to preemptionPolicy=Never."
 
 
 def test_an_ineligible_pod_keeps_its_nomination() -> None:
-    world = World([node("n")], [running("low", "n")])
-    assert preemption_of(world.decide(preemptor(spec={"preemptionPolicy": "Never"}))) is None
+    harness = PluginHarness([node("n")], [running("low", "n")])
+    assert preemption_of(harness.decide(preemptor(spec={"preemptionPolicy": "Never"}))) is None
 
 
 def terminating(reason: str = "PreemptionByScheduler") -> Pod:
@@ -86,37 +86,37 @@ def terminating(reason: str = "PreemptionByScheduler") -> Pod:
 
 
 def test_a_pod_is_not_eligible_while_its_victims_terminate_on_the_nominated_node() -> None:
-    world = two_nodes(terminating(), running("other", "node-1"))
+    harness = two_nodes(terminating(), running("other", "node-1"))
     expected = "not eligible due to a terminating pod on the nominated node."
-    assert preemption_message(world, preemptor(nominated="node-0")) == expected
+    assert preemption_message(harness, preemptor(nominated="node-0")) == expected
 
 
 def test_a_pod_that_terminates_for_another_reason_does_not_count_as_a_victim() -> None:
-    world = two_nodes(terminating("DeletionByTaintManager"), running("other", "node-1"))
-    assert preempt(world, preemptor(nominated="node-0")).nominated_node_name == "node-0"
+    harness = two_nodes(terminating("DeletionByTaintManager"), running("other", "node-1"))
+    assert preempt(harness, preemptor(nominated="node-0")).nominated_node_name == "node-0"
 
 
 def test_an_unresolvable_nominated_node_is_replaced_by_another() -> None:
-    world = two_nodes(terminating(), running("other", "node-1"))
-    world.cluster.update_node(node("node-0", unschedulable=True))
-    assert preempt(world, preemptor(nominated="node-0")).nominated_node_name == "node-1"
+    harness = two_nodes(terminating(), running("other", "node-1"))
+    harness.cluster.update_node(node("node-0", unschedulable=True))
+    assert preempt(harness, preemptor(nominated="node-0")).nominated_node_name == "node-1"
 
 
 def test_a_pod_of_a_pod_group_is_not_eligible_with_workload_aware_preemption() -> None:
     grouped = preemptor(spec={"schedulingGroup": {"podGroupName": "g"}})
     gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
-    world = World([node("n")], [running("low", "n")], gates=gates)
-    assert preemption_message(world, grouped) == "not eligible due to workload aware preemption enabled"
+    harness = PluginHarness([node("n")], [running("low", "n")], gates=gates)
+    assert preemption_message(harness, grouped) == "not eligible due to workload aware preemption enabled"
 
 
 def test_a_pod_is_gated_while_its_victims_are_being_evicted() -> None:
-    world = World(gates={"SchedulerAsyncPreemption": True})
+    harness = PluginHarness(gates={"SchedulerAsyncPreemption": True})
     (plugin,) = (
-        p for p in world.profiles["default-scheduler"].runtime.plugins.pre_enqueue if p.name == "DefaultPreemption"
+        p for p in harness.profiles["default-scheduler"].runtime.plugins.pre_enqueue if p.name == "DefaultPreemption"
     )
-    info = world.info(preemptor())
+    info = harness.info(preemptor())
     assert plugin.pre_enqueue(info).ok
-    world.preempting.add(info.uid)
+    harness.preempting.add(info.uid)
     assert plugin.pre_enqueue(info).message == "waiting for the preemption for this pod to be finished"
 
 
@@ -124,32 +124,32 @@ def test_a_pod_is_gated_while_its_victims_are_being_evicted() -> None:
 
 
 def test_only_pods_of_lower_priority_are_victims() -> None:
-    world = World([node("n")], [running("equal", "n", cpu="2", priority=HIGH), running("low", "n", cpu="2")])
-    assert victims(preempt(world, preemptor(cpu="2"))) == ["low"]
+    harness = PluginHarness([node("n")], [running("equal", "n", cpu="2", priority=HIGH), running("low", "n", cpu="2")])
+    assert victims(preempt(harness, preemptor(cpu="2"))) == ["low"]
 
 
 def test_no_more_pods_are_evicted_than_needed_and_important_pods_are_reprieved_first() -> None:
     pods = [running(f"p{priority}", "n", cpu="1", priority=priority) for priority in (3, 1, 4, 2)]
-    assert victims(preempt(World([node("n")], pods), preemptor(cpu="2"))) == ["p2", "p1"]
+    assert victims(preempt(PluginHarness([node("n")], pods), preemptor(cpu="2"))) == ["p2", "p1"]
 
 
 def test_among_equal_priorities_the_older_pod_is_reprieved() -> None:
     pods = [running("young", "n", cpu="2", day=9), running("old", "n", cpu="2", day=2)]
-    assert victims(preempt(World([node("n")], pods), preemptor(cpu="2"))) == ["young"]
+    assert victims(preempt(PluginHarness([node("n")], pods), preemptor(cpu="2"))) == ["young"]
 
 
 def test_a_pod_that_has_not_started_counts_as_the_youngest() -> None:
     fresh = pod("fresh", node="n", cpu="2", priority=LOW)
-    world = World([node("n")], [fresh, running("young", "n", cpu="2", day=9)])
-    assert victims(preempt(world, preemptor(cpu="2"))) == ["fresh"]
+    harness = PluginHarness([node("n")], [fresh, running("young", "n", cpu="2", day=9)])
+    assert victims(preempt(harness, preemptor(cpu="2"))) == ["fresh"]
 
 
 def test_a_start_time_that_is_reported_later_counts() -> None:
-    world = World([node("n")], [pod("late", node="n", cpu="2"), running("young", "n", cpu="2", day=9)])
-    assert victims(preempt(world, preemptor(cpu="2"))) == ["late"]
+    harness = PluginHarness([node("n")], [pod("late", node="n", cpu="2"), running("young", "n", cpu="2", day=9)])
+    assert victims(preempt(harness, preemptor(cpu="2"))) == ["late"]
     start_time = pod("late", node="n", cpu="2", status={"startTime": "2026-01-02T00:00:00Z"})
-    world.cluster.put_pod(world.info(start_time))
-    assert victims(preempt(world, preemptor(cpu="2"))) == ["young"]
+    harness.cluster.put_pod(harness.info(start_time))
+    assert victims(preempt(harness, preemptor(cpu="2"))) == ["young"]
 
 
 def test_a_pod_protected_by_a_budget_is_reprieved_before_a_more_important_pod() -> None:
@@ -157,9 +157,9 @@ def test_a_pod_protected_by_a_budget_is_reprieved_before_a_more_important_pod() 
         running("guarded", "n", cpu="2", priority=1, labels={"app": "db"}),
         running("important", "n", cpu="2", priority=9),
     ]
-    world = World([node("n")], pods)
-    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
-    assert victims(preempt(world, preemptor(cpu="2"))) == ["important"]
+    harness = PluginHarness([node("n")], pods)
+    harness.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert victims(preempt(harness, preemptor(cpu="2"))) == ["important"]
 
 
 def test_victims_are_listed_by_importance_although_protected_pods_are_reprieved_first() -> None:
@@ -167,22 +167,22 @@ def test_victims_are_listed_by_importance_although_protected_pods_are_reprieved_
         running("guarded", "n", cpu="2", priority=1, labels={"app": "db"}),
         running("important", "n", cpu="2", priority=9),
     ]
-    world = World([node("n")], pods)
-    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
-    assert victims(preempt(world)) == ["important", "guarded"]
+    harness = PluginHarness([node("n")], pods)
+    harness.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert victims(preempt(harness)) == ["important", "guarded"]
 
 
 def test_the_result_counts_the_victims_that_violate_a_budget() -> None:
-    world = World([node("n")], [running("guarded", "n", labels={"app": "db"})])
-    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
-    assert preempt(world).violations == 1
+    harness = PluginHarness([node("n")], [running("guarded", "n", labels={"app": "db"})])
+    harness.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert preempt(harness).violations == 1
 
 
 def test_only_nominated_pods_of_lower_priority_lose_their_nomination() -> None:
-    world = World([node("n")], [running("low", "n")])
+    harness = PluginHarness([node("n")], [running("low", "n")])
     for name, priority in (("lower", MIDDLE), ("equal", HIGH)):
-        world.cluster.nominate(world.info(pod(name, priority=priority)), "n")
-    assert [info.name for info in preempt(world).lower_priority_nominated] == ["lower"]
+        harness.cluster.nominate(harness.info(pod(name, priority=priority)), "n")
+    assert [info.name for info in preempt(harness).lower_priority_nominated] == ["lower"]
 
 
 # -- picking one node ------------------------------------------------------------------------------------------------
@@ -206,16 +206,16 @@ def test_the_candidate_with_the_lowest_costs_is_picked(
 
 
 def test_the_number_of_violated_budgets_is_the_first_criterion() -> None:
-    world = two_nodes(
+    harness = two_nodes(
         running("guarded", "node-0", priority=1, labels={"app": "db"}), running("free", "node-1", priority=9)
     )
-    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
-    assert preempt(world).nominated_node_name == "node-1"
+    harness.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert preempt(harness).nominated_node_name == "node-1"
 
 
 def test_among_equal_candidates_the_first_by_name_is_picked() -> None:
-    world = World([node("b"), node("a")], [running("x", "b"), running("y", "a")])
-    assert preempt(world).nominated_node_name == "a"
+    harness = PluginHarness([node("b"), node("a")], [running("x", "b"), running("y", "a")])
+    assert preempt(harness).nominated_node_name == "a"
 
 
 def test_the_search_ends_when_enough_candidates_are_found() -> None:
@@ -225,8 +225,8 @@ def test_the_search_ends_when_enough_candidates_are_found() -> None:
         ]
     }
     pods = [running(f"p{number}", f"node-{number}", priority=number) for number in range(50)]
-    world = World(nodes(50), pods, profile=profile)
-    assert len({preempt(world).nominated_node_name for _ in range(20)}) > 5
+    harness = PluginHarness(nodes(50), pods, profile=profile)
+    assert len({preempt(harness).nominated_node_name for _ in range(20)}) > 5
 
 
 def test_the_search_continues_while_every_candidate_violates_a_budget() -> None:
@@ -236,16 +236,16 @@ def test_the_search_continues_while_every_candidate_violates_a_budget() -> None:
         ]
     }
     guarded = [running(f"p{n}", f"node-{n}", labels={"app": "db"}) for n in range(199)]
-    world = World(nodes(200), [*guarded, running("free", "node-199", priority=MIDDLE)], profile=profile)
-    world.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
-    assert {preempt(world).nominated_node_name for _ in range(10)} == {"node-199"}
+    harness = PluginHarness(nodes(200), [*guarded, running("free", "node-199", priority=MIDDLE)], profile=profile)
+    harness.cluster.catalog(PodDisruptionBudget).put(budget("db", app="db", allowed=0))
+    assert {preempt(harness).nominated_node_name for _ in range(10)} == {"node-199"}
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
 def test_the_message_counts_the_reasons_of_all_nodes() -> None:
-    world = World(
+    harness = PluginHarness(
         [node("small", cpu="1"), node("busy"), node("held"), node("closed", unschedulable=True)],
         [
             running("equal", "busy", priority=HIGH),
@@ -253,43 +253,43 @@ def test_the_message_counts_the_reasons_of_all_nodes() -> None:
             running("other", "held", cpu="3", priority=HIGH),
         ],
     )
-    assert preemption_message(world) == (
+    assert preemption_message(harness) == (
         "0/4 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, "
         "2 Preemption is not helpful for scheduling."
     )
 
 
 def test_without_candidates_the_nomination_is_cleared() -> None:
-    world = World([node("n")], [running("equal", "n", priority=HIGH)])
-    assert preempt(world).nominated_node_name == ""
+    harness = PluginHarness([node("n")], [running("equal", "n", priority=HIGH)])
+    assert preempt(harness).nominated_node_name == ""
 
 
 def test_without_potential_nodes_the_message_says_so_for_all_nodes() -> None:
-    world = World(nodes(2, unschedulable=True))
-    assert preemption_message(world) == "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    harness = PluginHarness(nodes(2, unschedulable=True))
+    assert preemption_message(harness) == "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 
 
 def test_a_pod_of_equal_priority_that_is_nominated_to_the_node_counts_in_the_dry_run() -> None:
-    world = World([node("n")], [running("low", "n")])
-    world.cluster.nominate(world.info(pod("nominated", cpu="2", priority=HIGH)), "n")
-    assert preemption_message(world) == "0/1 nodes are available: 1 Insufficient cpu."
+    harness = PluginHarness([node("n")], [running("low", "n")])
+    harness.cluster.nominate(harness.info(pod("nominated", cpu="2", priority=HIGH)), "n")
+    assert preemption_message(harness) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_the_nomination_of_the_preemptor_itself_does_not_count() -> None:
-    world = World([node("n")], [running("low", "n")])
+    harness = PluginHarness([node("n")], [running("low", "n")])
     urgent = preemptor()
-    world.cluster.nominate(world.info(urgent), "n")
-    assert victims(preempt(world, urgent)) == ["low"]
+    harness.cluster.nominate(harness.info(urgent), "n")
+    assert victims(preempt(harness, urgent)) == ["low"]
 
 
 def test_results_for_a_nominated_pod_are_not_reused_for_pods_of_the_same_shape() -> None:
-    world = World([node("n")], [running("low", "n")])
+    harness = PluginHarness([node("n")], [running("low", "n")])
     urgent = preemptor()
-    world.cluster.nominate(world.info(urgent), "n")
-    assert victims(preempt(world, urgent)) == ["low"]
+    harness.cluster.nominate(harness.info(urgent), "n")
+    assert victims(preempt(harness, urgent)) == ["low"]
     twin = pod("twin", cpu="4", priority=HIGH)
-    assert preemption_message(world, twin) == "0/1 nodes are available: 1 Insufficient cpu."
-    assert victims(preempt(world, urgent)) == ["low"]
+    assert preemption_message(harness, twin) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert victims(preempt(harness, urgent)) == ["low"]
 
 
 class FailsWithoutPods(NodeFilterPlugin):
@@ -303,8 +303,8 @@ class FailsWithoutPods(NodeFilterPlugin):
 
 def test_an_error_of_a_filter_in_the_dry_run_is_reported() -> None:
     profile = {"plugins": {"filter": {"enabled": [{"name": "FailsWithoutPods"}]}}}
-    world = World([node("n")], [running("low", "n", cpu="1")], plugins=[FailsWithoutPods], profile=profile)
-    decision = world.decide(preemptor(cpu="1"))
+    harness = PluginHarness([node("n")], [running("low", "n", cpu="1")], plugins=[FailsWithoutPods], profile=profile)
+    decision = harness.decide(preemptor(cpu="1"))
     assert decision.message.endswith('preemption: running "FailsWithoutPods" filter plugin: divided by no pods')
     assert preemption_of(decision) is None
 
@@ -321,5 +321,5 @@ class RejectsActualNodes(FilterPlugin):
 
 def test_a_dry_run_without_victims_is_an_error() -> None:
     profile = {"plugins": {"filter": {"enabled": [{"name": "RejectsActualNodes"}]}}}
-    world = World([node("n")], [running("low", "n")], plugins=[RejectsActualNodes], profile=profile)
-    assert preemption_message(world, preemptor(cpu="0")) == 'expected at least one victim pod on node "n"'
+    harness = PluginHarness([node("n")], [running("low", "n")], plugins=[RejectsActualNodes], profile=profile)
+    assert preemption_message(harness, preemptor(cpu="0")) == 'expected at least one victim pod on node "n"'

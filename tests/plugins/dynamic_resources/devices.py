@@ -12,7 +12,7 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.plugin import DynamicResources
 from kubestow.scheduling.decision.result import Decision
 from kubestow.simulation.resource_claims import run_synchronously
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 __all__ = [
     "DRIVER",
@@ -129,7 +129,7 @@ def pod_with(*claims: str, name: str = "p", **fields: Any) -> Pod:
     return pod(name, spec={"resourceClaims": named, **fields.pop("spec", {})}, **fields)
 
 
-class DeviceHarness(World):
+class DeviceHarness(PluginHarness):
     """A simulated scheduler with devices, claims and the class ``gpu``, which selects all devices."""
 
     def __init__(self, *objects: ResourceSlice | DeviceClass | ResourceClaim | Node, **fields: Any) -> None:

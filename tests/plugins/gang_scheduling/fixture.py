@@ -14,11 +14,11 @@ from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
 from kubestow.simulation.resource_claims import run_synchronously
-from kubestow.testing import World, node
+from kubestow.testing import PluginHarness, node
 from tests.scheduling.gangs.groups import GATES
 
 
-class Groups(World):
+class Groups(PluginHarness):
     """A cluster with a GangScheduling plugin that can patch pod groups."""
 
     def __init__(self, *pods: Pod, gates: Mapping[str, bool] | None = None) -> None:

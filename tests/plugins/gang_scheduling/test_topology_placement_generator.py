@@ -15,7 +15,7 @@ from kubestow.framework.placement import Placement, Proposal
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.scheduling.gangs.groups import GATES, group, member, members, together
 
 RACKS = [
@@ -26,7 +26,7 @@ RACKS = [
 ]
 
 
-class Groups(World):
+class Groups(PluginHarness):
     """Nodes in two racks and one pod group, whose pods may have nodes."""
 
     def __init__(self, *pods: Pod, key: str = "rack") -> None:
@@ -73,8 +73,8 @@ def test_without_a_node_that_has_the_label_no_placement_is_feasible() -> None:
 
 
 def test_the_domain_of_placed_members_is_the_only_placement() -> None:
-    world = Groups(member("first", "train", node="b0"), member("second", "train"))
-    assert world.generated() == {"b": ["b0"]}
+    harness = Groups(member("first", "train", node="b0"), member("second", "train"))
+    assert harness.generated() == {"b": ["b0"]}
 
 
 @pytest.mark.parametrize(
@@ -92,35 +92,37 @@ def test_placed_members_outside_one_domain_are_an_error(nodes: list[str], proble
 
 
 def test_a_placement_that_takes_more_pods_scores_higher() -> None:
-    world = Groups()
+    harness = Groups()
     one, two = members(2, "train", cpu="1m")
     assert (
-        world.runtime.best_placement(
-            world.gang, [world.proposal("a", one), world.proposal("b", one, two)], world.random
+        harness.runtime.best_placement(
+            harness.gang, [harness.proposal("a", one), harness.proposal("b", one, two)], harness.random
         )
         == 1
     )
 
 
 def test_among_placements_that_take_as_many_pods_the_fullest_scores_highest() -> None:
-    world = Groups()
+    harness = Groups()
     pair = members(2, "train", cpu="1")
     assert (
-        world.runtime.best_placement(world.gang, [world.proposal("a", *pair), world.proposal("b", *pair)], world.random)
+        harness.runtime.best_placement(
+            harness.gang, [harness.proposal("a", *pair), harness.proposal("b", *pair)], harness.random
+        )
         == 1
     )
 
 
 def test_one_of_several_equal_placements_is_picked_at_random() -> None:
-    world = Groups()
-    same = [world.proposal("b", *members(1, "train"))] * 3
-    assert {world.runtime.best_placement(world.gang, same, world.random) for _ in range(60)} == {0, 1, 2}
+    harness = Groups()
+    same = [harness.proposal("b", *members(1, "train"))] * 3
+    assert {harness.runtime.best_placement(harness.gang, same, harness.random) for _ in range(60)} == {0, 1, 2}
 
 
 def test_node_changes_and_deleted_members_requeue_the_group() -> None:
     plugin = TopologyPlacementGenerator(None, Groups())
-    world = Groups()
-    first, second, other = (world.info(each) for each in (*members(2, "train"), pod("other")))
+    harness = Groups()
+    first, second, other = (harness.info(each) for each in (*members(2, "train"), pod("other")))
     (_, pod_deleted) = plugin.events_to_register
     assert pod_deleted.hint is not None
     assert pod_deleted.hint(first, second, None) and not pod_deleted.hint(first, other, None)

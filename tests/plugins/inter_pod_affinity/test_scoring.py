@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.api.core import Pod
-from kubestow.testing import World, nodes, pod
+from kubestow.testing import PluginHarness, nodes, pod
 from tests.plugins.affinities import HOST, Object, preferred_affinity, preferred_anti_affinity, required_affinity, term
 
 
@@ -16,8 +16,8 @@ def app(name: str, *, on: str = "", affinity: Object | None = None) -> Pod:
 def scores(*placed: Pod, incoming: Pod, args: dict[str, Any] | None = None) -> dict[str, int]:
     """The scores on three nodes without the weight 2 of the default profile."""
     config = [{"name": "InterPodAffinity", "args": args}] if args else []
-    world = World(nodes(3, zones=2), placed, profile={"pluginConfig": config})
-    return {name: score // 2 for name, score in world.scores(incoming, "InterPodAffinity").items()}
+    harness = PluginHarness(nodes(3, zones=2), placed, profile={"pluginConfig": config})
+    return {name: score // 2 for name, score in harness.scores(incoming, "InterPodAffinity").items()}
 
 
 def test_preferred_affinity_raises_the_score_of_matching_domains() -> None:
@@ -67,7 +67,7 @@ def test_weights_that_cancel_out_are_scored() -> None:
 
 def test_scoring_without_pre_score_fails() -> None:
     profile = {"plugins": {"preScore": {"disabled": [{"name": "InterPodAffinity"}]}}}
-    decision = World(nodes(2), profile=profile).decide(app("web"))
+    decision = PluginHarness(nodes(2), profile=profile).decide(app("web"))
     assert 'failed to read "PreScoreInterPodAffinity" from cycleState: not found' in decision.message
 
 
@@ -75,5 +75,5 @@ def test_an_invalid_term_is_an_error_in_pre_score() -> None:
     disabled = {"disabled": [{"name": "InterPodAffinity"}]}
     profile = {"plugins": {"preFilter": disabled, "filter": disabled}}
     bad = term({"matchExpressions": [{"key": "app", "operator": "Near"}]})
-    decision = World(nodes(2), profile=profile).decide(app("web", affinity=preferred_affinity(bad)))
+    decision = PluginHarness(nodes(2), profile=profile).decide(app("web", affinity=preferred_affinity(bad)))
     assert "failed to parse pod: preferredAffinityTerms" in decision.message

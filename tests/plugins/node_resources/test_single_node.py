@@ -14,7 +14,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 
 GPU = "example.com/gpu"
 #: Small and large amounts of memory; 100 times the last ones overflow 64 bits.
@@ -68,33 +68,33 @@ def requesting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[World, PodInfo]:
+def harnesses(draw: st.DrawFn) -> tuple[PluginHarness, PodInfo]:
     placed = [requesting(draw, f"p{number}", node=f"n{draw(st.integers(0, 3))}") for number in range(4)]
-    world = World(draw(nodes()), placed, profile=draw(profiles()))
-    return world, world.info(requesting(draw, "p"))
+    harness = PluginHarness(draw(nodes()), placed, profile=draw(profiles()))
+    return harness, harness.info(requesting(draw, "p"))
 
 
-def rows(world: World) -> list[Nodes]:
-    return [Nodes(world.cluster.nodes, slice(row, row + 1)) for row in range(len(world.cluster.nodes))]
+def rows(harness: PluginHarness) -> list[Nodes]:
+    return [Nodes(harness.cluster.nodes, slice(row, row + 1)) for row in range(len(harness.cluster.nodes))]
 
 
-@given(worlds())
+@given(harnesses())
 @settings(max_examples=60, deadline=None)
-def test_the_verdict_on_a_node_does_not_depend_on_other_nodes(world_and_pod: tuple[World, PodInfo]) -> None:
-    world, info = world_and_pod
-    plugin = next(p for p in world.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
+def test_the_verdict_on_a_node_does_not_depend_on_other_nodes(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
+    harness, info = harness_and_pod
+    plugin = next(p for p in harness.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
     state = CycleState()
-    plugin.pre_filter(state, info, world.cluster.all_nodes())
-    of_all = plugin.filter(state, info, world.cluster.all_nodes())
-    assert of_all.keys.tolist() == [int(plugin.filter(state, info, row).keys[0]) for row in rows(world)]
+    plugin.pre_filter(state, info, harness.cluster.all_nodes())
+    of_all = plugin.filter(state, info, harness.cluster.all_nodes())
+    assert of_all.keys.tolist() == [int(plugin.filter(state, info, row).keys[0]) for row in rows(harness)]
 
 
-@given(worlds())
+@given(harnesses())
 @settings(max_examples=120, deadline=None)
-def test_the_score_of_a_node_does_not_depend_on_other_nodes(world_and_pod: tuple[World, PodInfo]) -> None:
-    world, info = world_and_pod
-    for plugin in world.profiles["default-scheduler"].plugins:
+def test_the_score_of_a_node_does_not_depend_on_other_nodes(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
+    harness, info = harness_and_pod
+    for plugin in harness.profiles["default-scheduler"].plugins:
         if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
             with np.errstate(over="ignore"):
-                of_all = plugin.score(CycleState(), info, world.cluster.all_nodes())
-            assert of_all.tolist() == [int(plugin.score(CycleState(), info, row)[0]) for row in rows(world)]
+                of_all = plugin.score(CycleState(), info, harness.cluster.all_nodes())
+            assert of_all.tolist() == [int(plugin.score(CycleState(), info, row)[0]) for row in rows(harness)]

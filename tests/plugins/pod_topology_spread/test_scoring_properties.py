@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kubestow.api.core import Node, Pod, Service
 from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import compile_selector
-from kubestow.testing import World
+from kubestow.testing import PluginHarness
 from kubestow.testing import node as a_node
 from kubestow.testing import pod as a_pod
 from tests.plugins import topology_oracle
@@ -62,8 +62,8 @@ def expected_scores(incoming: Pod, nodes_by_name: Mapping[str, Node], placed: li
 @given(st.tuples(*map(nodes, NAMES)), incoming_pods, st.lists(steps, min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
 def test_scores_follow_changes_of_pods_and_nodes(first: tuple[Node, ...], incoming: Pod, steps: list[Any]) -> None:
-    world, nodes_by_name, placed = World(first), {node.metadata.name: node for node in first}, list[Pod]()
-    world.cluster.catalog(Service).put(service(WEB))
+    harness, nodes_by_name, placed = PluginHarness(first), {node.metadata.name: node for node in first}, list[Pod]()
+    harness.cluster.catalog(Service).put(service(WEB))
     for number, step in enumerate(steps):
         match step:
             case Node():
@@ -73,7 +73,7 @@ def test_scores_follow_changes_of_pods_and_nodes(first: tuple[Node, ...], incomi
             case name, count:
                 placed += [a_pod(f"p{number}-{n}", labels=WEB, node=name) for n in range(count)]
         for node in nodes_by_name.values():
-            world.cluster.update_node(node)
+            harness.cluster.update_node(node)
         for pod in placed:
-            world.cluster.put_pod(world.info(pod))
-        assert world.scores(incoming, "PodTopologySpread") == expected_scores(incoming, nodes_by_name, placed)
+            harness.cluster.put_pod(harness.info(pod))
+        assert harness.scores(incoming, "PodTopologySpread") == expected_scores(incoming, nodes_by_name, placed)

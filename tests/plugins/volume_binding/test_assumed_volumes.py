@@ -13,10 +13,10 @@ from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes
 from kubestow.scheduling.decision.result import Decision
-from kubestow.testing import World, node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing import PluginHarness, node, pod
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.storage import DRIVER, claim, csi_node, mounting, storage_class, volume
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 PROBE = pod("p", spec=mounting("data"))
 STATIC = (node("a"), storage_class(), claim(), volume("pv", size="1Gi"), volume("pv-2", size="2Gi"))
@@ -26,12 +26,12 @@ SHORT_TIMEOUT: dict[str, Any] = {
 }
 
 
-def plugin_of(harness: World) -> Any:
+def plugin_of(harness: PluginHarness) -> Any:
     plugin: Plugin = next(p for p in harness.profiles["default-scheduler"].plugins if p.name == "VolumeBinding")
     return plugin
 
 
-def reserve(harness: World) -> Decision:
+def reserve(harness: PluginHarness) -> Decision:
     decision = harness.schedule(PROBE)
     assert decision.node_name is not None, decision.message
     status = plugin_of(harness).reserve(decision.state, decision.pod, decision.node_name)
@@ -43,7 +43,7 @@ def reserve(harness: World) -> Decision:
 
 
 def test_an_assumed_volume_is_not_available_to_other_claims() -> None:
-    harness = world(*STATIC, claim("other"))
+    harness = plugin_harness(*STATIC, claim("other"))
     reserve(harness)
     assumed = harness.cluster.catalog(PersistentVolume).get("", "pv")
     assert assumed is not None and assumed.spec.claim_ref is not None
@@ -55,7 +55,7 @@ def test_an_assumed_volume_is_not_available_to_other_claims() -> None:
 
 
 def test_an_assumed_claim_is_restricted_to_its_selected_node() -> None:
-    harness = world(*DYNAMIC, node("b"))
+    harness = plugin_harness(*DYNAMIC, node("b"))
     reserve(harness)
     assumed = harness.cluster.catalog(PersistentVolumeClaim).get("default", "data")
     assert assumed is not None and assumed.metadata.annotations[SELECTED_NODE] == "a"
@@ -64,7 +64,7 @@ def test_an_assumed_claim_is_restricted_to_its_selected_node() -> None:
 
 @pytest.mark.parametrize("objects", [STATIC, DYNAMIC])
 def test_unreserve_is_idempotent(objects: tuple[Any, ...]) -> None:
-    harness = world(*objects)
+    harness = plugin_harness(*objects)
     decision = reserve(harness)
     for _ in range(2):
         plugin_of(harness).unreserve(decision.state, decision.pod, "a")
@@ -74,21 +74,21 @@ def test_unreserve_is_idempotent(objects: tuple[Any, ...]) -> None:
 
 
 def test_a_newer_watch_event_replaces_an_assumed_volume() -> None:
-    harness = world(*STATIC)
+    harness = plugin_harness(*STATIC)
     reserve(harness)
     put(harness, volume("pv", metadata={"resourceVersion": "2"}))
     assert harness.cluster.catalog(PersistentVolume).assumed() == []
 
 
 def test_a_repeated_watch_event_does_not_replace_an_assumed_volume() -> None:
-    harness = world(*STATIC)
+    harness = plugin_harness(*STATIC)
     reserve(harness)
     put(harness, volume("pv"))
     assert [pv.metadata.name for pv in harness.cluster.catalog(PersistentVolume).assumed()] == ["pv"]
 
 
 def test_an_outdated_or_deleted_object_cannot_be_assumed() -> None:
-    catalog = world(*STATIC).cluster.catalog(PersistentVolume)
+    catalog = plugin_harness(*STATIC).cluster.catalog(PersistentVolume)
     with pytest.raises(KubestowError, match="PersistentVolume pv has changed, so can't be assumed"):
         catalog.assume(volume("pv", metadata={"resourceVersion": "0"}))
     with pytest.raises(KubestowError, match="PersistentVolume gone is gone, so can't be assumed"):
@@ -96,7 +96,7 @@ def test_an_outdated_or_deleted_object_cannot_be_assumed() -> None:
 
 
 def test_if_one_object_cannot_be_assumed_none_is() -> None:
-    cluster = world(*STATIC).cluster
+    cluster = plugin_harness(*STATIC).cluster
     assumed = AssumedVolumes([(volume("pv"), claim())], [claim("gone")])
     with pytest.raises(KubestowError):
         assumed.assume(cluster)
@@ -104,7 +104,7 @@ def test_if_one_object_cannot_be_assumed_none_is() -> None:
 
 
 def test_pre_bind_is_skipped_for_bound_claims() -> None:
-    harness = world(node("a"), claim(volume="pv"), volume("pv"))
+    harness = plugin_harness(node("a"), claim(volume="pv"), volume("pv"))
     decision = reserve(harness)
     pre_flight = plugin_of(harness).pre_bind_pre_flight(decision.state, decision.pod, "a")
     assert pre_flight.code.value == "Skip"
@@ -112,7 +112,7 @@ def test_pre_bind_is_skipped_for_bound_claims() -> None:
 
 
 def test_reserve_does_nothing_for_a_pod_without_claims() -> None:
-    harness = world(*STATIC)
+    harness = plugin_harness(*STATIC)
     decision = harness.schedule(pod("plain"))
     assert plugin_of(harness).reserve(decision.state, decision.pod, "a") is None
     plugin_of(harness).unreserve(decision.state, decision.pod, "a")
@@ -121,15 +121,15 @@ def test_reserve_does_nothing_for_a_pod_without_claims() -> None:
 # -- PreBind, with a running scheduler -----------------------------------------------------------------------------
 
 
-def observed(living: Living, kind: type[Any], name: str, namespace: str = "") -> Any:
-    return living.scheduler.cluster.catalog(kind).as_observed(namespace, name)
+def observed(harness: SchedulerHarness, kind: type[Any], name: str, namespace: str = "") -> Any:
+    return harness.scheduler.cluster.catalog(kind).as_observed(namespace, name)
 
 
-def complete(living: Living, volume_name: str) -> None:
+def complete(harness: SchedulerHarness, volume_name: str) -> None:
     """The volume controller completes the binding of the claim."""
-    current = observed(living, PersistentVolumeClaim, "data", "default")
+    current = observed(harness, PersistentVolumeClaim, "data", "default")
     annotations = current.metadata.annotations | {BIND_COMPLETED: "yes"}
-    living.cluster.put(
+    harness.cluster.put(
         msgspec.structs.replace(
             current,
             metadata=msgspec.structs.replace(current.metadata, annotations=annotations),
@@ -139,69 +139,69 @@ def complete(living: Living, volume_name: str) -> None:
 
 
 def test_a_pod_is_bound_after_its_volume() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.passes(5)
-        assert observed(living, PersistentVolume, "pv").spec.claim_ref.name == "data"
-        assert living.node_of("p") == ""
-        complete(living, "pv")
-        await living.settles()
-        assert living.node_of("p") == "a"
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.advance(5)
+        assert observed(harness, PersistentVolume, "pv").spec.claim_ref.name == "data"
+        assert harness.node_of("p") == ""
+        complete(harness, "pv")
+        await harness.settle()
+        assert harness.node_of("p") == "a"
 
     in_virtual_time(scenario, *STATIC)
 
 
 def test_a_pod_is_bound_after_its_volume_is_provisioned() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.passes(5)
-        assert observed(living, PersistentVolumeClaim, "data", "default").metadata.annotations[SELECTED_NODE] == "a"
-        complete(living, "new")
-        await living.settles()
-        assert living.node_of("p") == ""  # the volume has not been observed yet
-        living.cluster.put(volume("new", claim="data"))
-        await living.settles()
-        assert living.node_of("p") == "a"
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.advance(5)
+        assert observed(harness, PersistentVolumeClaim, "data", "default").metadata.annotations[SELECTED_NODE] == "a"
+        complete(harness, "new")
+        await harness.settle()
+        assert harness.node_of("p") == ""  # the volume has not been observed yet
+        harness.cluster.put(volume("new", claim="data"))
+        await harness.settle()
+        assert harness.node_of("p") == "a"
 
     in_virtual_time(scenario, *DYNAMIC)
 
 
-def failures(living: Living) -> list[str]:
-    return [event.note for event in living.cluster.events if event.reason == "FailedScheduling"]
+def failures(harness: SchedulerHarness) -> list[str]:
+    return [event.note for event in harness.cluster.events if event.reason == "FailedScheduling"]
 
 
 def test_a_binding_fails_after_the_bind_timeout() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.passes(9)
-        assert failures(living) == []
-        await living.passes(1.5)
-        assert failures(living) == [
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.advance(9)
+        assert failures(harness) == []
+        await harness.advance(1.5)
+        assert failures(harness) == [
             'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
         ]
 
     in_virtual_time(scenario, *STATIC, **SHORT_TIMEOUT)
 
 
-def change(living: Living, kind: str) -> None:
+def change(harness: SchedulerHarness, kind: str) -> None:
     """Change or delete an object while PreBind waits."""
     match kind:
         case "released":
-            living.cluster.put(volume("pv"))
+            harness.cluster.put(volume("pv"))
         case "moved":
-            living.cluster.put(volume("pv", claim="data", claim_uid="uid-default-data", zone="far"))
+            harness.cluster.put(volume("pv", claim="data", claim_uid="uid-default-data", zone="far"))
         case "moved migrated":
-            living.cluster.put(csi_node("a", migrated=["kubernetes.io/cinder"]))
+            harness.cluster.put(csi_node("a", migrated=["kubernetes.io/cinder"]))
             disk = {"cinder": {"volumeID": "x"}}
-            living.cluster.put(volume("pv", claim="data", claim_uid="uid-default-data", zone="far", source=disk))
+            harness.cluster.put(volume("pv", claim="data", claim_uid="uid-default-data", zone="far", source=disk))
         case "volume gone":
-            living.cluster.remove(observed(living, PersistentVolume, "pv"))
+            harness.cluster.remove(observed(harness, PersistentVolume, "pv"))
         case "claim gone":
-            living.cluster.remove(observed(living, PersistentVolumeClaim, "data", "default"))
+            harness.cluster.remove(observed(harness, PersistentVolumeClaim, "data", "default"))
         case "node gone":
-            living.cluster.remove(node("a"))
+            harness.cluster.remove(node("a"))
         case "pod gone":
-            living.cluster.remove(PROBE)
+            harness.cluster.remove(PROBE)
 
 
 @pytest.mark.parametrize(
@@ -216,24 +216,24 @@ def change(living: Living, kind: str) -> None:
     ],
 )
 def test_a_binding_fails_when_an_object_changes_or_is_deleted(kind: str, problem: str) -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.settles()
-        change(living, kind)
-        await living.settles()
-        assert failures(living)[0] == f'running PreBind plugin "VolumeBinding": binding volumes: {problem}'
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        change(harness, kind)
+        await harness.settle()
+        assert failures(harness)[0] == f'running PreBind plugin "VolumeBinding": binding volumes: {problem}'
 
     in_virtual_time(scenario, *STATIC)
 
 
 def test_a_deleted_pod_is_not_bound() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.settles()
-        change(living, "pod gone")
-        await living.settles()
-        assert living.cluster.bindings == []
-        assert living.scheduler.cluster.catalog(PersistentVolume).assumed() == []
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        change(harness, "pod gone")
+        await harness.settle()
+        assert harness.cluster.bindings == []
+        assert harness.scheduler.cluster.catalog(PersistentVolume).assumed() == []
 
     in_virtual_time(scenario, *STATIC)
 
@@ -245,49 +245,49 @@ def test_a_deleted_pod_is_not_bound() -> None:
 def test_a_binding_fails_when_the_provisioner_resets_the_selected_node(
     annotations: dict[str, str], problem: str
 ) -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.settles()
-        living.cluster.put(claim(metadata={"annotations": annotations}))
-        await living.settles()
-        assert failures(living)[0] == f'running PreBind plugin "VolumeBinding": binding volumes: {problem}'
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        harness.cluster.put(claim(metadata={"annotations": annotations}))
+        await harness.settle()
+        assert failures(harness)[0] == f'running PreBind plugin "VolumeBinding": binding volumes: {problem}'
 
     in_virtual_time(scenario, *DYNAMIC)
 
 
 def test_a_binding_fails_when_the_provisioned_volume_does_not_match_the_node() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.settles()
-        living.cluster.put(volume("new", claim="data", zone="far"))
-        complete(living, "new")
-        await living.settles()
-        assert 'pv "new" node affinity' in failures(living)[0]
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        harness.cluster.put(volume("new", claim="data", zone="far"))
+        complete(harness, "new")
+        await harness.settle()
+        assert 'pv "new" node affinity' in failures(harness)[0]
 
     in_virtual_time(scenario, *DYNAMIC)
 
 
 def test_a_binding_fails_when_a_claim_is_deleted_during_provisioning() -> None:
-    async def scenario(living: Living) -> None:
-        living.cluster.put(PROBE)
-        await living.settles()
-        change(living, "claim gone")
-        await living.settles()
-        assert "failed to check provisioning pvc" in failures(living)[0]
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        change(harness, "claim gone")
+        await harness.settle()
+        assert "failed to check provisioning pvc" in failures(harness)[0]
 
     in_virtual_time(scenario, *DYNAMIC)
 
 
 def test_a_pod_is_retried_after_a_conflicting_patch() -> None:
-    async def scenario(living: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         conflict = APIError(409, "Conflict", 'persistentvolumes "pv" has been modified')
-        living.cluster.patch_failures.append(conflict)
-        living.cluster.put(PROBE)
-        await living.settles()
-        assert failures(living) == ['running PreBind plugin "VolumeBinding": persistentvolumes "pv" has been modified']
-        await living.passes(5)
-        complete(living, "pv")
-        await living.settles()
-        assert living.node_of("p") == "a"
+        harness.cluster.patch_failures.append(conflict)
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        assert failures(harness) == ['running PreBind plugin "VolumeBinding": persistentvolumes "pv" has been modified']
+        await harness.advance(5)
+        complete(harness, "pv")
+        await harness.settle()
+        assert harness.node_of("p") == "a"
 
     in_virtual_time(scenario, *STATIC)

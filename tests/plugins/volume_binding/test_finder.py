@@ -10,7 +10,7 @@ import pytest
 from kubestow.api.meta import LabelSelector, convert
 from kubestow.cluster.events import EventResource
 from kubestow.plugins.volume_binding.finder import PodVolumeClaims, find_pod_volumes
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import (
     DRIVER,
     capacity,
@@ -22,7 +22,7 @@ from kubestow.testing.storage import (
     storage_class,
     volume,
 )
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 NAME = "VolumeBinding"
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -35,9 +35,9 @@ ONLY_VOLUME_BINDING = {
 }
 
 
-def zones(*objects: Any, **kwargs: Any) -> World:
+def zones(*objects: Any, **kwargs: Any) -> PluginHarness:
     """Nodes a and b in zones a and b."""
-    return world(node("a", zone="a"), node("b", zone="b"), *objects, **kwargs)
+    return plugin_harness(node("a", zone="a"), node("b", zone="b"), *objects, **kwargs)
 
 
 def rejected(*reasons: str) -> tuple[str, tuple[str, ...]]:
@@ -83,7 +83,7 @@ def test_a_volume_affinity_never_matches_nodes_by_name() -> None:
 
 def test_the_affinity_of_a_migrated_volume_uses_the_zone_label_of_the_csi_driver() -> None:
     disk = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
-    harness = world(
+    harness = plugin_harness(
         node("a", zone="a", labels={"topology.ebs.csi.aws.com/zone": "elsewhere"}),
         node("b", zone="a"),
         csi_node("a", migrated=["kubernetes.io/aws-ebs"]),
@@ -187,17 +187,17 @@ def test_volumes_are_provisioned_in_the_allowed_topologies_of_the_class() -> Non
 
 
 def test_capacity_is_checked_if_the_driver_tracks_it() -> None:
-    capacities = [capacity("small", room="1Mi", zone="a"), capacity("large", room="1Gi", zone="b")]
+    capacities = [capacity("small", available="1Mi", zone="a"), capacity("large", available="1Gi", zone="b")]
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(), *capacities)
     assert harness.feasible(PROBE) == {"a", "b"}
     put(harness, csi_driver(tracks_capacity=True))
     assert harness.rejections(PROBE) == {"a": rejected(NOT_ENOUGH_SPACE)}
-    put(harness, capacity("small", room="9Gi", zone="a"))
+    put(harness, capacity("small", available="9Gi", zone="a"))
     assert harness.feasible(PROBE) == {"a", "b"}
 
 
 def test_maximum_volume_size_takes_precedence_over_capacity() -> None:
-    capacities = capacity("all", room="9Gi", largest="1Mi")
+    capacities = capacity("all", available="9Gi", largest="1Mi")
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), capacities)
     assert harness.feasible(PROBE) == set()
 
@@ -301,23 +301,23 @@ def test_hints_requeue_after_relevant_changes() -> None:
     assert hints["CSI_DRIVER"](rejected_pod, csi_driver(tracks_capacity=True), csi_driver())
     assert not hints["CSI_DRIVER"](rejected_pod, csi_driver(), csi_driver(tracks_capacity=True))
     after_capacity_change = hints["CSI_STORAGE_CAPACITY"]
-    assert after_capacity_change(rejected_pod, None, capacity("x", room="1Gi"))
-    assert after_capacity_change(rejected_pod, capacity("x", room=None), capacity("x", room="1Gi"))
-    assert after_capacity_change(rejected_pod, capacity("x", room="1Gi"), capacity("x", room="2Gi"))
-    assert not after_capacity_change(rejected_pod, capacity("x", room="2Gi"), capacity("x", room="1Gi"))
-    assert not after_capacity_change(rejected_pod, capacity("x", room="2Gi"), capacity("x", room="a lot"))
+    assert after_capacity_change(rejected_pod, None, capacity("x", available="1Gi"))
+    assert after_capacity_change(rejected_pod, capacity("x", available=None), capacity("x", available="1Gi"))
+    assert after_capacity_change(rejected_pod, capacity("x", available="1Gi"), capacity("x", available="2Gi"))
+    assert not after_capacity_change(rejected_pod, capacity("x", available="2Gi"), capacity("x", available="1Gi"))
+    assert not after_capacity_change(rejected_pod, capacity("x", available="2Gi"), capacity("x", available="a lot"))
 
 
 def test_invalid_and_missing_capacities_count_as_none() -> None:
-    capacities = [capacity("odd", room="lots"), capacity("unsaid", room=None)]
+    capacities = [capacity("odd", available="lots"), capacity("unsaid", available=None)]
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), *capacities)
     assert harness.feasible(PROBE) == set()
 
 
 def test_a_capacity_object_with_a_missing_or_invalid_topology_covers_no_node() -> None:
-    for_no_node = msgspec.structs.replace(capacity("nowhere", room="9Gi"), node_topology=None)
+    for_no_node = msgspec.structs.replace(capacity("nowhere", available="9Gi"), node_topology=None)
     greater = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["1"]}]}
-    invalid = msgspec.structs.replace(capacity("odd", room="9Gi"), node_topology=convert(LabelSelector, greater))
+    invalid = msgspec.structs.replace(capacity("odd", available="9Gi"), node_topology=convert(LabelSelector, greater))
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), for_no_node, invalid)
     assert harness.feasible(PROBE) == set()
 

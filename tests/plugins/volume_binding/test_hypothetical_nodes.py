@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.scheduling.decision.result import Decision
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import (
     DRIVER,
     attachment,
@@ -25,7 +25,7 @@ from kubestow.testing.storage import (
     volume,
 )
 from tests.decisions import rejectors_of
-from tests.plugins.volumes import put, world
+from tests.plugins.volumes import plugin_harness, put
 
 NODES = st.sampled_from(["n0", "n1", "n2", "n3"])
 ZONES = st.sampled_from(["a", "b"])
@@ -53,7 +53,7 @@ PROBES = [
 CLASSES = (storage_class(), storage_class("fast", provisioner=DRIVER, zones=["a"]), csi_driver(tracks_capacity=True))
 
 
-def outcome(decision: Decision, harness: World) -> object:
+def outcome(decision: Decision, harness: PluginHarness) -> object:
     """The message and the rejecting plugins, or the feasible nodes by name."""
     if decision.node_name is None:
         return decision.message, sorted(rejectors_of(decision))
@@ -73,7 +73,7 @@ class VolumesMachine(RuleBasedStateMachine):
         super().__init__()
         self.objects: dict[tuple[type, str], Any] = {(type(obj), obj.metadata.name): obj for obj in CLASSES}
         self.pods: dict[str, Pod] = {}
-        self.harness = world(*CLASSES)
+        self.harness = plugin_harness(*CLASSES)
 
     def _put(self, obj: Any) -> None:
         self.objects[type(obj), obj.metadata.name] = obj
@@ -108,9 +108,9 @@ class VolumesMachine(RuleBasedStateMachine):
         source = {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}} if ebs else None
         self._put(volume(f"pv-{name}", zone=zone, claim="" if free else name, source=source, labels={}))
 
-    @rule(zone=ZONES, room=st.sampled_from(["1Mi", "1Gi"]))
-    def put_capacity(self, zone: str, room: str) -> None:
-        self._put(capacity(f"in-{zone}", room=room, zone=zone, storage_class="fast"))
+    @rule(zone=ZONES, available=st.sampled_from(["1Mi", "1Gi"]))
+    def put_capacity(self, zone: str, available: str) -> None:
+        self._put(capacity(f"in-{zone}", available=available, zone=zone, storage_class="fast"))
 
     @rule(node_name=NODES, name=CLAIMS)
     def put_attachment(self, node_name: str, name: str) -> None:
@@ -123,7 +123,7 @@ class VolumesMachine(RuleBasedStateMachine):
             volume: volume(),
             csi_node: csi_node("n"),
             attachment: attachment("x", node="n", volume="v"),
-            capacity: capacity("x", room="1"),
+            capacity: capacity("x", available="1"),
         }
         names = sorted(name for of, name in self.objects if of is type(examples[kind]))
         if names:
@@ -148,7 +148,7 @@ class VolumesMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.harness.cluster.nodes) > 0)
     @invariant()
     def decisions_equal_those_of_a_new_scheduler(self) -> None:
-        fresh = world(*self.objects.values(), *self.pods.values())
+        fresh = plugin_harness(*self.objects.values(), *self.pods.values())
         for probe in PROBES:
             assert outcome(self.harness.decide(probe), self.harness) == outcome(fresh.decide(probe), fresh)
 
@@ -179,7 +179,7 @@ class VolumesMachine(RuleBasedStateMachine):
         change = NodeChange(removed=removed, added=(added,))
         view = HypotheticalNodes(cluster.nodes, np.array([row]), [change])
         simulated = rejections(decision, view, row)
-        after = world(*self.objects.values(), *self.pods.values())
+        after = plugin_harness(*self.objects.values(), *self.pods.values())
         for info in removed:
             after.cluster.remove_pod(info.uid)
         put(after, added.pod)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import DRIVER, capacity, claim, csi_driver, mounting, storage_class, volume
-from tests.plugins.volumes import world
+from tests.plugins.volumes import plugin_harness
 
 NAME = "VolumeBinding"
 GATE = {"StorageCapacityScoring": True}
 PROBE = pod("p", spec=mounting("data"))
 
 
-def zones(*objects: Any, profile: dict[str, Any] | None = None, gates: dict[str, bool] | None = None) -> World:
+def zones(*objects: Any, profile: dict[str, Any] | None = None, gates: dict[str, bool] | None = None) -> PluginHarness:
     nodes = (node("a", zone="a"), node("b", zone="b"))
-    return world(*nodes, *objects, gates=GATE if gates is None else gates, profile=profile)
+    return plugin_harness(*nodes, *objects, gates=GATE if gates is None else gates, profile=profile)
 
 
 def test_scoring_is_skipped_without_the_feature_gate() -> None:
@@ -45,13 +45,13 @@ def test_the_score_is_the_mean_over_storage_classes() -> None:
 
 
 def test_low_utilization_of_the_capacity_scores_high() -> None:
-    capacities = [capacity("in-a", room="2Gi", zone="a"), capacity("in-b", room="10Gi", zone="b")]
+    capacities = [capacity("in-a", available="2Gi", zone="a"), capacity("in-b", available="10Gi", zone="b")]
     harness = zones(storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), *capacities)
     assert harness.scores(PROBE, NAME) == {"a": 50, "b": 90}
 
 
 def test_claims_of_one_class_share_a_capacity_object() -> None:
-    capacities = [capacity("in-a", room="2Gi", zone="a"), capacity("in-b", room="10Gi", zone="b")]
+    capacities = [capacity("in-a", available="2Gi", zone="a"), capacity("in-b", available="10Gi", zone="b")]
     harness = zones(
         storage_class(provisioner=DRIVER), claim(), claim("more"), csi_driver(tracks_capacity=True), *capacities
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.plugins.dynamic_resources.devices import DRIVER, claim, device, device_class, exactly, pod_with, slice_of
 
 GPU = slice_of("d0", node="n")
@@ -17,9 +17,9 @@ def pending(*claims: str, name: str = "p") -> Pod:
 
 
 def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pending("c"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("p") == "n"
         written = harness.cluster.claim("c")
         assert written.status.allocation is not None
@@ -30,27 +30,27 @@ def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
 
 
 def test_a_pod_waits_for_its_claim_and_then_for_a_device() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pending("c"))
-        await harness.settles()
+        await harness.settle()
         assert harness.cluster.condition("p") is None  # gated, never tried
         harness.cluster.put(claim())
-        await harness.passes(1)
+        await harness.advance(1)
         condition = harness.cluster.condition("p")
         assert condition is not None and "1 cannot allocate all claims" in condition.message
         harness.cluster.put(GPU)
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("p") == "n"
 
     in_virtual_time(scenario, *CLUSTER)
 
 
 def test_one_device_is_never_allocated_to_two_claims() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for number in range(5):
             harness.cluster.put(claim(f"c{number}"))
             harness.cluster.put(pending(f"c{number}", name=f"p{number}"))
-        await harness.passes(60)
+        await harness.advance(60)
         held = [harness.cluster.claim(f"c{number}").status.allocation for number in range(5)]
         assert sum(allocation is not None for allocation in held) == 2
         assert sum(bool(harness.node_of(f"p{number}")) for number in range(5)) == 2
@@ -59,15 +59,15 @@ def test_one_device_is_never_allocated_to_two_claims() -> None:
 
 
 def test_a_deallocated_claim_requeues_the_pods_that_wait_for_its_device() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pending("c", name="first"))
-        await harness.settles()
+        await harness.settle()
         harness.cluster.put(pending("other", name="second"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("second") == ""
         harness.cluster.remove(harness.cluster.pod("first"))
         harness.cluster.put(claim())
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("second") == "n"
 
     in_virtual_time(scenario, *CLUSTER, GPU, claim(), claim("other"))
@@ -81,21 +81,21 @@ def test_a_claim_allocated_out_of_reach_is_deallocated_and_allocated_again() -> 
         },
     }
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pending("c"))
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("p") == "n"
 
     in_virtual_time(scenario, *CLUSTER, GPU, claim("c", status={"allocation": elsewhere}))
 
 
 def test_a_failed_binding_removes_the_reservation_of_its_claim() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.bind_failures.append(RuntimeError("broken"))
         harness.cluster.put(pending("c"))
-        await harness.settles()
+        await harness.settle()
         assert not harness.cluster.claim("c").status.reserved_for
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("p") == "n"
         assert harness.cluster.claim("c").is_reserved_for("uid-default-p")
 
@@ -105,9 +105,9 @@ def test_a_failed_binding_removes_the_reservation_of_its_claim() -> None:
 def test_a_pod_waits_until_its_devices_are_attached() -> None:
     slow = slice_of(device("d0", bindingConditions=["Attached"]), node="n")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pending("c"))
-        await harness.passes(20)
+        await harness.advance(20)
         assert harness.node_of("p") == ""
         assert "BindingConditionsPending" in [event.reason for event in harness.cluster.events]
         attached = {
@@ -122,7 +122,7 @@ def test_a_pod_waits_until_its_devices_are_attached() -> None:
             allocation=current.status.allocation, reserved_for=current.status.reserved_for, devices=reported
         )
         harness.cluster.put(ResourceClaim(metadata=current.metadata, spec=current.spec, status=status))
-        await harness.passes(10)
+        await harness.advance(10)
         assert harness.node_of("p") == "n"
 
     in_virtual_time(scenario, *CLUSTER, slow, claim())
@@ -131,9 +131,9 @@ def test_a_pod_waits_until_its_devices_are_attached() -> None:
 def test_extended_resources_backed_by_devices_get_a_special_claim() -> None:
     kind = device_class("gpu", extendedResourceName="example.com/gpu")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", requests={"example.com/gpu": "1"}))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("p") == "n"
         (made,) = harness.cluster.objects(ResourceClaim).values()
         assert made.metadata.name.startswith("p-extended-resources-")
@@ -143,12 +143,12 @@ def test_extended_resources_backed_by_devices_get_a_special_claim() -> None:
 
 
 def test_a_selector_that_does_not_compile_fails_only_its_own_pod() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(slice_of("d0", "d1", node="n"))
         harness.cluster.put(claim("bad", exactly(1, "device.nonsense")))
         harness.cluster.put(pending("bad", name="bad"))
         harness.cluster.put(pending("c", name="good"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("good") == "n"
         condition = harness.cluster.condition("bad")
         assert condition is not None and condition.reason == "SchedulerError"

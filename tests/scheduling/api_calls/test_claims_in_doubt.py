@@ -16,7 +16,7 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.simulation.resource_claims import InMemoryResourceClaims
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.memory_cluster import ClusterClaimStore
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
 
@@ -57,9 +57,9 @@ class LaggingWatchCluster(MemoryCluster):
 def test_a_claim_being_unreserved_is_reserved_again_before_its_pod_is_bound() -> None:
     cluster = LaggingWatchCluster(bind_failures=[APIError(409, "Conflict", "try again")])
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod_with("c"))
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("p") == "n"
         assert harness.cluster.claim("c").is_reserved_for("uid-default-p")
 
@@ -70,11 +70,11 @@ def test_a_device_whose_allocation_is_in_doubt_is_not_allocated_to_another_claim
     cluster = LaggingWatchCluster()
     cluster.resource_claims.lost = 1
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod_with("c"))
-        await harness.passes(0.05)
+        await harness.advance(0.05)
         harness.cluster.put(pod_with("other", name="q"))
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("p") == "n"
         assert harness.cluster.claim("other").status.allocation is None
 
@@ -107,16 +107,16 @@ def test_devices_stay_reserved_while_the_allocation_of_a_preempted_pod_is_in_fli
     cluster = SlowAllocationCluster()
     cluster.resource_claims.error = error
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod_with("c", cpu="3"))
-        await harness.passes(1)
+        await harness.advance(1)
         harness.cluster.put(pod("high", cpu="3", priority=100))
-        await harness.passes(2)
+        await harness.advance(2)
         harness.cluster.put(pod_with("other", name="q"))
-        await harness.passes(20)
+        await harness.advance(20)
         assert harness.node_of("high") == "n"
         cluster.resource_claims.error = None
-        await harness.passes(20)
+        await harness.advance(20)
         allocated = [name for name in ("c", "other") if harness.cluster.claim(name).status.allocation is not None]
         assert allocated == (["c"] if error is None else ["other"])
         assert not harness.cluster.claim("c").is_reserved_for("uid-default-p")
@@ -145,13 +145,13 @@ def test_a_pod_does_not_rely_on_a_reservation_whose_removal_is_pending() -> None
     with_claim = pod_with("c", name="train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
     _, first, second = members(3, "train", api=PodGroupAPI.COSCHEDULING)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in (with_claim, first):
             harness.cluster.put(each)
-        await harness.passes(1)
+        await harness.advance(1)
         harness.cluster.remove(first)
         harness.cluster.put(second)
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("train-0") == "n"
         assert harness.cluster.claim("c").is_reserved_for("uid-default-train-0")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kubestow.api.core import Node, Pod
 from kubestow.scheduling.decision.result import Scheduled
 from kubestow.scheduling.decision.scope import Scope
-from kubestow.testing import World, node, pod
+from kubestow.testing import PluginHarness, node, pod
 from tests.decisions import preemption_of, rejectors_of
 
 
@@ -50,8 +50,8 @@ def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
     nodes, pods, names = cluster
     if not names:
         return
-    whole = World(nodes, pods)
-    small = World(
+    whole = PluginHarness(nodes, pods)
+    small = PluginHarness(
         [each for each in nodes if each.metadata.name in names], [each for each in pods if each.spec.node_name in names]
     )
     restricted = whole.pipeline.decide(whole.info(pending), Scope(names))
@@ -64,28 +64,28 @@ def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
 
 
 def test_a_nominated_node_outside_the_scope_is_not_chosen() -> None:
-    world = World([node("a"), node("b")])
-    assert world.pipeline.decide(world.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
+    harness = PluginHarness([node("a"), node("b")])
+    assert harness.pipeline.decide(harness.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
 
 
 def test_excluded_nodes_are_not_chosen() -> None:
-    world = World([node("a"), node("b")])
-    assert world.pipeline.decide(world.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
+    harness = PluginHarness([node("a"), node("b")])
+    assert harness.pipeline.decide(harness.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
 
 
 def test_a_scope_without_preemption_nominates_no_node() -> None:
-    world = World([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
-    high = world.info(pod("high", cpu="1", priority=100))
-    assert preemption_of(world.pipeline.decide(high)) is not None
-    assert preemption_of(world.pipeline.decide(high, Scope(preempts=False))) is None
+    harness = PluginHarness([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
+    high = harness.info(pod("high", cpu="1", priority=100))
+    assert preemption_of(harness.pipeline.decide(high)) is not None
+    assert preemption_of(harness.pipeline.decide(high, Scope(preempts=False))) is None
 
 
 def test_a_scope_survives_the_renumbering_of_rows() -> None:
-    world = World([node("a"), node("b"), node("c")])
+    harness = PluginHarness([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
-    assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
-    world.cluster.remove_node("a")  # node c moves to the row of node a
-    assert world.pipeline.decide(world.info(pod("p")), scope).node_name == "c"
+    assert harness.pipeline.decide(harness.info(pod("p")), scope).node_name == "c"
+    harness.cluster.remove_node("a")  # node c moves to the row of node a
+    assert harness.pipeline.decide(harness.info(pod("p")), scope).node_name == "c"
 
 
 def test_pods_outside_the_scope_count_for_affinity() -> None:
@@ -96,6 +96,6 @@ def test_pods_outside_the_scope_count_for_affinity() -> None:
             ]
         }
     }
-    world = World([node("a", zone="z"), node("b", zone="z")], [pod("bound", labels={"app": "x"}, node="a")])
-    pending = world.info(pod("p", affinity=affinity))
-    assert world.pipeline.decide(pending, Scope(["b"])).node_name is None
+    harness = PluginHarness([node("a", zone="z"), node("b", zone="z")], [pod("bound", labels={"app": "x"}, node="a")])
+    pending = harness.info(pod("p", affinity=affinity))
+    assert harness.pipeline.decide(pending, Scope(["b"])).node_name is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 
 
@@ -11,7 +11,7 @@ def nodes_after(extender: ScriptedExtender, *objects: object, during: str = "fil
     """The node of pod ``p``, or "deleted", after a call during which the cluster changes; ``objects`` are the nodes."""
     found: list[str] = []
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         change = extender.change  # type: ignore[attr-defined]
 
         async def during_call(verb: str) -> None:
@@ -21,14 +21,14 @@ def nodes_after(extender: ScriptedExtender, *objects: object, during: str = "fil
 
         extender.during_call = during_call
         harness.cluster.put(pod("p", cpu="3"))
-        await harness.passes(waits)
+        await harness.advance(waits)
         found.append(harness.node_of("p") if ("default", "p") in _pods(harness) else "deleted")
 
     in_virtual_time(scenario, *objects, extenders=[extender])
     return found[1:]
 
 
-def _pods(harness: Living) -> set[tuple[str, str]]:
+def _pods(harness: SchedulerHarness) -> set[tuple[str, str]]:
     return {(one.metadata.namespace, one.metadata.name) for one in harness.cluster.pods()}
 
 
@@ -71,7 +71,7 @@ def test_a_node_that_gains_the_first_anti_affinity_pod_during_the_call_is_not_ch
 
 
 def test_a_pod_whose_only_node_is_deleted_during_the_call_is_retried() -> None:
-    def change(harness: Living) -> None:
+    def change(harness: SchedulerHarness) -> None:
         harness.cluster.remove(node("a"))
         harness.cluster.put(node("b"))
 
@@ -96,14 +96,14 @@ def test_a_pod_bound_by_another_client_during_the_call_is_dropped() -> None:
 
 
 def test_pods_without_an_interested_extender_are_scheduled_during_the_call() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def slow(verb: str) -> None:
-            await harness.passes(3)
+            await harness.advance(3)
 
         extender.during_call = slow
         harness.cluster.put(pod("slow", requests={"x.y/gpu": "1"}))
         harness.cluster.put(pod("quick"))
-        await harness.passes(4)
+        await harness.advance(4)
         assert [bound for bound, _ in harness.cluster.bindings] == ["default/slow", "default/quick"]
 
     extender = ScriptedExtender("filter", managedResources=[{"name": "x.y/gpu"}])

@@ -15,7 +15,7 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.extenders.interface import PodGone
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 
 NODES = (node("a"), node("b"), node("c"))
@@ -25,9 +25,9 @@ def schedule(extender: ScriptedExtender, *others: ScriptedExtender, **fields: ob
     """The node of a pod among three equal nodes, and the reason and message of its condition."""
     found: list[tuple[str, str, str]] = []
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", **fields))  # type: ignore[arg-type]
-        await harness.settles()
+        await harness.settle()
         condition = harness.cluster.condition("p")
         reason, message = ("", "") if condition is None else (condition.reason, condition.message)
         found.append((harness.node_of("p"), reason, message))
@@ -115,9 +115,9 @@ def test_an_extender_is_called_for_a_managed_resource_of_any_container(resources
     extender = ScriptedExtender("filter", passes=(), managedResources=[{"name": "x.y/gpu"}])
     container = {"name": "first", "image": "i", "resources": resources}
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", spec={"initContainers": [container]}))
-        await harness.settles()
+        await harness.settle()
 
     in_virtual_time(scenario, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])
     assert {name for _, name, _ in extender.calls} == {"p"}
@@ -126,11 +126,11 @@ def test_an_extender_is_called_for_a_managed_resource_of_any_container(resources
 def test_a_pod_that_an_extender_rejected_is_requeued_by_any_event() -> None:
     extender = ScriptedExtender("filter", passes={"d"})
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p"))
-        await harness.settles()
+        await harness.settle()
         harness.cluster.put(node("d"))
-        await harness.passes(3)
+        await harness.advance(3)
         assert harness.node_of("p") == "d"
 
     in_virtual_time(scenario, *NODES, extenders=[extender])
@@ -149,13 +149,13 @@ def test_all_nodes_are_filtered_when_the_extender_rejects_the_nominated_one() ->
 
 
 def test_all_nodes_are_filtered_when_the_extender_fails_for_the_nominated_one() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def recover(verb: str) -> None:
             extender.fails = "" if len(extender.calls) > 1 else "no"
 
         extender.during_call = recover
         harness.cluster.put(pod("p", nominated="b"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("p") == "c"
 
     extender = ScriptedExtender("filter", passes={"c"})
@@ -163,9 +163,9 @@ def test_all_nodes_are_filtered_when_the_extender_fails_for_the_nominated_one() 
 
 
 def test_an_extender_is_not_called_in_a_cluster_without_nodes() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p"))
-        await harness.settles()
+        await harness.settle()
         condition = harness.cluster.condition("p")
         assert condition is not None
         assert condition.message == "no nodes available to schedule pods"
@@ -194,9 +194,9 @@ class FailingFilter(FilterPlugin):
     ],
 )
 def test_a_failing_filter_plugin_fails_the_attempt(labels: dict[str, str], message: str) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", labels=labels))
-        await harness.settles()
+        await harness.settle()
         condition = harness.cluster.condition("p")
         assert condition is not None
         assert (condition.reason, condition.message) == ("SchedulerError", message)
@@ -222,13 +222,13 @@ def test_an_extender_that_fails_to_bind_fails_the_attempt() -> None:
 
 
 def test_an_extender_binding_whose_response_is_lost_has_succeeded() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def bind_anyway(verb: str) -> None:
             harness.cluster.put(pod("p", node="a"))
 
         extender.during_call = bind_anyway
         harness.cluster.put(pod("p"))
-        await harness.settles()
+        await harness.settle()
         assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
 
     extender = ScriptedExtender("bind", fails="no answer in time")
@@ -236,10 +236,10 @@ def test_an_extender_binding_whose_response_is_lost_has_succeeded() -> None:
 
 
 def test_an_extender_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for name in "pqr":
             harness.cluster.put(pod(name))
-        await harness.passes(20)
+        await harness.advance(20)
 
     with caplog.at_level(logging.WARNING):
         in_virtual_time(scenario, node("a"), extenders=[ScriptedExtender("filter", fails="out of order")])
@@ -248,14 +248,14 @@ def test_an_extender_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_pod_deleted_during_a_call_is_not_logged_as_an_extender_error(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def delete_pod(verb: str) -> None:
             harness.cluster.remove(pod("p"))
             raise PodGone("http://extender", verb, "pod default/p is gone")
 
         extender.during_call = delete_pod
         harness.cluster.put(pod("p"))
-        await harness.settles()
+        await harness.settle()
         assert harness.scheduler.queue.counts()[Place.IN_FLIGHT] == 0
 
     extender = ScriptedExtender("filter")
@@ -270,13 +270,13 @@ def test_nodes_that_were_not_sent_to_the_extender_are_logged(caplog: pytest.LogC
 
 
 def test_an_ignorable_extender_binding_whose_response_is_lost_has_succeeded() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def bind_anyway(verb: str) -> None:
             harness.cluster.put(pod("p", node="a"))
 
         extender.during_call = bind_anyway
         harness.cluster.put(pod("p"))
-        await harness.settles()
+        await harness.settle()
         assert [event.reason for event in harness.cluster.events] == ["Scheduled"]
         assert harness.cluster.bindings == []
 

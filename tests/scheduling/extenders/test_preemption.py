@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubestow.scheduling.extenders.interface import ExtenderVictims
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import TerminatingCluster
 
@@ -21,9 +21,9 @@ def evicted(*extenders: ScriptedExtender) -> tuple[set[str], str]:
     """The pods that a preemptor evicts, and the message of its condition."""
     found: list[tuple[set[str], str]] = []
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", cpu="3", priority=10))
-        await harness.settles()
+        await harness.settle()
         left = {one.metadata.name for one in harness.cluster.pods() if not one.metadata.deletion_timestamp}
         condition = harness.cluster.condition("p")
         found.append(({"low", "high"} - left, "" if condition is None else condition.message))
@@ -51,9 +51,9 @@ def test_an_extender_can_drop_candidates() -> None:
 
 
 def test_a_victim_that_an_extender_lists_twice_is_evicted_once() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("p", cpu="3", priority=10))
-        await harness.passes(5)
+        await harness.advance(5)
         assert [event.reason for event in harness.cluster.events].count("Preempted") == 1
 
     twice = {"b": ExtenderVictims(["uid-default-high", "uid-default-high"])}
@@ -106,13 +106,13 @@ def test_an_ignorable_extender_that_fails_does_not_end_the_preemption() -> None:
 
 
 def test_a_candidate_node_deleted_during_the_call_is_not_chosen() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             harness.cluster.remove(node("a"))
 
         extender.during_call = during_call
         harness.cluster.put(pod("p", cpu="3", priority=10))
-        await harness.settles()
+        await harness.settle()
         assert "high" not in {one.metadata.name for one in harness.cluster.pods()}
 
     extender = ScriptedExtender("preempt")

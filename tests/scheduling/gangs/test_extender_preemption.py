@@ -6,7 +6,7 @@ import pytest
 
 from kubestow.scheduling.extenders.interface import ExtenderVictims
 from kubestow.testing import node, pod, pods
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import SlowlyTerminatingCluster
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
@@ -20,9 +20,9 @@ def outcome(extender: ScriptedExtender) -> tuple[int, int]:
     """How many members of a gang are bound on a full node, and how many pods of lower priority remain."""
     found: list[tuple[int, int]] = []
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, GANG)
-        await harness.passes(60)
+        await harness.advance(60)
         found.append((bound_count(harness, GANG), len(remaining(harness, LOW))))
         assert not harness.scheduler.queue.in_flight_events()
 
@@ -53,13 +53,13 @@ def test_a_gang_evicts_no_pod_that_an_extender_rejects(extender: ScriptedExtende
 def test_an_extender_is_called_before_any_victim_is_removed() -> None:
     pod_counts: list[int] = []
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             pod_counts.append(harness.scheduler.cluster.pod_count)
 
         extender.during_call = during_call
         create_pods(harness, GANG)
-        await harness.passes(0.05)
+        await harness.advance(0.05)
         assert pod_counts and set(pod_counts) == {4}
 
     extender = ScriptedExtender("preempt", victims={})
@@ -72,9 +72,9 @@ def test_a_gang_evicts_no_pod_on_a_node_that_an_extender_rejects(workload_aware:
     low = [pod("low-a", cpu="1", priority=1, node="a"), pod("low-b", cpu="2", priority=2, node="b")]
     gang = members(2, "train", cpu="1", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(60)
+        await harness.advance(60)
         assert (bound_count(harness, gang), remaining(harness, low)) == (2, ["low-a"])
 
     extender = ScriptedExtender("filter", passes={"b"})
@@ -91,14 +91,14 @@ def test_a_gang_requeued_before_its_first_eviction_does_not_preempt_again() -> N
     low = [elsewhere, *(pod(f"low-{name}", node=name, cpu="3", priority=0) for name in "ab")]
     extender = ScriptedExtender("preempt")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             harness.cluster.remove(elsewhere)
 
         extender.during_call = during_call
         for each in members(2, "train", cpu="3", priority=100):
             harness.cluster.put(each)
-        await harness.passes(60)
+        await harness.advance(60)
         assert len(extender.calls) == 3  # one call without a feasible node, and one per pod with victims
         assert len(harness.cluster.bindings) == 2
 

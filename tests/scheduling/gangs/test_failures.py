@@ -15,7 +15,7 @@ from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin, Ga
 from kubestow.framework.interface import FilterRunner, PostFilterPlugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node, pod, pods
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.gangs.groups import gang_scheduling, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
@@ -29,15 +29,15 @@ LOW = pods(2, prefix="low", cpu="2", priority=1, node="n")
 def test_a_gang_that_loses_a_pod_during_an_extender_call_evicts_no_pod() -> None:
     gang = members(2, "train", cpu="2", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             if len(extender.calls) == 2:  # the first call is for the gang without preemption
                 harness.cluster.remove(gang[0])
-                await harness.passes(1)
+                await harness.advance(1)
 
         extender.during_call = during_call
         create_pods(harness, gang)
-        await harness.passes(30)
+        await harness.advance(30)
         assert len(remaining(harness, LOW)) == 2
 
     extender = ScriptedExtender("preempt")
@@ -45,17 +45,17 @@ def test_a_gang_that_loses_a_pod_during_an_extender_call_evicts_no_pod() -> None
 
 
 def test_a_pod_whose_group_is_deleted_evicts_no_pod() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             extender.during_call = None
             create_pods(harness, members(2, "train", cpu="4", priority=100))
-            await harness.passes(1)
+            await harness.advance(1)
             harness.cluster.remove(group("train", 2))
-            await harness.passes(1)
+            await harness.advance(1)
 
         extender.during_call = during_call
         harness.cluster.put(pod("other", cpu="1"))
-        await harness.passes(30)
+        await harness.advance(30)
         assert len(remaining(harness, LOW)) == 2
 
     extender = ScriptedExtender("filter")
@@ -66,17 +66,17 @@ def test_a_pod_whose_group_is_deleted_evicts_no_pod() -> None:
 def test_a_gang_whose_min_count_grows_during_an_extender_call_reserves_no_node() -> None:
     gang = members(2, "train", cpu="2")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             extender.during_call = None
             harness.cluster.put(group("train", 3))
-            await harness.passes(1)
+            await harness.advance(1)
 
         extender.during_call = during_call
         create_pods(harness, gang)
-        await harness.passes(10)
+        await harness.advance(10)
         harness.cluster.put(pod("other", cpu="4"))
-        await harness.passes(10)
+        await harness.advance(10)
         assert harness.node_of("other") == "n"
 
     extender = ScriptedExtender("filter")
@@ -87,12 +87,12 @@ def test_a_pod_of_two_groups_is_scheduled_with_the_group_that_takes_precedence()
     both = member("both", "first", cpu="1", labels={"scheduling.x-k8s.io/pod-group": "second"})
     other = member("other", "second", api=PodGroupAPI.COSCHEDULING, cpu="1")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, [both, other])
-        await harness.passes(10)
+        await harness.advance(10)
         assert harness.scheduler.cluster.pod_count == 0
         harness.cluster.put(member("late", "first", cpu="1"))
-        await harness.passes(400)
+        await harness.advance(400)
         assert bound_count(harness, [both, other]) == 2
 
     groups = group("first", 2), group("second", 2, api=PodGroupAPI.COSCHEDULING)
@@ -135,9 +135,9 @@ class FailingGangPlugin(GangPlugin, PostFilterPlugin, GangPreemptionPlugin):
 
 @pytest.mark.parametrize("at", ["attempt_ended", "gang_of", "preempts_as_a_whole", "evictable"])
 def test_a_gang_plugin_that_fails_does_not_stop_the_scheduler(at: str) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("too-big", cpu="8"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.cluster.condition("too-big")
 
     FailingGangPlugin.at = at
@@ -145,15 +145,15 @@ def test_a_gang_plugin_that_fails_does_not_stop_the_scheduler(at: str) -> None:
 
 
 def test_a_gang_bound_elsewhere_releases_its_nominations_and_requeues_pods() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(member("train-0", "train", cpu="3", priority=100, nominated="n"))
         harness.cluster.put(pod("small", cpu="2", node_selector={"small": "yes"}))
-        await harness.passes(1)
+        await harness.advance(1)
         assert not harness.node_of("small")
         harness.cluster.put(pod("important", cpu="2", priority=1000, node_selector={"small": "yes"}))
-        await harness.passes(1)
+        await harness.advance(1)
         harness.cluster.put(member("train-1", "train", cpu="3", priority=100))
-        await harness.passes(30)
+        await harness.advance(30)
         assert [harness.node_of(name) for name in ("train-0", "important", "small")] == ["big", "n", "n"]
 
     nodes = node("n", cpu="4", labels={"small": "yes"}), node("big", cpu="8")

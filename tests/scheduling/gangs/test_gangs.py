@@ -9,7 +9,7 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
 
@@ -19,7 +19,7 @@ INCOMPLETE = "waiting for minCount pods from a gang to appear in scheduling queu
 OF_THREE = "of the 3 pods that pod group default/train needs are there"
 
 
-def group_condition(harness: Living, name: str) -> tuple[str, str] | None:
+def group_condition(harness: SchedulerHarness, name: str) -> tuple[str, str] | None:
     """The status and reason of the PodGroupScheduled condition."""
     conditions = harness.cluster.objects(PodGroup)["default", name].status.conditions
     return next(((c.status, c.reason) for c in conditions if c.type == "PodGroupScheduled"), None)
@@ -29,9 +29,9 @@ def group_condition(harness: Living, name: str) -> tuple[str, str] | None:
 def test_a_gang_that_fits_is_scheduled(api: PodGroupAPI) -> None:
     gang = members(3, "train", api=api, cpu="1")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 3
 
     in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **GANG_SCHEDULING)
@@ -41,39 +41,39 @@ def test_a_gang_that_fits_is_scheduled(api: PodGroupAPI) -> None:
 def test_a_gang_that_does_not_fit_reserves_no_capacity(api: PodGroupAPI) -> None:
     gang = members(3, "train", api=api, cpu="2")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 0
         harness.cluster.put(pod("other", cpu="4"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("other") == "n"
 
     in_virtual_time(scenario, node("n", cpu="4"), group("train", 3, api=api), **GANG_SCHEDULING)
 
 
 def test_the_scheduling_group_field_is_ignored_without_its_feature_gate() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(member("a", "train"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"), profiles=gang_scheduling()["profiles"])
 
 
 def test_pod_group_labels_are_ignored_without_the_plugin() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(member("a", "train", api=PodGroupAPI.COSCHEDULING))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("a") == "n"
 
     in_virtual_time(scenario, node("n"), group("train", 3, api=PodGroupAPI.COSCHEDULING))
 
 
 def test_a_scheduled_group_has_the_pod_group_scheduled_condition() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(3, "train", cpu="1"))
-        await harness.settles()
+        await harness.settle()
         assert group_condition(harness, "train") == ("True", "Scheduled")
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
@@ -82,13 +82,13 @@ def test_a_scheduled_group_has_the_pod_group_scheduled_condition() -> None:
 def test_a_gang_waits_until_min_count_pods_exist() -> None:
     gang = members(3, "train", cpu="1")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang[:2])
-        await harness.passes(60)
+        await harness.advance(60)
         assert bound_count(harness, gang[:2]) == 0
         assert "2 of the 3 pods that pod group default/train needs are there" in pending_message(harness, "train-0")
         harness.cluster.put(gang[2])
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 3
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
@@ -97,9 +97,9 @@ def test_a_gang_waits_until_min_count_pods_exist() -> None:
 def test_a_pod_of_an_incomplete_gang_loses_its_nomination() -> None:
     waiting = member("train-0", "train", cpu="4", priority=100, nominated="n")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("other", cpu="4"))
-        await harness.passes(10)
+        await harness.advance(10)
         assert harness.node_of("other") == "n"
         assert harness.cluster.pod("train-0").status.nominated_node_name == ""
 
@@ -107,16 +107,16 @@ def test_a_pod_of_an_incomplete_gang_loses_its_nomination() -> None:
 
 
 def test_a_new_member_is_reported_incomplete_only_after_its_own_delay() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(1, "train"))
-        await harness.passes(2)
+        await harness.advance(2)
         harness.cluster.put(member("late", "train"))
-        await harness.passes(1.5)
+        await harness.advance(1.5)
         assert (pending_message(harness, "train-0"), pending_message(harness, "late")) == (
             f"{INCOMPLETE}: 2 {OF_THREE}",
             "",
         )
-        await harness.passes(3)
+        await harness.advance(3)
         assert pending_message(harness, "late") == f"{INCOMPLETE}: 2 {OF_THREE}"
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
@@ -132,9 +132,9 @@ def test_the_queueing_hint_runs_at_most_once_per_member_of_an_arriving_gang(monk
 
     monkeypatch.setattr(GangScheduling, "_is_schedulable_after_pod_added", completes)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 20
         assert len(hinted) <= 20
 
@@ -142,12 +142,12 @@ def test_the_queueing_hint_runs_at_most_once_per_member_of_an_arriving_gang(monk
 
 
 def test_the_incomplete_message_is_updated_when_a_member_arrives() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(1, "train"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert pending_message(harness, "train-0") == f"{INCOMPLETE}: 1 {OF_THREE}"
         harness.cluster.put(member("late", "train"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert pending_message(harness, "train-0") == f"{INCOMPLETE}: 2 {OF_THREE}"
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
@@ -156,16 +156,16 @@ def test_the_incomplete_message_is_updated_when_a_member_arrives() -> None:
 def test_the_reporting_delay_restarts_when_a_gang_becomes_incomplete_again() -> None:
     gang = members(2, "train", cpu="8")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang[:1])
-        await harness.passes(0.5)
+        await harness.advance(0.5)
         harness.cluster.put(gang[1])
-        await harness.passes(1.5)
+        await harness.advance(1.5)
         harness.cluster.remove(gang[1])
         harness.cluster.put(node("bigger", cpu="16"))
-        await harness.passes(1.5)
+        await harness.advance(1.5)
         assert INCOMPLETE not in pending_message(harness, "train-0")
-        await harness.passes(3)
+        await harness.advance(3)
         assert INCOMPLETE in pending_message(harness, "train-0")
 
     in_virtual_time(scenario, node("n", cpu="2"), group("train", 2), **GANG_SCHEDULING)
@@ -174,12 +174,12 @@ def test_the_reporting_delay_restarts_when_a_gang_becomes_incomplete_again() -> 
 def test_gated_pods_do_not_count_towards_min_count() -> None:
     gang = [*members(2, "train", cpu="1"), member("gated", "train", cpu="1", gates=("quota",))]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 0
         harness.cluster.put(member("gated", "train", cpu="1"))
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 3
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
@@ -189,32 +189,32 @@ def test_gated_pods_do_not_count_towards_min_count() -> None:
 def test_a_gang_waits_for_its_group_and_then_for_capacity(api: PodGroupAPI) -> None:
     gang = members(3, "train", api=api, cpu="1", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(10)
+        await harness.advance(10)
         assert (
             pending_message(harness, "train-0") == 'waiting for pods\'s pod group "train" to appear in scheduling queue'
         )
         harness.cluster.put(group("train", 3, api=api))
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 0
         assert "pod group is unschedulable: default/train needs 3 pods, 2 of 3 fit" in pending_message(
             harness, "train-1"
         )
         harness.cluster.remove(BLOCKER)
-        await harness.passes(5)
+        await harness.advance(5)
         assert bound_count(harness, gang) == 3
 
     in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, **GANG_SCHEDULING)
 
 
 def test_the_condition_of_a_group_follows_its_scheduling() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(3, "train", cpu="1", priority=100))
-        await harness.settles()
+        await harness.settle()
         assert group_condition(harness, "train") == ("False", "Unschedulable")
         harness.cluster.remove(BLOCKER)
-        await harness.passes(5)
+        await harness.advance(5)
         assert group_condition(harness, "train") == ("True", "Scheduled")
 
     in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("train", 3), **GANG_SCHEDULING)
@@ -224,12 +224,12 @@ def test_a_member_beyond_min_count_waits_like_any_other_pod() -> None:
     gang = members(4, "train", cpu="1", priority=100)
     small = pod("small", cpu="1", priority=100, node="n")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 3
         harness.cluster.remove(small)
-        await harness.passes(5)
+        await harness.advance(5)
         assert bound_count(harness, gang) == 4
 
     in_virtual_time(scenario, node("n", cpu="4"), small, group("train", 3), **GANG_SCHEDULING)
@@ -239,36 +239,36 @@ def test_a_member_beyond_min_count_waits_like_any_other_pod() -> None:
 def test_of_two_gangs_that_compete_for_capacity_the_first_complete_one_runs(first: str, second: str) -> None:
     ahead, behind = members(3, first, cpu="1"), members(3, second, cpu="1")
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for pair in zip(ahead, behind, strict=True):
             create_pods(harness, pair)
-        await harness.settles()
+        await harness.settle()
         assert (bound_count(harness, ahead), bound_count(harness, behind)) == (3, 0)
         for each in ahead:
             harness.cluster.remove(each)
-        await harness.passes(15)
+        await harness.advance(15)
         assert bound_count(harness, behind) == 3
 
     in_virtual_time(scenario, node("n", cpu="4"), group("a", 3), group("b", 3), **GANG_SCHEDULING)
 
 
 def test_an_unschedulable_gang_does_not_block_the_head_of_the_queue() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(3, "train", cpu="8", priority=1000))
         for number in range(20):
             harness.cluster.put(pod(f"other-{number}", cpu="100m"))
-        await harness.passes(1)
+        await harness.advance(1)
         assert all(harness.node_of(f"other-{number}") for number in range(20))
 
     in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **GANG_SCHEDULING)
 
 
 def test_an_unschedulable_gang_is_not_retried_without_an_event() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(3, "train", cpu="8"))
-        await harness.settles()
+        await harness.settle()
         before = len(harness.cluster.events)
-        await harness.passes(60)
+        await harness.advance(60)
         assert len(harness.cluster.events) == before == 3
 
     in_virtual_time(scenario, node("n", cpu="4"), group("train", 3), **GANG_SCHEDULING)
@@ -277,15 +277,15 @@ def test_an_unschedulable_gang_is_not_retried_without_an_event() -> None:
 def test_the_pods_of_a_basic_group_are_scheduled_independently() -> None:
     pods = members(3, "serve", cpu="1", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, pods[:1])
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, pods[:1]) == 1
         create_pods(harness, pods[1:])
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, pods) == 2
         harness.cluster.remove(BLOCKER)
-        await harness.passes(5)
+        await harness.advance(5)
         assert bound_count(harness, pods) == 3
 
     in_virtual_time(scenario, node("n", cpu="4"), BLOCKER, group("serve", 0), **GANG_SCHEDULING)
@@ -297,9 +297,9 @@ def test_members_with_fewer_feasible_nodes_are_placed_first_when_queue_order_fai
         member("selective", "train", cpu="2", node_selector={"kubernetes.io/hostname": "a"}),
     ]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert [harness.node_of("any"), harness.node_of("selective")] == ["b", "a"]
 
     full = pod("full", cpu="2", node="b")
@@ -309,9 +309,9 @@ def test_members_with_fewer_feasible_nodes_are_placed_first_when_queue_order_fai
 def test_all_members_of_a_gang_must_use_one_scheduler() -> None:
     gang = [*members(2, "train"), member("stray", "train", scheduler="other")]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.settles()
+        await harness.settle()
         assert bound_count(harness, gang) == 0
         assert 'got: "default-scheduler" and "other"' in pending_message(harness, "train-0")
 

@@ -7,7 +7,7 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pods
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, members
 
 GANG_SCHEDULING = gang_scheduling()
@@ -32,10 +32,10 @@ class RecordingObserver(Observer):
 
 
 def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in members(3, "train", cpu="2"):
             harness.cluster.put(each)
-        await harness.settles()
+        await harness.settle()
         assert sorted(observer.ended_pods) == [(f"train-{number}", Result.UNSCHEDULABLE) for number in range(3)]
 
     observer = RecordingObserver()
@@ -43,10 +43,10 @@ def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:
 
 
 def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in members(2, "train", cpu="2"):
             harness.cluster.put(each)
-        await harness.settles()
+        await harness.settle()
         assert sorted(observer.attempted_pods) == [("train-0", "n"), ("train-1", "n")]
         assert sorted(observer.ended_pods) == [("train-0", Result.SCHEDULED), ("train-1", Result.SCHEDULED)]
 
@@ -55,10 +55,10 @@ def test_a_scheduled_gang_counts_one_attempt_per_pod() -> None:
 
 
 def test_simulated_removals_are_not_observed_as_attempts() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in members(2, "train", cpu="2", priority=100):
             harness.cluster.put(each)
-        await harness.passes(5)
+        await harness.advance(5)
         assert [node_name for _, node_name in observer.attempted_pods] == [None, "n", "n"]
 
     observer = RecordingObserver()
@@ -67,10 +67,10 @@ def test_simulated_removals_are_not_observed_as_attempts() -> None:
 
 
 def test_a_gang_preemption_is_observed_once_with_all_its_victims() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in members(4, "train", cpu="1", priority=100):
             harness.cluster.put(each)
-        await harness.passes(5)
+        await harness.advance(5)
         assert observer.preemptions == [("cluster", 4)]
 
     observer = RecordingObserver()

@@ -11,7 +11,7 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin
 from kubestow.framework.status import Status
 from kubestow.testing import node
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.gangs.groups import GATES, gang_scheduling, group, member, members, together
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
 
@@ -23,9 +23,9 @@ def rack(name: str, *cpus: str) -> list[Any]:
 
 
 def test_an_unschedulable_gang_loses_its_nominations() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, [member("train-0", "train", cpu="2", nominated="a0"), member("train-1", "train", cpu="2")])
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.cluster.pod("train-0").status.nominated_node_name == ""
         assert not harness.scheduler.cluster.has_nominations
 
@@ -33,29 +33,29 @@ def test_an_unschedulable_gang_loses_its_nominations() -> None:
 
 
 def test_a_gang_without_a_placement_is_requeued_by_a_node_with_the_label() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert pending_message(harness, "train-0") == "pod group is unschedulable: no feasible placements found"
         harness.cluster.put(node("plain", cpu="4", labels={"rack": "a"}))
-        await harness.passes(5)
+        await harness.advance(5)
         assert bound_count(harness, members(2, "train")) == 2
 
     in_virtual_time(scenario, node("plain", cpu="4"), together("train", 2, "rack"), **TOPOLOGY_AWARE)
 
 
 def test_a_late_member_can_leave_the_domain_once_its_siblings_are_deleted() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         gang = members(2, "train", cpu="1")
         create_pods(harness, gang)
-        await harness.passes(5)
+        await harness.advance(5)
         create_pods(harness, [member("late", "train", cpu="3")])
-        await harness.passes(20)
+        await harness.advance(20)
         assert harness.node_of("late") == ""
         for each in gang:
             harness.cluster.remove(each)
         create_pods(harness, [member("replacement", "train", cpu="1")])
-        await harness.passes(20)
+        await harness.advance(20)
         assert {harness.node_of("late"), harness.node_of("replacement")} == {"b0"}
 
     in_virtual_time(scenario, *rack("a", "2"), *rack("b", "4"), together("train", 2, "rack"), **TOPOLOGY_AWARE)
@@ -64,9 +64,9 @@ def test_a_late_member_can_leave_the_domain_once_its_siblings_are_deleted() -> N
 def test_members_are_reordered_by_shape_when_queue_order_does_not_fit() -> None:
     gang = [member("small", "train", cpu="1"), member("large", "train", cpu="2")]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(5)
+        await harness.advance(5)
         assert {harness.node_of("small"), harness.node_of("large")} == {"a0", "a1"}
 
     in_virtual_time(scenario, *rack("a", "2", "1"), *rack("b", "2"), together("train", 2, "rack"), **TOPOLOGY_AWARE)
@@ -86,9 +86,9 @@ class RejectingGenerator(PlacementGeneratePlugin):
 
 
 def test_a_placement_plugin_can_reject_a_gang() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
-        await harness.passes(5)
+        await harness.advance(5)
         assert pending_message(harness, "train-0") == "pod group is unschedulable: not on a Saturday"
 
     in_virtual_time(
@@ -100,9 +100,9 @@ def test_a_placement_plugin_that_raises_fails_the_attempt_of_the_gang() -> None:
     class RaisingGenerator(RejectingGenerator):
         rejects = False
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
-        await harness.passes(1)
+        await harness.advance(1)
         assert "'RejectingGenerator' failed at PlacementGenerate: ValueError: out of order" in pending_message(
             harness, "train-0"
         )
@@ -119,9 +119,9 @@ def test_a_placement_with_nodes_of_the_wrong_type_fails_the_attempt() -> None:
         def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement]:
             return [Placement("here", ["n"])]  # type: ignore[arg-type]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(2, "train", cpu="1"))
-        await harness.passes(1)
+        await harness.advance(1)
         assert "returned a Placement of list, expected Nodes" in pending_message(harness, "train-0")
 
     in_virtual_time(

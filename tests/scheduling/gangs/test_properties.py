@@ -23,7 +23,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.testing import node
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
 
 CPUS = 4
@@ -68,7 +68,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     return made
 
 
-def bound_pods(harness: Living, job: Job) -> list[Pod]:
+def bound_pods(harness: SchedulerHarness, job: Job) -> list[Pod]:
     return [pod for pod in harness.cluster.pods() if _job(pod) == job.name and pod.spec.node_name]
 
 
@@ -77,7 +77,7 @@ def _job(pod: Pod) -> str:
     return pod.spec.scheduling_group.pod_group_name or ""
 
 
-async def restart_broken(harness: Living, all_jobs: list[Job], generations: Counter[str]) -> bool:
+async def restart_broken(harness: SchedulerHarness, all_jobs: list[Job], generations: Counter[str]) -> bool:
     """Recreate every job that has lost a pod, as a job controller does; whether there were any."""
     current = Counter(_job(pod) for pod in harness.cluster.pods())
     before = generations.total()
@@ -92,14 +92,14 @@ async def restart_broken(harness: Living, all_jobs: list[Job], generations: Coun
     return generations.total() > before
 
 
-def delete_node(harness: Living, name: str) -> None:
+def delete_node(harness: SchedulerHarness, name: str) -> None:
     for each in [each for each in harness.cluster.nodes() if each.metadata.name == name]:
         harness.cluster.remove(each)
     for pod in [pod for pod in harness.cluster.pods() if pod.spec.node_name == name]:
         harness.cluster.remove(pod)
 
 
-def fits(harness: Living, job: Job) -> bool:
+def fits(harness: SchedulerHarness, job: Job) -> bool:
     """Whether minCount pods of a job fit beside the bound pods, by counting CPUs."""
     used = Counter[str]()
     for pod in harness.cluster.pods():
@@ -118,28 +118,28 @@ def test_a_gang_runs_with_min_count_pods_or_holds_no_capacity(all_jobs: list[Job
     if not deletes_nodes:
         all_jobs = [replace(job, priority=0) for job in all_jobs]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         arrivals = [pod for job in all_jobs for pod in job.pods(0)]
         random.shuffle(arrivals)
         generations: Counter[str] = Counter()
         for pod in arrivals:
             harness.cluster.put(pod)
             if random.random() < 0.5:
-                await harness.passes(random.choice((0.0, 0.3, 2.0)))
+                await harness.advance(random.choice((0.0, 0.3, 2.0)))
             if not deletes_nodes and random.random() < 0.2:
                 harness.cluster.bind_failures.append(APIError(409, "Conflict", "not now"))
         for _ in range(random.randrange(4) if deletes_nodes else 0):
             deleted = random.choice(names)
             delete_node(harness, deleted)
-            await harness.passes(random.choice((0.0, 0.3)))
+            await harness.advance(random.choice((0.0, 0.3)))
             harness.cluster.put(node(deleted, cpu=str(CPUS)))
             await restart_broken(harness, all_jobs, generations)
-            await harness.passes(random.choice((0.0, 1.0, 10.0)))
+            await harness.advance(random.choice((0.0, 1.0, 10.0)))
         UnreliablePreBind.rejects = False
         harness.cluster.bind_failures.clear()
-        await harness.passes(120)
+        await harness.advance(120)
         while await restart_broken(harness, all_jobs, generations):
-            await harness.passes(120)
+            await harness.advance(120)
         for job in all_jobs:
             count = len(bound_pods(harness, job))
             assert count == 0 or count >= job.minimum, (job, count)

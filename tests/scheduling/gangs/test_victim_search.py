@@ -17,7 +17,7 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.scheduling.gangs.victim_search import fewest_removed
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.gangs.groups import GATES, group, member
 
 ON: dict[str, Any] = {"gates": GATES | {"WorkloadAwarePreemption": True}}
@@ -145,10 +145,10 @@ def test_a_group_evicts_the_victims_of_the_reference_algorithm(example: Scenario
         for n in range(example.size)
     ]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for each in gang:
             harness.cluster.put(each)
-        await harness.passes(30)
+        await harness.advance(30)
         left = {each.metadata.name.partition("-")[0] for each in harness.cluster.pods() if not _is_member(each)}
         assert left == example.survivors()
         assert all(harness.node_of(each.metadata.name) for each in gang) == example.fits(

@@ -10,7 +10,7 @@ import pytest
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.testing import node, pod, pods
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.fixture import TerminatingCluster
 from tests.scheduling.gangs.groups import GATES, group, member, members
 from tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message, remaining
@@ -27,9 +27,9 @@ def preempting(name: str, minimum: int, *, priority: int = 100, **spec: Any) -> 
 def check_preemption(gang: Sequence[Pod], *objects: Any, leaves: Sequence[str], of: Sequence[Pod]) -> None:
     """The gang is bound, and of the pods ``of`` those named in ``leaves`` remain."""
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, list(gang))
-        await harness.passes(30)
+        await harness.advance(30)
         assert (bound_count(harness, list(gang)), remaining(harness, list(of))) == (len(gang), list(leaves))
 
     in_virtual_time(scenario, *objects, *of, **WORKLOAD_AWARE)
@@ -92,9 +92,9 @@ def test_smaller_groups_are_evicted_before_larger_ones() -> None:
 
 
 def test_pods_of_equal_priority_to_the_group_are_not_evicted() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, members(1, "train", cpu="1", priority=100))
-        await harness.passes(30)
+        await harness.advance(30)
         assert harness.node_of("train-0") == ""
         assert "preemption: No preemption victims found for incoming preemptor" in pending_message(harness, "train-0")
         assert "not eligible due to workload aware preemption enabled" in pending_message(harness, "train-0")
@@ -113,9 +113,9 @@ def test_no_pod_is_evicted_for_a_gang_that_cannot_fit_after_preemption() -> None
     equal = pods(2, prefix="equal", cpu="1", priority=100, node="n")
     gang = members(3, "train", cpu="1", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(30)
+        await harness.advance(30)
         assert (bound_count(harness, gang), len(remaining(harness, low))) == (0, 2)
         assert "it would not fit even if all pods of lower priority were evicted" in pending_message(harness, "train-0")
 
@@ -133,9 +133,9 @@ def test_one_member_with_preemption_policy_never_disables_preemption_for_the_gan
         ),
     ]
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(30)
+        await harness.advance(30)
         assert remaining(harness, low) == ["low-0", "low-1"]
         assert "preemption: not eligible due to preemptionPolicy=Never." in pending_message(harness, "train-0")
 
@@ -162,15 +162,15 @@ def test_a_gang_selects_its_victims_once_and_waits_for_them(same_shape: bool) ->
     if not same_shape:
         gang[1] = member("train-1", "train", cpu="2", memory="1Gi", priority=100)
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, gang)
-        await harness.passes(60)
+        await harness.advance(60)
         assert (bound_count(harness, gang), cluster.deletions) == (0, 2)
         assert [harness.cluster.pod(each.metadata.name).status.nominated_node_name for each in gang] == ["n", "n"]
         for each in low:
             if harness.cluster.pod(each.metadata.name).metadata.deletion_timestamp:
                 harness.cluster.remove(each)
-        await harness.passes(5)
+        await harness.advance(5)
         assert (bound_count(harness, gang), cluster.deletions) == (2, 2)
 
     cluster = TerminatingCluster()

@@ -27,7 +27,7 @@ from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.state import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.fixture import enabled
 from tests.scheduling.test_waiting_pods import HoldForTwoSeconds
@@ -125,11 +125,11 @@ def test_a_preemptor_does_not_wait_for_a_victim_that_was_placed_again(
 def test_a_preemptor_is_requeued_when_its_last_victim_is_deleted_first() -> None:
     cluster = SlowCluster()
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         cluster.put(pod("high", cpu="4", priority=100))
-        await harness.settles()
+        await harness.settle()
         cluster.remove(cluster.pod("0"))
-        await harness.passes(3)
+        await harness.advance(3)
         assert harness.node_of("high") == "n"
 
     victims = (pod("2", cpu="2", node="n", priority=5), pod("0", cpu="2", node="n", priority=1))
@@ -151,10 +151,10 @@ class UntypedVictims(PostFilterPlugin):
 
 @pytest.mark.parametrize("fields", [{"victims": ("low",)}, {"lower_priority_nominated": ("low",)}, {"victims": None}])
 def test_victims_of_the_wrong_type_fail_only_the_attempt_of_their_preemptor(fields: dict[str, Any]) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("too-big", cpu="64"))
         harness.cluster.put(pod("a"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("a") == "n"
         condition = harness.cluster.condition("too-big")
         assert condition is not None and "victims and lower_priority_nominated" in condition.message
@@ -164,9 +164,9 @@ def test_victims_of_the_wrong_type_fail_only_the_attempt_of_their_preemptor(fiel
 
 
 def test_a_pod_preempts_a_pod_of_lower_priority() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("high", cpu="3", priority=100))
-        await harness.settles()
+        await harness.settle()
         assert [key for key, _ in harness.cluster.bindings] == ["default/high"]
         assert [p.metadata.name for p in harness.cluster.pods()] == ["high"]
         preempted = next(event for event in harness.cluster.events if event.reason == "Preempted")
@@ -176,9 +176,9 @@ def test_a_pod_preempts_a_pod_of_lower_priority() -> None:
 
 
 def test_preemption_evicts_no_more_pods_than_necessary() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("high", cpu="2", priority=100))
-        await harness.settles()
+        await harness.settle()
         assert {p.metadata.name for p in harness.cluster.pods()} == {"high", "important", "small"}
 
     in_virtual_time(
@@ -191,12 +191,12 @@ def test_preemption_evicts_no_more_pods_than_necessary() -> None:
 
 
 def test_a_waiting_victim_is_requeued_instead_of_deleted() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("low", cpu="3", priority=1))
-        await harness.settles()
+        await harness.settle()
         assert harness.scheduler.waiting_pods.get("uid-default-low") is not None
         harness.cluster.put(pod("high", cpu="3", priority=100))
-        await harness.passes(0.5)
+        await harness.advance(0.5)
         assert {p.metadata.name for p in harness.cluster.pods()} == {"low", "high"}
         assert harness.scheduler.waiting_pods.get("uid-default-low") is None
 

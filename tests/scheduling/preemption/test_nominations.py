@@ -10,7 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 DEDICATED = {"key": "dedicated", "operator": "Exists"}
 
@@ -38,16 +38,16 @@ def test_a_pod_that_is_bound_elsewhere_releases_its_nominated_node(accepts_nomin
     cluster = UnkillableCluster()
     cluster.accepts_nominations = accepts_nominations
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(high())
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.scheduler.cluster.nomination("uid-default-high") == "n"
         harness.cluster.put(pod("low", cpu="1", priority=1))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("low") == ""  # the free capacity of the node is nominated
         nominated = harness.cluster.pod("high").status.nominated_node_name
         harness.cluster.put(high(tolerations=[DEDICATED], nominated=nominated))
-        await harness.passes(20)
+        await harness.advance(20)
         assert (harness.node_of("high"), harness.node_of("low")) == ("special", "n")
 
     in_virtual_time(

@@ -14,7 +14,7 @@ from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import in_virtual_time, node, pod
-from kubestow.testing.scheduler_harness import Living
+from kubestow.testing.scheduler_harness import SchedulerHarness
 
 
 class Leader(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
@@ -62,33 +62,33 @@ def leader_plugin(at: str, **results: Permission | Status) -> type[Leader]:
 ENABLED = [{"plugins": {"multiPoint": {"enabled": [{"name": "Leader"}]}}}]
 
 
-async def follower_rejected(harness: Living) -> None:
+async def follower_rejected(harness: SchedulerHarness) -> None:
     harness.cluster.put(pod("follower"))
-    await harness.passes(30)
+    await harness.advance(30)
     assert harness.node_of("follower") == ""
 
 
-def place(harness: Living, name: str) -> Place | None:
+def place(harness: SchedulerHarness, name: str) -> Place | None:
     queued = next((q for q in harness.scheduler.queue.pending() if q.info.name == name), None)
     return None if queued is None else queued.place
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "pre_bind", "post_bind"])
 def test_pods_to_activate_are_requeued_once_the_cycle_has_succeeded(point: str) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         await follower_rejected(harness)
         harness.cluster.put(pod("leader"))
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("leader") == harness.node_of("follower") == "n"
 
     in_virtual_time(scenario, node("n"), plugins=[leader_plugin(point)], profiles=ENABLED)
 
 
 def test_pods_to_activate_are_requeued_before_the_binding_cycle_ends() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         await follower_rejected(harness)
         harness.cluster.put(pod("leader"))
-        await harness.settles()
+        await harness.settle()
         assert (harness.node_of("leader"), harness.node_of("follower")) == ("", "n")
 
     in_virtual_time(
@@ -98,10 +98,10 @@ def test_pods_to_activate_are_requeued_before_the_binding_cycle_ends() -> None:
 
 @pytest.mark.parametrize(("activated_at", "fails_at"), [("reserve", "permit"), ("pre_bind", "pre_bind")])
 def test_pods_to_activate_are_not_requeued_when_the_cycle_fails(activated_at: str, fails_at: str) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         await follower_rejected(harness)
         harness.cluster.put(pod("leader"))
-        await harness.settles()
+        await harness.settle()
         assert place(harness, "follower") is Place.UNSCHEDULABLE
         assert harness.node_of("leader") == ""
 
@@ -110,13 +110,13 @@ def test_pods_to_activate_are_not_requeued_when_the_cycle_fails(activated_at: st
 
 
 def test_the_handle_activates_pods_at_once() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         await follower_rejected(harness)
         plugin = next(p for p in harness.scheduler.profiles["default-scheduler"].plugins if p.name == "Leader")
         assert isinstance(plugin, Leader)
         plugin.has_led.append("from outside")
         plugin.handle.activate(plugin.handle.pending_pods())
-        await harness.settles()
+        await harness.settle()
         assert harness.node_of("follower") == "n"
 
     in_virtual_time(scenario, node("n"), plugins=[leader_plugin("never")], profiles=ENABLED)
@@ -130,15 +130,15 @@ class WaitingLeader(Leader):
 
 
 def test_activating_an_in_flight_pod_requeues_that_pod_alone() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("activated"))
         harness.cluster.put(pod("other"))
-        await harness.settles()
+        await harness.settle()
         waiting = {each.info.name: each for each in harness.scheduler.waiting_pods.all()}
         harness.scheduler._handle.activate([waiting["activated"].info])
         for each in waiting.values():
             each.reject("Leader", "no")
-        await harness.settles()
+        await harness.settle()
         assert place(harness, "other") is Place.UNSCHEDULABLE
         assert {each.info.name for each in harness.scheduler.waiting_pods.all()} == {"activated"}
 

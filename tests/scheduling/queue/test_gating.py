@@ -6,7 +6,7 @@ import pytest
 
 from kubestow.errors import APIError
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from tests.scheduling.fixture import SlowlyTerminatingCluster
 
@@ -16,9 +16,9 @@ def test_events_during_the_evictions_of_a_preemptor_are_not_lost(first: str) -> 
     """The node is rejected for its host port first; once that is free, the CPU is the only conflict left."""
     priorities = {"port": 1, "big": 1, first: 2}
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("high", cpu="3", host_ports=[80], priority=100))
-        await harness.passes(5)
+        await harness.advance(5)
         assert harness.node_of("high") == "n"
 
     in_virtual_time(
@@ -32,16 +32,16 @@ def test_events_during_the_evictions_of_a_preemptor_are_not_lost(first: str) -> 
 def test_a_preemptor_whose_binding_elsewhere_fails_is_requeued_when_its_victim_is_deleted() -> None:
     """It is placed elsewhere because a node is added during an extender call, before its evictions start."""
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             if len(extender.calls) == 1:
                 harness.cluster.put(node("b", cpu="4"))
-                await harness.passes(1)
+                await harness.advance(1)
 
         extender.during_call = during_call
         harness.cluster.bind_failures.append(APIError(500, "InternalError", "no"))
         harness.cluster.put(pod("high", cpu="3", priority=100))
-        await harness.passes(60)
+        await harness.advance(60)
         assert harness.cluster.bind_failures == []
         assert harness.node_of("high")
 
@@ -54,13 +54,13 @@ def test_a_preemptor_whose_binding_elsewhere_fails_is_requeued_when_its_victim_i
 def test_a_preemptor_requeued_before_its_first_eviction_does_not_preempt_again() -> None:
     """An event during an extender call requeues it before the first victim is evicted."""
 
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         async def during_call(verb: str) -> None:
             harness.cluster.remove(elsewhere)
 
         extender.during_call = during_call
         harness.cluster.put(pod("high", cpu="3", priority=100))
-        await harness.passes(60)
+        await harness.advance(60)
         assert extender.calls == [("preempt", "high", ["a", "b"])]
         assert harness.node_of("high")
 

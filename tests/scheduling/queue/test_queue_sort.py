@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.framework.interface import Queued, QueueSortPlugin
 from kubestow.testing import node, pod
-from kubestow.testing.scheduler_harness import Living, in_virtual_time
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 
 class ByRank(QueueSortPlugin):
@@ -24,10 +24,10 @@ class ByRank(QueueSortPlugin):
 def test_pods_with_incomparable_sort_keys_are_still_scheduled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         for number in range(100):
             harness.cluster.put(pod(f"p{number}", labels={"rank": str(-number)} if number % 3 else {}))
-        await harness.settles()
+        await harness.settle()
         assert len(harness.cluster.bindings) == 100
 
     by_rank = {"enabled": [{"name": "ByRank"}], "disabled": [{"name": "*"}]}
@@ -36,11 +36,11 @@ def test_pods_with_incomparable_sort_keys_are_still_scheduled(
 
 
 def test_pods_with_equal_sort_keys_are_scheduled_in_order_of_creation() -> None:
-    async def scenario(harness: Living) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
         names = [f"p{number}" for number in (3, 1, 2, 5, 4)]
         for name in names:
             harness.cluster.put(pod(name))
-        await harness.settles()
+        await harness.settle()
         assert [key for key, _ in harness.cluster.bindings] == [f"default/{name}" for name in names]
 
     in_virtual_time(scenario, node("n"))

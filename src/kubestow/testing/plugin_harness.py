@@ -29,12 +29,12 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
 
-__all__ = ["World"]
+__all__ = ["PluginHarness"]
 
 T = TypeVar("T")
 
 
-class World:
+class PluginHarness:
     """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.
 
     ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register and
