@@ -86,7 +86,7 @@ def _proposal(assignments: Assignments, name: str, nodes: Sequence[str], cluster
 def _by_capacity(
     placements: Sequence[Placement], pods: Sequence[PodInfo], *, cluster: Cluster, profile: Profile, needed: int
 ) -> Sequence[Placement]:
-    """The placements with capacity for as many pods as needed, the most promising first.
+    """The placements with capacity for as many pods as needed, the likeliest first.
 
     All placements in their own order where capacity cannot be counted.
     """
