@@ -1,6 +1,6 @@
 """Plugins at every extension point (semantics 11.2).
 
-TestActivatePods is in test_retries, TestSchedulerExtender in tests/extending, where the extenders are processes. Not
+TestActivatePods is in test_retries, TestSchedulerExtender in tests/extender_server, where the extenders are processes. Not
 here: TestBatchScenarios, because nothing is batched; tests/framework checks that cached plugin results equal fresh
 ones.
 """
