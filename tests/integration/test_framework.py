@@ -1,7 +1,7 @@
 """Plugins at every extension point (semantics 11.2).
 
-TestActivatePods is in test_retries, TestSchedulerExtender in tests/extender_server, where the extenders are processes. Not
-here: TestBatchScenarios, because nothing is batched; tests/framework checks that cached plugin results equal fresh
+TestActivatePods is in test_retries, TestSchedulerExtender in tests/extender_server, where the extenders are processes.
+Not here: TestBatchScenarios, because nothing is batched; tests/framework checks that cached plugin results equal fresh
 ones.
 """
 
