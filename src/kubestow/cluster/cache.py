@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.catalog import Catalog, NamedObject
+from kubestow.cluster.catalog import Catalog, KubernetesObject
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
@@ -34,7 +34,7 @@ from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod"]
 
-T = TypeVar("T", bound=NamedObject)
+T = TypeVar("T", bound=KubernetesObject)
 
 #: The event resources of kinds; changes of other kinds requeue no pod and invalidate no result.
 _EVENT_RESOURCES = {
