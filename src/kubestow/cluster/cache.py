@@ -1,8 +1,8 @@
 """The scheduler's cache: the cluster as observed from the API server, plus what has been decided since.
 
-Watch events, assume and forget are the only writers. A pod is *assumed* from the moment it is placed until the watch
-confirms it, or until its binding fails and it is forgotten; readers do not distinguish assumed pods from confirmed
-ones. Every change is recorded in the journal, which invalidates cached results.
+Its only writers are watch events and the scheduler's own decisions: assume, forget and nominate. A pod is *assumed*
+from the moment it is placed until the watch confirms it, or until its binding fails and it is forgotten; readers do not
+distinguish assumed pods from confirmed ones. Every change is recorded in the journal, which invalidates cached results.
 """
 
 from __future__ import annotations
