@@ -1,8 +1,8 @@
 """The scheduler's cache: the cluster as observed from the API server, plus what has been decided since.
 
-Watch events, assume and forget are the only writers. A pod is *assumed* from the moment it is placed until the watch
-confirms it, or until its binding fails and it is forgotten; readers do not distinguish assumed pods from confirmed
-ones. Every change is recorded in the journal, which invalidates cached results.
+Its only writers are watch events and the scheduler's own decisions: assume, forget and nominate. A pod is *assumed*
+from the moment it is placed until the watch confirms it, or until its binding fails and it is forgotten; readers do not
+distinguish assumed pods from confirmed ones. Every change is recorded in the journal, which invalidates cached results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.catalog import Catalog, NamedObject
+from kubestow.cluster.catalog import Catalog, KubernetesObject
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
@@ -34,7 +34,7 @@ from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod"]
 
-T = TypeVar("T", bound=NamedObject)
+T = TypeVar("T", bound=KubernetesObject)
 
 #: The event resources of kinds; changes of other kinds requeue no pod and invalidate no result.
 _EVENT_RESOURCES = {

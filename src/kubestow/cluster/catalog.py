@@ -16,10 +16,10 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
-__all__ = ["Catalog", "NamedObject"]
+__all__ = ["Catalog", "KubernetesObject"]
 
 
-class NamedObject(Protocol):
+class KubernetesObject(Protocol):
     """An API object."""
 
     @property
@@ -27,7 +27,7 @@ class NamedObject(Protocol):
         """``metadata``."""
 
 
-T = TypeVar("T", bound=NamedObject)
+T = TypeVar("T", bound=KubernetesObject)
 
 
 class Catalog(Generic[T]):
@@ -145,5 +145,5 @@ class Catalog(Generic[T]):
             self._journal.write(EVERY_ROW, self._bits)
 
 
-def _key(obj: NamedObject) -> tuple[str, str]:
+def _key(obj: KubernetesObject) -> tuple[str, str]:
     return obj.metadata.namespace, obj.metadata.name

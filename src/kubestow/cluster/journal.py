@@ -52,7 +52,7 @@ class Journal:
         self._branch_count = 0
         self._rolled_back: dict[int, _Branch] = {}
         self._rolled_back_entries = 0
-        #: The position of the next entry.
+        #: The current position, after all entries.
         self.position = 0
 
     def write(self, row: int, bits: int) -> None:

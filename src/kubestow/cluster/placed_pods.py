@@ -57,11 +57,11 @@ class PlacedPods:
     def place(self, placed_pod: PlacedPod, bits: int = _ADDED) -> None:
         """Put a pod on its node; ``bits`` say in the journal how the node's row has changed. Ends its nomination."""
         self._nominations.drop(placed_pod.info.uid)
-        if self._undo_log.active:
-            self._undo_log.append(self._undo(self._remove, placed_pod))
-        if self._add(placed_pod):
-            self._journal.write(EVERY_ROW, TERMS_CARRIED)
         row = self._nodes.rows.get(placed_pod.node_name)
+        if self._undo_log.active:
+            self._undo_log.append(self._undo(self._remove, placed_pod, row))
+        if self._add(placed_pod, row):
+            self._journal.write(EVERY_ROW, TERMS_CARRIED)
         if row is not None:
             self._journal.write(row, bits)
 
@@ -74,12 +74,12 @@ class PlacedPods:
 
     def remove(self, placed_pod: PlacedPod) -> None:
         """Take a pod off its node."""
-        if self._undo_log.active:
-            self._undo_log.append(self._undo(self._add, placed_pod))
         row = self._nodes.rows.get(placed_pod.node_name)
+        if self._undo_log.active:
+            self._undo_log.append(self._undo(self._add, placed_pod, row))
         if row is not None:
             self._journal.write(row, _DELETED)
-        if self._remove(placed_pod):
+        if self._remove(placed_pod, row):
             self._journal.write(EVERY_ROW, TERMS_CARRIED)
             if not self._undo_log.active:
                 self.carried_terms.prune_versions()
@@ -105,35 +105,35 @@ class PlacedPods:
             self._remove_from_row(row, info)
             self._on_unknown_nodes.setdefault(node_name, {})[info.uid] = info
 
-    # -- state, without nominations, journal and undo log ----------------------------------------------------------
+    # -- without nominations, journal and undo log -----------------------------------------------------------------
 
-    def _add(self, placed_pod: PlacedPod) -> bool:
-        """Add a pod; whether it is the first that carries its terms."""
-        info, node_name = placed_pod.info, placed_pod.node_name
-        self.by_uid[info.uid] = placed_pod
-        row = self._nodes.rows.get(node_name)
+    def _add(self, placed_pod: PlacedPod, row: int | None) -> bool:
+        """Add a pod on a row (None: of an unknown node); whether it is the first that carries its terms."""
+        info = placed_pod.info
+        uid = info.uid
+        self.by_uid[uid] = placed_pod
         if row is None:
-            self._on_unknown_nodes.setdefault(node_name, {})[info.uid] = info
+            self._on_unknown_nodes.setdefault(placed_pod.node_name, {})[uid] = info
         else:
             self._add_to_row(row, info)
-        if self.index.add(info.uid, placed_pod) and info.shape.carried_terms:
+        if self.index.add(uid, placed_pod) and info.shape.carried_terms:
             self.carried_terms.add(info.shape.carried_terms)
             return True
         return False
 
-    def _remove(self, placed_pod: PlacedPod) -> bool:
-        """Remove a pod; whether it was the last that carried its terms."""
-        info, node_name = placed_pod.info, placed_pod.node_name
-        del self.by_uid[info.uid]
-        row = self._nodes.rows.get(node_name)
+    def _remove(self, placed_pod: PlacedPod, row: int | None) -> bool:
+        """Remove a pod from a row (None: of an unknown node); whether it was the last that carried its terms."""
+        info = placed_pod.info
+        uid = info.uid
+        del self.by_uid[uid]
         if row is None:
-            pods = self._on_unknown_nodes[node_name]
-            del pods[info.uid]
+            pods = self._on_unknown_nodes[placed_pod.node_name]
+            del pods[uid]
             if not pods:
-                del self._on_unknown_nodes[node_name]
+                del self._on_unknown_nodes[placed_pod.node_name]
         else:
             self._remove_from_row(row, info)
-        if not self.index.remove(info.uid, placed_pod):
+        if not self.index.remove(uid, placed_pod):
             return False
         self._counters.drop_shape(info.shape)
         self.carried_terms.remove(info.shape.carried_terms)
@@ -151,20 +151,21 @@ class PlacedPods:
         if info.spec.volumes:
             self._volumes.remove_pod(self._nodes.names[row], info)
 
-    def _undo(self, opposite: Callable[[PlacedPod], object], placed_pod: PlacedPod) -> Callable[[], None]:
+    def _undo(
+        self, opposite: Callable[[PlacedPod, int | None], object], placed_pod: PlacedPod, row: int | None
+    ) -> Callable[[], None]:
         """The call that undoes a change which is about to be made.
 
         It does the opposite, and restores what the opposite would leave different: the order of the node's pods, host
         ports that several of them share, and the versions of carried terms.
         """
         info, node_name = placed_pod.info, placed_pod.node_name
-        row = self._nodes.rows.get(node_name)
         versions = self.carried_terms.save_versions(info.shape.carried_terms)
         if row is not None:
             pods_before = self._nodes.pods_on(row, info)
 
             def undo() -> None:
-                opposite(placed_pod)
+                opposite(placed_pod, row)
                 self._nodes.restore_pods(row, info, pods_before)
                 self.carried_terms.restore_versions(versions)
 
@@ -172,7 +173,7 @@ class PlacedPods:
         waiting_before = self._on_unknown_nodes.get(node_name, {}).copy()
 
         def undo_on_unknown_node() -> None:
-            opposite(placed_pod)
+            opposite(placed_pod, row)
             if waiting_before:
                 self._on_unknown_nodes[node_name] = waiting_before
             self.carried_terms.restore_versions(versions)

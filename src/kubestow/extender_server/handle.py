@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NoReturn, TypeVar
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
@@ -89,7 +89,7 @@ class ReadOnlyHandle:
         """Raises KubestowError."""
         _reject("bind a pod")
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Raises KubestowError."""
         _reject("patch an object")
 

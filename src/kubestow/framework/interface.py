@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -135,7 +135,7 @@ class Handle(Protocol):
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod through the API server. Raises APIError or Unreachable."""
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Merge-patch a cached object, or its ``status``, with its resourceVersion as precondition.
 
         Returns the new resourceVersion. Writes to one object are serialized. Raises APIError (a conflict when the

@@ -100,8 +100,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if not found.topologies:
             return None
         topologies = found.topologies
-        selections = self.handle.cluster.volumes.node_selections
-        permitted = selections.get(("VolumeZone", topologies), lambda nodes: _permitted(nodes, topologies))
+        node_masks = self.handle.cluster.volumes.node_masks
+        permitted = node_masks.get(("VolumeZone", topologies), lambda nodes: _permitted(nodes, topologies))
         return None if permitted.everywhere else Verdict.rejecting(~permitted.where[nodes.rows], _CONFLICT)
 
     # -- volumes ---------------------------------------------------------------------------------------------------

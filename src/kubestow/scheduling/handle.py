@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Waiting
 from kubestow.scheduling.api_calls.claims import DispatchedClaims
@@ -81,7 +81,7 @@ class Handle:
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._dispatcher.bind(reference(pod), node_name)
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = resource_of(type(obj)), obj.metadata
         subject = ObjectReference(
             resource.kind,

@@ -23,7 +23,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DefaultPreemptionArgs
@@ -105,7 +105,7 @@ class _Handle:
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Drop the measurement."""
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         raise NotImplementedError("a replay binds volumes itself")
 
     async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:

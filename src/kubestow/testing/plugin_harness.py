@@ -18,7 +18,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Plugin, Waiting
@@ -123,7 +123,7 @@ class PluginHarness:
         """Add a wait to :attr:`device_waits`."""
         self.device_waits.append((driver, outcome))
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Write nothing, and return the object's current resourceVersion."""
         return obj.metadata.resource_version
 

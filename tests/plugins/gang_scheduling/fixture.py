@@ -9,7 +9,7 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
-from kubestow.cluster.catalog import NamedObject
+from kubestow.cluster.catalog import KubernetesObject
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
@@ -47,7 +47,7 @@ class Groups(PluginHarness):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         run_synchronously(work)
 
-    async def patch(self, obj: NamedObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
+    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         assert subresource == "status" and isinstance(obj, PodGroup)
         if self.conflicts:
             self.conflicts -= 1

@@ -72,7 +72,8 @@ class _AmountColumns:
 
     def add(self, row: int, amounts: Amounts, sign: int) -> None:
         for name, amount in amounts.items():
-            self._writable(name).values[row] += sign * amount
+            column = self._by_name.get(name) or self._writable(name)
+            column.values[row] += sign * amount
 
 
 class PodsOnNode(NamedTuple):

@@ -20,7 +20,7 @@ from kubestow.api.quantity import nanos
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term
-from kubestow.cluster.storage.node_selections import NodeSelection, NodeSelections
+from kubestow.cluster.storage.node_masks import NodeMask, NodeMasks
 from kubestow.errors import InvalidQuantity
 
 __all__ = [
@@ -41,7 +41,7 @@ NO_VOLUME = -1
 
 _AVAILABLE = "Available"
 _FILESYSTEM = "Filesystem"
-#: The most sets of requirements per storage class whose candidates are cached.
+#: The most sets of requirements per storage class whose volumes are cached.
 _MOST_REQUIREMENTS = 64
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -70,14 +70,14 @@ class VolumeMatch(NamedTuple):
 class AvailableVolumes:
     """The volumes of a cluster that are unbound or pre-bound, that is reserved for a claim by their ``claimRef``."""
 
-    def __init__(self, selections: NodeSelections) -> None:
-        self._selections = selections
+    def __init__(self, masks: NodeMasks) -> None:
+        self._masks = masks
         #: Unbound volumes by storage class and name.
         self._unbound: dict[str, dict[str, PersistentVolume]] = {}
         #: Volumes with a claimRef by namespace and name of the claim, and by their own name.
         self._claimed: dict[tuple[str, str], dict[str, PersistentVolume]] = {}
-        #: Candidates by storage class, for classes that have unbound volumes.
-        self._candidates: dict[str, dict[ClaimRequirements, _Candidates]] = {}
+        #: The sorted volumes by storage class, for classes that have unbound volumes.
+        self._sorted: dict[str, dict[ClaimRequirements, _SortedVolumes]] = {}
 
     def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         """A volume has been added, changed or deleted."""
@@ -86,18 +86,18 @@ class AvailableVolumes:
         if after is not None:
             self._add(after)
 
-    def accessible_from(self, terms: Terms | None) -> NodeSelection:
+    def accessible_from(self, terms: Terms | None) -> NodeMask:
         """The nodes that match the terms of a volume's node affinity; None means all nodes."""
         if terms is None:
-            return self._selections.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
-        return self._selections.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
+            return self._masks.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
+        return self._masks.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
 
     def match(
         self, claim: PersistentVolumeClaim, requirements: ClaimRequirements, taken: Sequence[VolumeMatch]
     ) -> VolumeMatch:
         """The best volume for a claim on each node; ``taken`` are the matches of the pod's other claims."""
         prebound = self._prebound_to(claim, requirements)
-        unbound = self._candidates_for(requirements).match(taken)
+        unbound = self._sorted_for(requirements).match(taken)
         if not prebound:
             return unbound
         numbers = np.where(unbound.numbers == NO_VOLUME, NO_VOLUME, unbound.numbers + len(prebound))
@@ -121,19 +121,19 @@ class AvailableVolumes:
             and satisfies(volume, requirements)
         ]
 
-    def _candidates_for(self, requirements: ClaimRequirements) -> _Candidates:
+    def _sorted_for(self, requirements: ClaimRequirements) -> _SortedVolumes:
         unbound = self._unbound.get(requirements.storage_class)
         if unbound is None:
-            return _Candidates([], [], self._selections)
-        cached = self._candidates.setdefault(requirements.storage_class, {})
-        candidates = cached.get(requirements)
-        if candidates is None or not candidates.is_current(self._selections.revision):
+            return _SortedVolumes([], [], self._masks)
+        cached = self._sorted.setdefault(requirements.storage_class, {})
+        sorted_volumes = cached.get(requirements)
+        if sorted_volumes is None or not sorted_volumes.is_current(self._masks.revision):
             if len(cached) >= _MOST_REQUIREMENTS:
                 cached.clear()
             volumes = [volume for volume in unbound.values() if is_available_for(volume, requirements)]
             accessible_from = [self.accessible_from(node_terms(volume)) for volume in volumes]
-            candidates = cached[requirements] = _Candidates(volumes, accessible_from, self._selections)
-        return candidates
+            sorted_volumes = cached[requirements] = _SortedVolumes(volumes, accessible_from, self._masks)
+        return sorted_volumes
 
     def _add(self, volume: PersistentVolume) -> None:
         claim = volume.spec.claim_ref
@@ -141,7 +141,7 @@ class AvailableVolumes:
             self._claimed.setdefault((claim.namespace, claim.name), {})[volume.metadata.name] = volume
             return
         self._unbound.setdefault(volume.storage_class, {})[volume.metadata.name] = volume
-        cached = self._candidates.get(volume.storage_class, {})
+        cached = self._sorted.get(volume.storage_class, {})
         for requirements in [requirements for requirements in cached if is_available_for(volume, requirements)]:
             if not cached[requirements].add(volume):
                 del cached[requirements]
@@ -157,32 +157,30 @@ class AvailableVolumes:
         unbound = self._unbound[volume.storage_class]
         del unbound[volume.metadata.name]
         if unbound:
-            for candidates in self._candidates.get(volume.storage_class, {}).values():
-                candidates.remove(volume)
+            for sorted_volumes in self._sorted.get(volume.storage_class, {}).values():
+                sorted_volumes.remove(volume)
         else:
             del self._unbound[volume.storage_class]
-            self._candidates.pop(volume.storage_class, None)
+            self._sorted.pop(volume.storage_class, None)
 
 
-class _Candidates:
+class _SortedVolumes:
     """The volumes that satisfy one set of requirements, smallest first, then by name; some may be bound by now.
 
     ``accessible_from`` are the nodes of each volume. Volumes with the same nodes form a group.
     """
 
-    def __init__(
-        self, volumes: list[PersistentVolume], accessible_from: list[NodeSelection], selections: NodeSelections
-    ) -> None:
+    def __init__(self, volumes: list[PersistentVolume], accessible_from: list[NodeMask], masks: NodeMasks) -> None:
         order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
         self.volumes = [volumes[i] for i in order]
-        self._revision = selections.revision
-        self._total = selections.total
+        self._revision = masks.revision
+        self._total = masks.total
         self._numbers = {volume.metadata.name: number for number, volume in enumerate(self.volumes)}
         self._available = np.ones(len(order), np.bool_)
         self._first_match: VolumeMatch | None = None
         groups: dict[int, int] = {}
         self._group_of = np.array([groups.setdefault(id(accessible_from[i]), len(groups)) for i in order], np.int64)
-        rows_of_group = {groups[id(selection)]: selection.rows for selection in accessible_from}
+        rows_of_group = {groups[id(mask)]: mask.rows for mask in accessible_from}
         rows = [rows_of_group[group] for group in range(len(groups))]
         #: The pairs of a group of volumes and a row from which they are accessible.
         self._rows = np.concatenate([*rows, np.empty(0, np.intp)])
@@ -245,7 +243,7 @@ class _Candidates:
         return first
 
     def _renumbered(self, match: VolumeMatch) -> NDArray[np.int64]:
-        """A match of other candidates in the numbers of these, NO_VOLUME where its volume is not among them."""
+        """A match of other sorted volumes in the numbers of these, NO_VOLUME where its volume is not among them."""
         if match.volumes is self.volumes:
             return match.numbers
         matched, where = np.unique(match.numbers, return_inverse=True)

@@ -20,7 +20,7 @@ from kubestow.api.storage import CSIStorageCapacity
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.storage.node_selections import NodeSelections
+from kubestow.cluster.storage.node_masks import NodeMasks
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["NO_CAPACITY", "CSIStorageCapacities"]
@@ -53,8 +53,8 @@ class _ClassCapacities:
 class CSIStorageCapacities:
     """The CSIStorageCapacity objects of a cluster, by storage class."""
 
-    def __init__(self, selections: NodeSelections) -> None:
-        self._selections = selections
+    def __init__(self, masks: NodeMasks) -> None:
+        self._masks = masks
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
         self._arranged: BoundedCache[str, _ClassCapacities] = BoundedCache(_MOST_CLASSES)
 
@@ -85,7 +85,7 @@ class CSIStorageCapacities:
     def _first(self, arranged: _ClassCapacities, size: int) -> NDArray[np.int64]:
         none = len(arranged.numbers)
         is_sufficient = arranged.limits[arranged.numbers_of_rows] >= size
-        first = np.full(self._selections.total, none)
+        first = np.full(self._masks.total, none)
         np.minimum.at(first, arranged.rows, np.where(is_sufficient, arranged.numbers_of_rows, none))
         return np.where(first == none, NO_CAPACITY, first)
 
@@ -105,7 +105,7 @@ class CSIStorageCapacities:
             arranged.first_sufficient.clear()
 
     def _arrange(self, storage_class: str) -> _ClassCapacities:
-        self._arranged.start_generation(self._selections.revision)
+        self._arranged.start_generation(self._masks.revision)
         arranged = self._arranged.get(storage_class)
         if arranged is not None:
             return arranged
@@ -123,7 +123,7 @@ class CSIStorageCapacities:
     def _rows_of(self, topology: LabelSelector | None) -> NDArray[np.intp]:
         if topology is None:  # not available anywhere
             return np.empty(0, np.intp)
-        return self._selections.get(("topology", _encode(topology)), lambda nodes: _selected(nodes, topology)).rows
+        return self._masks.get(("topology", _encode(topology)), lambda nodes: _selected(nodes, topology)).rows
 
 
 def _selected(nodes: Nodes, topology: LabelSelector) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from kubestow.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from kubestow.cluster.catalog import Catalog, NamedObject
+from kubestow.cluster.catalog import Catalog, KubernetesObject
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.attachable_volumes import PodVolumeResolver
@@ -26,11 +26,11 @@ from kubestow.cluster.storage.available_volumes import AvailableVolumes
 from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi_nodes import CSINodes
 from kubestow.cluster.storage.mounted_claims import VolumesInUse
-from kubestow.cluster.storage.node_selections import NodeSelections
+from kubestow.cluster.storage.node_masks import NodeMasks
 
 __all__ = ["Catalogs", "Volumes"]
 
-T = TypeVar("T", bound=NamedObject)
+T = TypeVar("T", bound=KubernetesObject)
 
 
 class Catalogs(Protocol):
@@ -53,9 +53,9 @@ class Volumes:
         self.csi_nodes = CSINodes(table, csi_nodes)
         self.resolver = PodVolumeResolver(claims, volumes, classes)
         self.attached = AttachedVolumes(table, self.resolver, self.csi_nodes)
-        self.node_selections = NodeSelections(table)
-        self.available = AvailableVolumes(self.node_selections)
-        self.capacities = CSIStorageCapacities(self.node_selections)
+        self.node_masks = NodeMasks(table)
+        self.available = AvailableVolumes(self.node_masks)
+        self.capacities = CSIStorageCapacities(self.node_masks)
         self._volume_attachments = VolumeAttachments(self.attached, volumes)
         claims.subscribe(self._claim_changed)
         volumes.subscribe(self._volume_changed)

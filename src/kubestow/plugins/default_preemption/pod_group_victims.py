@@ -33,7 +33,7 @@ def evictable_units(
     cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets
 ) -> Evictable:
     """The units below a priority, without some pods by uid: those of the preempting group itself."""
-    pods = _PlacedPods(cluster)
+    pods = _PodColumns(cluster)
     pods.merge_pod_groups(cluster)
     pods.exclude(excluded)
     pods.keep_below(priority)
@@ -47,7 +47,7 @@ def evictable_units(
     return Evictable(PodChanges(pods.table, pods.slots[order], offsets, -1), pods.rows[order])
 
 
-class _PlacedPods:
+class _PodColumns:
     """All pods on nodes as columns, one entry per pod.
 
     ``slots`` and ``rows`` (intp) are their slots in the pod table and rows in the node table; ``unit`` (intp) is the

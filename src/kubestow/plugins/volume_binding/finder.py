@@ -89,7 +89,7 @@ class PodVolumeClaims:
 
 @dataclass(frozen=True, slots=True)
 class StaticBinding:
-    """A claim and the available volume for it on each row: ``numbers`` (int64) index ``volumes``, or are NO_CHOICE."""
+    """A claim and the available volume for it on each row: ``numbers`` (int64) index ``volumes``, or are NO_VOLUME."""
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
@@ -101,7 +101,7 @@ class DynamicProvision:
     """A claim and the rows on which it would be provisioned (``where``, bool).
 
     ``capacities`` (int64) are the numbers of the CSIStorageCapacity objects with enough capacity for each row, or
-    NOWHERE; None if the driver does not track capacity.
+    NO_CAPACITY; None if the driver does not track capacity.
     """
 
     claim: PersistentVolumeClaim
@@ -263,7 +263,7 @@ class _Finder:
 
     def _allowed(self, topologies: Sequence[TopologySelectorTerm]) -> Mask:
         key = ("topologies", _encode(topologies))
-        allowed = self._cluster.volumes.node_selections.get(key, lambda nodes: _in_topologies(nodes, topologies))
+        allowed = self._cluster.volumes.node_masks.get(key, lambda nodes: _in_topologies(nodes, topologies))
         return allowed.where[self._nodes.rows]
 
     def _sufficient_capacities(

@@ -54,7 +54,7 @@ def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSI
 def _static_resources(volumes: PodVolumes) -> list[_StorageResource]:
     by_class: dict[str, _StorageResource] = {}
     for binding in volumes.static_bindings:
-        # NO_CHOICE, -1, indexes the last entry.
+        # NO_VOLUME, -1, indexes the last entry.
         sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in binding.volumes), 0], np.int64)
         for name, of_class in _masks_by_class(binding).items():
             resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
