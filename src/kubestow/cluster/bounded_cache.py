@@ -41,7 +41,8 @@ class BoundedCache(Generic[K, V]):
 
     def put(self, key: K, value: V, *, cost: int = 1) -> V:
         """Cache a value, in place of an earlier one, and evict what exceeds the budget. The value is returned."""
-        self.discard(key)
+        if key in self._entries:
+            self.discard(key)
         self._entries[key] = value, cost
         self._cost += cost
         self._evict()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from kubestow.cluster.cache import Cluster
@@ -89,13 +90,11 @@ class InvalidationMask:
         return None if len(rows) and rows[0] == EVERY_ROW else rows.tolist()
 
 
-class Generation:
+class Generation(msgspec.Struct, frozen=True, gc=False):
     """A state of the cluster: a position in its journal, and the version of the set of nodes."""
 
-    __slots__ = ("position", "structure")
-
-    def __init__(self, position: int, structure: int) -> None:
-        self.position, self.structure = position, structure
+    position: int
+    structure: int
 
     @classmethod
     def of(cls, cluster: Cluster) -> Generation:
