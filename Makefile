@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 100
 FIRST_SEED ?= 1
 
-.PHONY: venv demo test simulate lint types check schema benchmark clean
+.PHONY: venv demo test simulate lint types check schema site benchmark-guard clean
 
 venv: $(STAMP)
 
@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
-		--editable . $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['dev'])")
+		--editable ".[flow]" $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['dev'])")
 	@touch $@
 
 demo: venv
@@ -36,6 +36,9 @@ lint: venv
 types: venv
 	@$(BIN)/mypy
 
+site: venv
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 check: lint types test
 
 # Write the table of Kubernetes' types anew, after a change of the packages' versions in constraints.txt.
@@ -43,6 +46,12 @@ schema: venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps --upgrade \
 		--target build/schema $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['schema'])")
 	@$(BIN)/python -m tools.schema.generate build/schema src/kubestow/devcluster/apiserver/schema
+
+# Compare the CPU time per pod with that of the merge base with BASE, in pairs; fail beyond 10 %.
+BASE ?= origin/main
+PAIRS ?= 5
+benchmark-guard: venv
+	@$(BIN)/python -m tools.benchmark_guard --base $(BASE) --pairs $(PAIRS) --fail-above 10
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
