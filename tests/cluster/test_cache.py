@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
+from kubestow.api.core import PodStatus
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.errors import InvalidQuantity, KubestowError
 from kubestow.testing import node, pod
 
@@ -68,6 +70,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.cluster = Cluster()
         self.nodes: set[str] = set()
         self.placed: dict[str, tuple[str, PodInfo]] = {}
+        #: The taken host ports of each node, known or not, as kube-scheduler keeps them: a set, whoever shares them.
+        self.ports: dict[str, set[HostPort]] = defaultdict(set)
         self.counter = self.cluster.counter("of app x", lambda shape: int(shape.labels.get("app") == "x"))
 
     @rule(name=NODES, cpu=st.integers(1, 9))
@@ -88,10 +92,27 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=PODS, where=NODES, cpu=st.integers(0, 3), app=st.sampled_from("xy"), deleting=st.booleans())
     def pod_is_placed(self, name: str, where: str, cpu: int, app: str, deleting: bool) -> None:
         info = self.cluster.shapes.info(
-            pod(name, node=where, cpu=str(cpu), labels={"app": app}, host_ports=[80 + cpu], deleting=deleting)
+            pod(name, node=where, cpu=str(cpu), labels={"app": app}, host_ports=[80 + cpu % 2], deleting=deleting)
         )
         self.cluster.put_pod(info)
+        self._free_ports(info.uid)
+        self.ports[where].update(info.shape.host_ports)
         self.placed[info.uid] = (where, info)
+
+    @rule(name=PODS, phase=st.sampled_from(["Pending", "Running"]))
+    def pod_status_is_updated(self, name: str, phase: str) -> None:
+        uid = f"uid-default-{name}"
+        if uid in self.placed:
+            where, old = self.placed[uid]
+            info = self.cluster.shapes.info(replace(old.on(where).pod, status=PodStatus(phase=phase)))
+            self.cluster.put_pod(info)
+            self.ports[where].update(info.shape.host_ports)
+            self.placed[uid] = (where, info)
+
+    def _free_ports(self, uid: str) -> None:
+        if uid in self.placed:
+            where, info = self.placed[uid]
+            self.ports[where].difference_update(info.shape.host_ports)
 
     @rule(name=PODS, where=NODES)
     def pod_is_assumed(self, name: str, where: str) -> None:
@@ -103,6 +124,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=PODS)
     def pod_is_removed(self, name: str) -> None:
         self.cluster.remove_pod(f"uid-default-{name}")
+        self._free_ports(f"uid-default-{name}")
         self.placed.pop(f"uid-default-{name}", None)
 
     @invariant()
@@ -122,6 +144,11 @@ class ClusterMachine(RuleBasedStateMachine):
         assert self.counter.by_row.tolist() == [counted[name] for name in names]
         assert self.cluster.pod_count == len(self.placed)
 
+    @invariant()
+    def host_ports_are_taken_as_in_kube_scheduler(self) -> None:
+        for row, name in enumerate(self.cluster.nodes.names):
+            assert self.cluster.nodes.taken_ports(row) == self.ports[name]
 
-ClusterMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+ClusterMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestClusterMachine = ClusterMachine.TestCase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from random import Random
 
 from kubestow.api.meta import ObjectMeta
@@ -125,6 +126,40 @@ def test_the_columns_of_resources_that_no_pod_requests_any_more_are_dropped() ->
         cluster.remove_pod("uid-default-p")
     assert len(cluster.nodes.requested.names()) < 100
     assert len(cluster.nodes.pod_table._requested) < 100
+
+
+def test_the_columns_of_pods_that_have_nothing_in_common_are_dropped_with_them() -> None:
+    harness = PluginHarness([node("n"), node("m")])
+    columns, shapes = [], []
+    for number in range(1500):
+        labels = {f"key-{number}": "x"}
+        selector = {"labelSelector": {"matchLabels": labels}}
+        constraint = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        term = {"topologyKey": HOST, **selector}
+        passing = pod(
+            f"p{number}",
+            node="n",
+            labels=labels,
+            requests={f"example.com/r{number}": "1"},
+            host_ports=[number + 1],
+            spread=[constraint | selector],
+            affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        )
+        info = harness.info(passing)
+        harness.feasible(passing)
+        harness.cluster.put_pod(info)
+        harness.cluster.remove_pod(info.uid)
+        if number % 500 == 499:
+            gc.collect()
+            columns.append(len(harness.cluster.nodes.columns))
+            shapes.append(len(harness.cluster.shapes))
+    assert max(columns) < 1200
+    assert columns[2] <= columns[1] + 400 and shapes[2] <= shapes[1] + 200
+    assert max(shapes) < 600
+    assert harness.cluster.counters._by_index_key.keys() <= {
+        key for counter in harness.cluster.counters._by_key.values() for key in counter.index_keys or (None,)
+    }
+    assert harness.cluster.carried_terms._label_keys == {}
 
 
 def test_versions_of_carried_terms_are_dropped_with_the_pods_that_carried_them() -> None:

@@ -418,6 +418,7 @@ class NodeStatus(APIObject, frozen=True):
     """``status`` of a node."""
 
     allocatable: ResourceList = {}
+    capacity: ResourceList = {}
     images: list[ContainerImage] = []
     conditions: list[NodeCondition] = []
     declared_features: list[str] = []

@@ -83,6 +83,11 @@ class LabelSelector(APIObject, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: list[LabelSelectorRequirement] = []
 
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The keys of the labels on which it depends whether this matches."""
+        return frozenset(self.match_labels).union(expression.key for expression in self.match_expressions)
+
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

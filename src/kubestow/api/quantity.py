@@ -29,6 +29,8 @@ _SCALE |= {suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki",
 _MAX = 2**63 - 1
 #: Larger exponents always saturate; the bound keeps a malicious "1e999999999" cheap.
 _MAX_EXPONENT = 40
+#: Characters of the longest quantity; kube-apiserver stores none with more than 30.
+_MAX_LENGTH = 256
 
 
 @lru_cache(maxsize=65536)
@@ -52,7 +54,11 @@ def round_up(value: Fraction | int) -> int:
 
 def nanos(quantity: Quantity) -> int:
     """The value in nano units, rounded away from zero as in Kubernetes. Raises InvalidQuantity."""
-    return _parse(quantity if isinstance(quantity, str) else repr(quantity))
+    text = quantity if isinstance(quantity, str) else repr(quantity)
+    if len(text) > _MAX_LENGTH:  # to be neither parsed nor cached
+        problem = f"{len(text)} characters are no resource quantity, at most {_MAX_LENGTH} are allowed"
+        raise InvalidQuantity(f'"{text[:20]}…" of {problem}')
+    return _parse(text)
 
 
 def parse(quantity: Quantity) -> Fraction:

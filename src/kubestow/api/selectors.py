@@ -20,7 +20,10 @@ _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A requirement on a label. ``NotIn`` and ``DoesNotExist`` match if the label is missing."""
+    """A requirement on a label. ``NotIn`` and ``DoesNotExist`` match if the label is missing.
+
+    ``Gt`` and ``Lt`` have one integer as their value, and match labels whose value is a larger or smaller integer.
+    """
 
     key: str
     operator: str
@@ -36,8 +39,16 @@ class Requirement:
                 return value is None or value not in self.values
             case "Exists":
                 return value is not None
+            case "Gt" | "Lt":
+                return value is not None and self._compares(value)
             case _:
                 return value is None
+
+    def _compares(self, value: str) -> bool:
+        if not value.removeprefix("-").isdecimal():
+            return False
+        (bound,) = self.values
+        return int(value) > int(bound) if self.operator == "Gt" else int(value) < int(bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,11 @@ class Selector:
     def is_empty(self) -> bool:
         """Whether this is the selector ``{}``, which matches everything."""
         return not self.nothing and not self.requirements
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The keys of the labels on which it depends whether this matches."""
+        return frozenset(requirement.key for requirement in self.requirements)
 
     def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
         """This selector with further requirements."""

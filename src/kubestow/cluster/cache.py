@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+from weakref import ref
 
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
@@ -20,11 +21,11 @@ from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.placed_pods import CHANGED, PlacedPods
+from kubestow.cluster.placed_pods import CHANGED, PlacedPods, PlacementListener
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.pod_groups import PodGroups
-from kubestow.cluster.pods.shapes import PodInfo, Shape, Shapes
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
@@ -102,9 +103,9 @@ class Cluster:
         """A pod with its node, None when it is not placed."""
         return self._placed_pods.by_uid.get(uid)
 
-    def has_placed(self, shape: Shape) -> bool:
-        """Whether a pod of this shape is placed."""
-        return shape in self._placed_pods.index
+    def has_placed(self, family: ShapeFamily) -> bool:
+        """Whether a pod of this family is placed."""
+        return family in self._placed_pods.index
 
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod is placed but not confirmed by the watch."""
@@ -119,6 +120,17 @@ class Cluster:
     def assumed(self) -> Iterator[PlacedPod]:
         """The assumed pods, in no particular order."""
         return (placed_pod for placed_pod in self._placed_pods.by_uid.values() if placed_pod.assumed)
+
+    def listen_to_placements(self, listener: PlacementListener) -> None:
+        """Call a listener for every pod on a known node, and for every later change, as long as it is referred to.
+
+        A simulation adds and removes pods as well; what it has done is undone by the opposite calls.
+        """
+        listeners = self._placed_pods.listeners
+        listeners.append(ref(listener, listeners.remove))
+        for row, pods in enumerate(self.nodes.pods):
+            for info in pods.values():
+                listener.pod_added(row, info)
 
     def counter(
         self,
@@ -148,6 +160,10 @@ class Cluster:
         if catalog is None:
             catalog = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
         return catalog
+
+    def catalogs(self) -> Iterator[Catalog[Any]]:
+        """The catalogs that have been asked for."""
+        return iter(self._catalogs.values())
 
     def simulate(self) -> Simulation:
         """A context manager that undoes every change made in its block (see :mod:`kubestow.cluster.simulation`)."""

@@ -1,7 +1,8 @@
 """The journal: what changed in the cluster, on which row, in order.
 
 A cache of results per row keeps the journal's position as of its last refresh, and later recomputes only the rows that
-have changed since. The journal is bounded: a cache whose position is no longer covered recomputes all rows.
+have changed since. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are
+kept as two arrays, so that thousands of them are looked through with a few array operations.
 
 Changes made by a simulation are written to a branch, which is rolled back with them. Since a position from before the
 branch no row has changed then; since a position on the branch, the rows changed before it have changed back. The entry
@@ -11,12 +12,16 @@ refreshed a shared result on the branch, so the others have to check the positio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action
 
-__all__ = ["EVERY_ROW", "ROLLED_BACK", "Journal"]
+__all__ = ["EVERY_ROW", "ROLLED_BACK", "Changes", "Journal"]
 
 #: Stands for all rows at once: a change that belongs to no single node.
 EVERY_ROW = -1
@@ -29,8 +34,83 @@ _KEPT = 8192
 _OFFSET_BITS = 48
 _OFFSET = (1 << _OFFSET_BITS) - 1
 _ADD_OR_DELETE = int(Action.ADD | Action.DELETE)
-
 Entry = tuple[int, int]
+
+#: More entries than this are looked through with NumPy.
+_FEW = 64
+
+
+class Changes:
+    """Entries of the journal, oldest first: what changed as event bits (``bits``), and on which row (``rows``)."""
+
+    __slots__ = ("_rows_with", "bits", "few", "rows", "union")
+
+    def __init__(self, rows: array[int], bits: array[int]) -> None:
+        self.rows, self.bits = rows, bits
+        #: The latest result of :meth:`rows_with`, for these bits: several plugins ask for the same.
+        self._rows_with: tuple[int, NDArray[np.int64]] | None = None
+        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster.
+        self.few: list[Entry] | None = None
+        #: The bits of all entries.
+        self.union = 0
+        if len(rows) > _FEW:
+            self.union = int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64)))
+        else:
+            self.few = list(zip(rows, bits, strict=True))
+            for _, entry_bits in self.few:
+                self.union |= entry_bits
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def rows_with(self, wanted: int) -> NDArray[np.int64]:
+        """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
+        if self._rows_with is not None and self._rows_with[0] == wanted:
+            return self._rows_with[1]
+        rows, bits = np.frombuffer(self.rows, np.int64), np.frombuffer(self.bits, np.int64)
+        found = rows[(bits & wanted) != 0]
+        marked = np.zeros(int(found.max(initial=EVERY_ROW)) + 2, np.bool_)
+        marked[found + 1] = True
+        result = np.flatnonzero(marked) - 1
+        self._rows_with = wanted, result
+        return result
+
+
+class _Entries:
+    """A list of ``(row, bits)`` as two arrays."""
+
+    __slots__ = ("_bits", "_rows")
+
+    def __init__(self, rows: array[int] | None = None, bits: array[int] | None = None) -> None:
+        self._rows = array("q") if rows is None else rows
+        self._bits = array("q") if bits is None else bits
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return zip(self._rows, self._bits, strict=True)
+
+    def append(self, row: int, bits: int) -> None:
+        self._rows.append(row)
+        self._bits.append(bits)
+
+    def extend(self, other: _Entries) -> None:
+        self._rows.extend(other._rows)
+        self._bits.extend(other._bits)
+
+    def from_(self, start: int) -> _Entries:
+        """A copy of the entries from a position on."""
+        return _Entries(self._rows[start:], self._bits[start:])
+
+    def undone(self, end: int) -> _Entries:
+        """The reversals of the entries up to a position: what was added is deleted again, and the other way round."""
+        bits = np.array(self._bits[:end], np.int64)
+        bits[(bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
+        return _Entries(self._rows[:end], array("q", bits.tobytes()))
+
+    def changes(self) -> Changes:
+        return Changes(self._rows, self._bits)
 
 
 @dataclass(slots=True)
@@ -39,14 +119,14 @@ class _Branch:
 
     number: int
     base: int
-    entries: list[Entry] = field(default_factory=list)
+    entries: _Entries = field(default_factory=_Entries)
 
 
 class Journal:
     """A bounded list of ``(row, bits)``. Equal positions stand for equal states of the cluster."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries = _Entries()
         self._dropped = 0
         self._branches: list[_Branch] = []
         self._branch_count = 0
@@ -54,42 +134,57 @@ class Journal:
         self._rolled_back_entries = 0
         #: The current position, after all entries.
         self.position = 0
+        #: The latest result of :meth:`since`, with the two positions it lies between.
+        self._latest: tuple[int, int, Changes | None] = (-1, -1, None)
 
     def write(self, row: int, bits: int) -> None:
         """Record that a row (or EVERY_ROW) changed in the ways that ``bits`` names."""
         if self._branches:
             branch = self._branches[-1]
-            branch.entries.append((row, bits))
+            branch.entries.append(row, bits)
             self.position = (branch.number << _OFFSET_BITS) + len(branch.entries)
             return
-        self._entries.append((row, bits))
+        self._entries.append(row, bits)
         self.position += 1
         if len(self._entries) > 2 * _KEPT:
-            del self._entries[:_KEPT]
+            self._entries = self._entries.from_(_KEPT)
             self._dropped += _KEPT
 
-    def since(self, position: int) -> Sequence[Entry] | None:
-        """The changes from a position to now, None when they are no longer known."""
+    def since(self, position: int) -> Changes | None:
+        """The changes from a position to now, None when they are no longer known. They must not be modified."""
+        start, end, changes = self._latest
+        if start != position or end != self.position:
+            entries = self._since(position)
+            changes = None if entries is None else entries.changes()
+            self._latest = position, self.position, changes
+        return changes
+
+    def _since(self, position: int) -> _Entries | None:
         if position > _OFFSET:
             return self._since_on_branch(position)
         start = position - self._dropped
         if start < 0:
             return None
-        entries = self._entries[start:]
+        entries = self._entries.from_(start)
         for branch in self._branches:
-            entries += branch.entries
+            entries.extend(branch.entries)
         return entries
 
-    def _since_on_branch(self, position: int) -> Sequence[Entry] | None:
+    def _since_on_branch(self, position: int) -> _Entries | None:
         number, offset = position >> _OFFSET_BITS, position & _OFFSET
         for depth, branch in enumerate(self._branches):
             if branch.number == number:
-                return [entry for inner in self._branches[depth:] for entry in inner.entries][offset:]
+                entries = branch.entries.from_(offset)
+                for inner in self._branches[depth + 1 :]:
+                    entries.extend(inner.entries)
+                return entries
         rolled_back = self._rolled_back.get(number)
-        later = None if rolled_back is None else self.since(rolled_back.base)
+        later = None if rolled_back is None else self._since(rolled_back.base)
         if rolled_back is None or later is None:
             return None
-        return [*_undone(rolled_back.entries[:offset]), *later]
+        entries = rolled_back.entries.undone(offset)
+        entries.extend(later)
+        return entries
 
     # -- branches ------------------------------------------------------------------------------------------------
 
@@ -107,7 +202,7 @@ class Journal:
         while len(self._branches) >= depth:
             branch = self._branches.pop()
             self.position = branch.base
-            if branch.entries:
+            if len(branch.entries):
                 self._keep_rolled_back(branch)
                 self.write(EVERY_ROW, ROLLED_BACK)
             for row, bits in branch.entries:
@@ -120,8 +215,3 @@ class Journal:
         while self._rolled_back_entries > _KEPT:
             oldest = self._rolled_back.pop(next(iter(self._rolled_back)))
             self._rolled_back_entries -= len(oldest.entries)
-
-
-def _undone(entries: Iterable[Entry]) -> Iterable[Entry]:
-    """The reversals of entries: what was added is deleted again, and the other way round."""
-    return ((row, bits | _ADD_OR_DELETE if bits & _ADD_OR_DELETE else bits) for row, bits in entries)

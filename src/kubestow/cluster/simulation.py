@@ -70,6 +70,13 @@ class Simulation:
         self._require_active()
         self._placed_pods.place_new(PlacedPod(info, node_name, assumed=False))
 
+    def take_host_ports(self, uid: str) -> None:
+        """Have the host ports of a placed pod taken, as if it was removed and added again."""
+        self._require_active()
+        placed_pod = self._placed_pods.by_uid.get(uid)
+        if placed_pod is not None:
+            self._placed_pods.take_host_ports(placed_pod)
+
     def _require_active(self) -> None:
         if not self._depth:
             raise KubestowError("the simulation is not active: its methods must be called inside its block")

@@ -46,11 +46,12 @@ def test_a_sidecar_counts_with_the_containers_after_it() -> None:
 def test_pod_level_requests_replace_the_sum_and_overhead_is_added() -> None:
     both = pod(cpu="1", memory="1Gi", spec={"resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "250m"}})
     assert requests_by_spec(both)["cpu"] == 3250
-    assert scored_requests(both)[0] == 1250, "scoring leaves pod-level requests out"
+    assert scored_requests(both)["cpu"] == 1250, "scoring leaves pod-level requests out"
 
 
 def test_missing_requests_are_scored_at_a_default_per_container() -> None:
-    assert scored_requests(pod(spec={"containers": [container(), container(cpu="1")]})) == (1100, 400 * MIB)
+    containers = [container(), container(cpu="1")]
+    assert scored_requests(pod(spec={"containers": containers})) == {"cpu": 1100, "memory": 400 * MIB}
 
 
 def test_a_resize_in_progress_counts_for_the_larger_of_old_and_new() -> None:

@@ -94,5 +94,5 @@ class AttachmentsMachine(RuleBasedStateMachine):
         assert counted == [self._recount(row) for row in range(len(self.cluster.nodes))]
 
 
-AttachmentsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AttachmentsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestAttachmentsMachine = AttachmentsMachine.TestCase

@@ -140,5 +140,5 @@ class AvailableVolumesMachine(RuleBasedStateMachine):
         agree(self.cluster, [claim("x"), claim("z"), claim("z", size="2Gi")])
 
 
-AvailableVolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+AvailableVolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestAvailableVolumesMachine = AvailableVolumesMachine.TestCase

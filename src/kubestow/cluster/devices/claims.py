@@ -7,7 +7,7 @@ confirms it. The tracker subscribes to the claims of the cluster; an event costs
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ __all__ = ["DeviceID", "ResourceClaimTracker"]
 
 #: Versions of up to this many pools are kept even if nothing is allocated from them.
 _FEW_POOLS = 1024
+#: So many changes of pools are remembered.
+_KEPT_CHANGES = 4096
 
 
 class DeviceID(NamedTuple):
@@ -56,6 +58,8 @@ class ResourceClaimTracker:
         self._floor = 0
         self._last_version = 0
         self._most_versions = _FEW_POOLS
+        #: The latest changes, oldest first: version and pool.
+        self._changes: deque[tuple[int, tuple[str, str]]] = deque(maxlen=_KEPT_CHANGES)
         #: The claims for extended resources (namespace and name), by the uid of the pod that owns them.
         self._extended: dict[str, tuple[str, str]] = {}
         catalog.subscribe(self._changed)
@@ -91,6 +95,20 @@ class ResourceClaimTracker:
     def pool_version(self, driver: str, pool: str) -> int:
         """A number that grows with every change of the allocations of a pool's devices."""
         return self._pool_versions.get((driver, pool), self._floor)
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of an allocation."""
+        return self._last_version
+
+    def pools_changed_since(self, version: int) -> set[tuple[str, str]] | None:
+        """The pools (driver and name) with changed allocations since a version; None if that is too long ago."""
+        pools: set[tuple[str, str]] = set()
+        for changed_at, pool in reversed(self._changes):
+            if changed_at <= version:
+                return pools
+            pools.add(pool)
+        return pools if len(self._changes) < _KEPT_CHANGES else None
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -179,6 +197,7 @@ class ResourceClaimTracker:
     def _change(self, driver: str, pool: str) -> None:
         self._last_version += 1
         self._pool_versions[driver, pool] = self._last_version
+        self._changes.append((self._last_version, (driver, pool)))
         if len(self._pool_versions) > self._most_versions:
             self._prune_versions()
 

@@ -14,6 +14,8 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kubestow.api.int64 import as_int64
+
 __all__ = ["Column", "Columns", "InternedColumn"]
 
 T = TypeVar("T", bound=Hashable)
@@ -34,6 +36,10 @@ class Column:
         self._storage: NDArray[Any] = np.full(capacity, fill, dtype)
         self.values: NDArray[Any] = self._storage[:size]
         self.readonly: NDArray[Any] = _read_only(self.values)
+
+    def add(self, row: int, amount: int) -> None:
+        """Add to one entry of an int64 column; a sum beyond 2**63 wraps around as in Go (semantics 7.5)."""
+        self.values[row] = as_int64(self.values.item(row) + amount)
 
     def _resize(self, size: int, capacity: int) -> None:
         if capacity != len(self._storage):
@@ -61,12 +67,23 @@ class Columns:
         self.size = 0
         self._capacity = _FIRST_CAPACITY
         self._columns: WeakSet[Column] = WeakSet()
+        self._zeros: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        """The number of columns that something refers to."""
+        return len(self._columns)
 
     def new(self, dtype: DTypeLike, fill: int | float | bool = 0) -> Column:
         """A new column, filled with its fill value. It is dropped when nothing else refers to it."""
         column = Column(self.size, self._capacity, dtype, fill)
         self._columns.add(column)
         return column
+
+    def zeros(self, size: int) -> NDArray[np.int64]:
+        """An array of zeros that is not to be changed, int64: all calls return views of the same one."""
+        if size > len(self._zeros):
+            self._zeros = _read_only(np.zeros(2 * size, np.int64))
+        return self._zeros[:size]
 
     def append_row(self) -> int:
         """Append a row to every column; its number is returned."""

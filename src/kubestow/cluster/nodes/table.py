@@ -8,7 +8,7 @@ changes. Plugins do not use the table itself but a view of it (:class:`kubestow.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from kubestow.cluster.events import Action
 from kubestow.cluster.nodes.columns import Column, Columns, InternedColumn
 from kubestow.cluster.nodes.images import Images
 from kubestow.cluster.nodes.labels import LabelColumn
+from kubestow.cluster.nodes.zone_order import ZoneOrder
 from kubestow.cluster.pods.requests import PODS, Amounts, allocatable_amounts
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.cluster.pods.table import PodTable
@@ -73,7 +74,7 @@ class _AmountColumns:
     def add(self, row: int, amounts: Amounts, sign: int) -> None:
         for name, amount in amounts.items():
             column = self._by_name.get(name) or self._writable(name)
-            column.values[row] += sign * amount
+            column.add(row, sign * amount)
 
 
 class PodsOnNode(NamedTuple):
@@ -121,9 +122,12 @@ class NodeTable:
         #: The number of nodes that have each label key.
         self._label_keys: Counter[str] = Counter()
         self._no_label = LabelColumn("", self.columns)
-        self._ports: dict[HostPort, Column] = {}
+        #: The taken host ports with their columns, by protocol and number.
+        self._ports: dict[tuple[str, int], dict[HostPort, Column]] = {}
         self._added = 0
         self._name_rank: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+        self._zones = ZoneOrder()
+        self._zone_order: tuple[int, NDArray[np.intp]] = (-1, np.empty(0, np.intp))
 
     def __len__(self) -> int:
         return self.columns.size
@@ -144,6 +148,7 @@ class NodeTable:
         self.nominated.append_row()
         self.rows[node.metadata.name] = row
         self._label_keys.update(node.metadata.labels.keys())
+        self._zones.add(node.metadata.name, node.metadata.labels)
         self.sequence.values[row] = self._added
         self._describe(row, node, amounts)
         return row
@@ -158,6 +163,7 @@ class NodeTable:
         if old.metadata.labels != node.metadata.labels:
             self._label_keys.update(node.metadata.labels.keys())
             self._drop_labels(old)
+            self._zones.update(node.metadata.name, node.metadata.labels)
         self._describe(row, node, amounts)
         changed = difference(old, node)
         if changed & _REVISING:
@@ -170,6 +176,7 @@ class NodeTable:
         pods = self.pods[row]
         node = self.objects[row]
         self.images.remove(row, node.status.images)
+        self._zones.remove(name)
         last = self.columns.remove_row(row)
         self.structure += 1
         self.revision += 1
@@ -201,8 +208,7 @@ class NodeTable:
         self.pods[row][info.uid] = info
         self.pod_table.add(row, info)
         self._account(row, info, +1)
-        for port in info.shape.host_ports:
-            self._port_column(port).values[row] = True
+        self.take_ports(row, info)
 
     def remove_pod(self, row: int, info: PodInfo) -> None:
         """Remove a pod from a row."""
@@ -210,13 +216,24 @@ class NodeTable:
         self.pod_table.remove(row, info.uid)
         self._account(row, info, -1)
         # QUIRK (semantics 7.4): ports are a set, so removing one of two pods that share a port frees it.
-        for port in info.shape.host_ports:
-            self._free_port(row, port)
+        self.free_ports(row, info.shape.host_ports)
 
     def replace_pod(self, row: int, info: PodInfo) -> bool:
         """Replace a pod by a newer state with the same requests; whether its start time has changed."""
         self.pods[row][info.uid] = info
         return self.pod_table.replace(info)
+
+    def take_ports(self, row: int, info: PodInfo) -> list[HostPort]:
+        """Have the host ports of a pod on a row taken; those that were not are returned."""
+        free = [port for port in info.shape.host_ports if not self._is_taken(row, port)]
+        for port in free:
+            self._take_port(row, port)
+        return free
+
+    def free_ports(self, row: int, ports: Iterable[HostPort]) -> None:
+        """Have some host ports of a row no longer taken."""
+        for port in ports:
+            self._free_port(row, port)
 
     def pods_on(self, row: int, info: PodInfo) -> PodsOnNode:
         """The pods on a row as they are, before a pod is added or removed."""
@@ -229,8 +246,8 @@ class NodeTable:
         self.pod_table.restore_slots(row, before.slots)
         for port in info.shape.host_ports:
             if port in before.taken_ports:
-                self._port_column(port).values[row] = True
-            elif port in self._ports:
+                self._take_port(row, port)
+            else:
                 self._free_port(row, port)
 
     def nominate(self, row: int, info: PodInfo) -> None:
@@ -246,8 +263,8 @@ class NodeTable:
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         self.requested.add(row, info.requests, sign)
         cpu, memory = info.nonzero_requests
-        self.nonzero_cpu.values[row] += sign * cpu
-        self.nonzero_memory.values[row] += sign * memory
+        self.nonzero_cpu.add(row, sign * cpu)
+        self.nonzero_memory.add(row, sign * memory)
         self.pod_count.values[row] += sign
 
     # -- columns made on demand ----------------------------------------------------------------------------------
@@ -271,29 +288,50 @@ class NodeTable:
                 del self._label_keys[key]
                 self._labels.pop(key, None)
 
-    def ports_conflicting_with(self, wanted: HostPort) -> list[Column]:
-        """The columns (bool) of the taken ports that conflict with a wanted one."""
-        return [column for port, column in self._ports.items() if port.conflicts_with(wanted)]
+    def ports_conflicting_with(self, wanted: HostPort) -> list[tuple[HostPort, Column]]:
+        """The host ports that conflict with a wanted one and are taken on some node, with their columns (bool)."""
+        same_number = self._ports.get((wanted.protocol, wanted.port))
+        if same_number is None:
+            return []
+        return [(port, column) for port, column in same_number.items() if port.conflicts_with(wanted)]
 
-    def ports(self) -> Iterable[tuple[HostPort, Column]]:
+    def resources(self) -> list[str]:
+        """The resources that have a column of allocatable or requested amounts."""
+        return list(dict.fromkeys((*self.allocatable.names(), *self.requested.names())))
+
+    def ports(self) -> Iterator[tuple[HostPort, Column]]:
         """Every host port that is taken on some node, with its column (bool)."""
-        return self._ports.items()
+        return ((port, column) for columns in self._ports.values() for port, column in columns.items())
 
-    def _port_column(self, port: HostPort) -> Column:
-        column = self._ports.get(port)
-        if column is None:
-            column = self._ports[port] = self.columns.new(np.bool_)
-        return column
+    def taken_ports(self, row: int) -> set[HostPort]:
+        """The host ports that are taken on a row."""
+        return {port for port, column in self.ports() if column.values[row]}
+
+    def _port_column(self, port: HostPort) -> Column | None:
+        columns = self._ports.get((port.protocol, port.port))
+        return None if columns is None else columns.get(port)
 
     def _is_taken(self, row: int, port: HostPort) -> bool:
-        column = self._ports.get(port)
+        column = self._port_column(port)
         return column is not None and bool(column.values[row])
 
+    def _take_port(self, row: int, port: HostPort) -> None:
+        column = self._port_column(port)
+        if column is None:
+            columns = self._ports.setdefault((port.protocol, port.port), {})
+            column = columns[port] = self.columns.new(np.bool_)
+        column.values[row] = True
+
     def _free_port(self, row: int, port: HostPort) -> None:
-        taken = self._port_column(port).values
-        taken[row] = False
-        if not taken.any():
-            del self._ports[port]
+        column = self._port_column(port)
+        if column is None:
+            return
+        column.values[row] = False
+        if not column.values.any():
+            columns = self._ports[port.protocol, port.port]
+            del columns[port]
+            if not columns:
+                del self._ports[port.protocol, port.port]
 
     def name_rank(self) -> NDArray[np.int64]:
         """The rank of each row among all nodes sorted by name, int64."""
@@ -304,6 +342,18 @@ class NodeTable:
             rank[order] = np.arange(len(order))
             self._name_rank = (self.structure, rank)
         return rank
+
+    def zone_order(self) -> NDArray[np.intp]:
+        """All rows in the order of kube-scheduler's node list, intp.
+
+        Determined when nodes have been added or removed; a changed zone label alone does not reorder them
+        (semantics 7.3).
+        """
+        structure, order = self._zone_order
+        if structure != self.structure:
+            order = np.fromiter((self.rows[name] for name in self._zones.names()), np.intp, len(self.rows))
+            self._zone_order = (self.structure, order)
+        return order
 
 
 def difference(old: Node, new: Node) -> Action:

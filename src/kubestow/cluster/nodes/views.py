@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.shapes import HostPort, PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
 
-__all__ = ["HypotheticalNodes", "NodeChange", "Nodes", "Rows", "single_node"]
+__all__ = ["HypotheticalNodes", "NodeChange", "NodeRow", "Nodes", "Rows", "single_node"]
 
 #: Row numbers (intp), or a slice with start and stop.
 Rows = slice | NDArray[np.intp]
@@ -111,10 +111,19 @@ class Nodes:
         """The number of pods, int64."""
         return self._table.pod_count.readonly[self.rows]
 
+    @property
+    def resources(self) -> Sequence[str]:
+        """The resources that some node or pod of the cluster has."""
+        return self._table.resources()
+
+    def used_ports(self, position: int) -> frozenset[HostPort]:
+        """The host ports taken on the node at a position."""
+        return frozenset(self._table.taken_ports(int(self.row_numbers[position])))
+
     def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
         """Where a conflicting host port is taken, bool."""
         taken = np.zeros(len(self), np.bool_)
-        for column in self._table.ports_conflicting_with(wanted):
+        for _, column in self._table.ports_conflicting_with(wanted):
             taken |= column.readonly[self.rows]
         return taken
 
@@ -164,6 +173,54 @@ class Nodes:
         return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
 
 
+class NodeRow:
+    """A single row of the node table in Python numbers, which are several times faster there than arrays."""
+
+    __slots__ = ("_table", "row")
+
+    def __init__(self, table: NodeTable, row: int) -> None:
+        self._table = table
+        self.row = row
+
+    def as_nodes(self) -> Nodes:
+        """A view of this row alone."""
+        return Nodes(self._table, slice(self.row, self.row + 1))
+
+    def allocatable(self, resource: str) -> int:
+        """The allocatable amount of a resource (millicores, bytes or count)."""
+        amount: int = self._table.allocatable[resource].values.item(self.row)
+        return amount
+
+    def requested(self, resource: str) -> int:
+        """The pods' requests of a resource (millicores, bytes or count)."""
+        amount: int = self._table.requested[resource].values.item(self.row)
+        return amount
+
+    @property
+    def nonzero_cpu(self) -> int:
+        """The pods' CPU requests (millicores), with the default for pods without one."""
+        amount: int = self._table.nonzero_cpu.values.item(self.row)
+        return amount
+
+    @property
+    def nonzero_memory(self) -> int:
+        """The pods' memory requests (bytes), with the default for pods without one."""
+        amount: int = self._table.nonzero_memory.values.item(self.row)
+        return amount
+
+    @property
+    def allowed_pods(self) -> int:
+        """Allocatable pods."""
+        amount: int = self._table.allowed_pods.values.item(self.row)
+        return amount
+
+    @property
+    def pod_count(self) -> int:
+        """The number of pods."""
+        amount: int = self._table.pod_count.values.item(self.row)
+        return amount
+
+
 @dataclass(frozen=True, slots=True)
 class NodeChange:
     """The hypothetical change of one node: the pods it loses and the pods it gains."""
@@ -206,8 +263,8 @@ class HypotheticalNodes(Nodes):
         """The change of the row at a position."""
         return NodeChange(tuple(self._removed(position)), tuple(self._added(position)))
 
-    def positions_changed_by(self, kind: Callable[[PodInfo], bool]) -> NDArray[np.intp]:
-        """The positions of the rows that lose or gain pods of some kind, intp."""
+    def positions_changed_by(self, kind: Callable[[Shape], bool]) -> NDArray[np.intp]:
+        """The positions of the rows that lose or gain pods of some kind, intp; see :meth:`sum_of_changes`."""
         changed = np.zeros(len(self), np.bool_)
         for changes in self._pod_changes:
             changed |= changes.sums_of(kind) != 0
@@ -223,9 +280,18 @@ class HypotheticalNodes(Nodes):
         """The same rows with further changes."""
         return HypotheticalNodes(self._table, self.row_numbers, pod_changes=(*self._pod_changes, pod_changes))
 
-    def sum_of_changes(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
-        """The change of each row's sum of a function of the pod, int64."""
+    def sum_of_changes(self, amount: Callable[[Shape], int]) -> NDArray[np.int64]:
+        """The change of each row's sum of a function of the pod's shape, int64.
+
+        In a dry run the function is called once per distinct shape if it is the same function in each call, or an
+        equal one such as a bound method. It must be hashable.
+        """
         return self._sum(changes.sums_of(amount) for changes in self._pod_changes)
+
+    @property
+    def changed_shapes(self) -> set[Shape]:
+        """The distinct shapes of the pods that rows lose or gain, and maybe of others."""
+        return {shape for changes in self._pod_changes for shape in changes.shapes}
 
     def _sum(self, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
         return sum(parts, start=np.zeros(len(self), np.int64))
@@ -264,27 +330,28 @@ class HypotheticalNodes(Nodes):
         """The number of pods after the changes, int64."""
         return super().pod_count + self._sum(changes.count() for changes in self._pod_changes)
 
-    def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
-        """Where a conflicting host port is taken after the changes, bool."""
-        taken = super().port_taken(wanted)
-        for position in self.positions_changed_by(lambda info: _conflicts(info, wanted)).tolist():
-            taken[position] = self._port_taken_at(position, wanted)
-        return taken
-
-    def _port_taken_at(self, position: int, wanted: HostPort) -> bool:
-        """Replay the changes of one node on its set of ports, as :meth:`NodeTable.remove_pod` does (see its QUIRK)."""
-        row = int(self.row_numbers[position])
+    def used_ports(self, position: int) -> frozenset[HostPort]:
+        """The host ports taken on the node at a position after its change."""
         freed = {port for info in self._removed(position) for port in info.shape.host_ports}
-        kept = any(
-            port not in freed and port.conflicts_with(wanted)
-            for port, column in self._table.ports()
-            if column.values[row]
-        )
-        return kept or any(_conflicts(info, wanted) for info in self._added(position))
+        taken = {port for info in self._added(position) for port in info.shape.host_ports}
+        return frozenset((super().used_ports(position) - freed) | taken)
 
+    def port_taken(self, wanted: HostPort) -> NDArray[np.bool_]:
+        """Where a conflicting host port is taken after the changes, bool.
 
-def _conflicts(info: PodInfo, wanted: HostPort) -> bool:
-    return any(port.conflicts_with(wanted) for port in info.shape.host_ports)
+        QUIRK (semantics 7.4): ports are a set. A pod that is removed frees its ports, even those that others have too;
+        a pod that is added takes them, even if it was removed before.
+        """
+        taken = np.zeros(len(self), np.bool_)
+        for port, column in self._table.ports_conflicting_with(wanted):
+            freed = (changes.sums_removed(port.is_used_by) for changes in self._pod_changes if changes.sign < 0)
+            taken |= column.readonly[self.rows] & (self._sum(freed) == 0)
+        for changes in self._pod_changes:
+            added = changes.sums_of(wanted.conflicts_in)
+            if changes.sign < 0:
+                added = added - changes.sums_removed(wanted.conflicts_in)
+            taken |= added > 0
+        return taken
 
 
 def single_node(node: Node) -> Nodes:

@@ -6,11 +6,12 @@ never visits pods that it does not count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kubestow.cluster.pods.index_keys import IndexKeys
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 
 __all__ = ["PlacedPod", "PodIndex"]
 
@@ -30,10 +31,12 @@ class PodIndex:
     def __init__(self) -> None:
         self._by_shape: dict[Shape, dict[str, PlacedPod]] = {}
         self._shapes_by_key: dict[Hashable, dict[Shape, None]] = {}
+        #: The number of shapes of each family.
+        self._families: Counter[ShapeFamily] = Counter()
 
-    def __contains__(self, shape: Shape) -> bool:
-        """Whether a pod of this shape is placed."""
-        return shape in self._by_shape
+    def __contains__(self, family: ShapeFamily) -> bool:
+        """Whether a pod of this family is placed."""
+        return family in self._families
 
     def with_any_key(self, index_keys: IndexKeys | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
         """The shapes that have one of the keys, or all of them for None, each with its placed pods."""
@@ -50,6 +53,7 @@ class PodIndex:
             copies[uid] = placed_pod
             return False
         self._by_shape[shape] = {uid: placed_pod}
+        self._families[shape.family] += 1
         for key in shape.index_keys:
             self._shapes_by_key.setdefault(key, {})[shape] = None
         return True
@@ -62,6 +66,9 @@ class PodIndex:
         if copies:
             return False
         del self._by_shape[shape]
+        self._families[shape.family] -= 1
+        if not self._families[shape.family]:
+            del self._families[shape.family]
         for key in shape.index_keys:
             shapes = self._shapes_by_key[key]
             del shapes[shape]

@@ -205,12 +205,12 @@ def _limited(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
 
 
-def scored_requests(pod: Pod) -> tuple[int, int]:
-    """The CPU (millicores) and memory (bytes) by which a pending pod is scored, with defaults per container.
+def scored_requests(pod: Pod) -> Amounts:
+    """The requests by which NodeResourcesFit scores a pending pod: CPU and memory with defaults per container.
 
     QUIRK (semantics 8.8): pod-level requests do not count here, although they do in :func:`placed_requests`.
     """
-    return _cpu_and_memory(_RequestSum(pod, {}, _DEFAULT_NANOS, {}).total())
+    return _amounts(_RequestSum(pod, {}, _DEFAULT_NANOS, {}).total())
 
 
 def placed_requests(pod: Pod) -> tuple[Amounts, tuple[int, int]]:

@@ -4,11 +4,15 @@ Most pods of a cluster are copies of each other. What is derived from a pod (req
 depends only on its :class:`Shape`: namespace, labels, controller, and spec without the node name. Shapes are interned,
 so a hundred thousand pods cost a few hundred derivations and share their specs in memory. A :class:`PodInfo` is a pod
 with its shape.
+
+The pods of a StatefulSet or of an indexed Job have a label each that names the pod. Their shapes differ in labels only,
+so they are of one :class:`ShapeFamily`, which holds all that does not depend on labels. For a plugin that reads some
+labels only, or none, the shapes of a family that agree in these are one :class:`ShapeGroup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,13 +20,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from kubestow.api.core import Container, Pod, PodSpec, PodStatus, Volume
+from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
 from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
 from kubestow.cluster.pods.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
-__all__ = ["HostPort", "PodInfo", "Shape", "Shapes"]
+__all__ = ["HostPort", "PodFields", "PodInfo", "Shape", "ShapeFamily", "ShapeGroup", "Shapes"]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _ANY_IP = "0.0.0.0"
@@ -43,34 +47,65 @@ class HostPort(NamedTuple):
             and (_ANY_IP in (self.ip, other.ip) or self.ip == other.ip)
         )
 
+    def conflicts_in(self, shape: Shape) -> int:
+        """How many host ports of a pod conflict with this one."""
+        return sum(port.conflicts_with(self) for port in shape.host_ports)
 
-class Shape:
-    """What copies of a pod have in common, and everything derived from it.
+    def is_used_by(self, shape: Shape) -> bool:
+        """Whether a pod has exactly this host port."""
+        return self in shape.host_ports
+
+
+class ShapeFamily:
+    """What pods have in common that differ in their labels only: namespace, controller and spec.
 
     ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "controller", "key", "labels", "namespace", "spec")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "controller",
+        "key",
+        "namespace",
+        "nonzero_requests",
+        "requests",
+        "scored_requests",
+        "spec",
+    )
 
     def __init__(self, key: bytes, pod: Pod) -> None:
         self.key = key
         self.namespace = pod.metadata.namespace
-        self.labels = pod.metadata.labels
-        #: The controller's owner reference. Only its kind, name and API version are the same for all copies.
-        self.controller: OwnerReference | None = pod.metadata.controller
+        self.controller = pod.metadata.controller
         self.spec = pod.spec
-        #: The pod's requests by resource name: millicores, bytes or counts.
         self.requests: Amounts = requests_by_spec(pod)
-        #: CPU (millicores) and memory (bytes) that the pod counts for on its node, with defaults for missing requests.
         self.nonzero_requests: tuple[int, int] = placed_requests(pod)[1]
-        #: The same for scoring the pod before it is placed.
-        self.scored_requests: tuple[int, int] = scored_requests(pod)
+        self.scored_requests: Amounts = scored_requests(pod)
+
+    @cached_property
+    def key_without_requests(self) -> bytes:
+        """The canonical encoding without requests and limits: equal keys mean families that differ in these only."""
+        spec = msgspec.structs.replace(
+            self.spec,
+            containers=[_without_requests(container) for container in self.spec.containers],
+            init_containers=[_without_requests(container) for container in self.spec.init_containers],
+            overhead={},
+            resources=None,
+        )
+        return _encode((self.namespace, _owner(self.controller), spec))
 
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The host ports of containers and sidecars, without duplicates."""
         sidecars = (c for c in self.spec.init_containers if c.restart_policy == "Always")
         return tuple(sorted(set(_host_ports((*self.spec.containers, *sidecars)))))
+
+    @cached_property
+    def node_selection(self) -> bytes:
+        """The canonical encoding of ``spec.nodeSelector`` and the pod's node affinity."""
+        affinity = self.spec.affinity
+        return _encode((self.spec.node_selector, affinity.node_affinity if affinity else None))
 
     @cached_property
     def affinity_terms(self) -> PodAffinityTerms:
@@ -80,12 +115,96 @@ class Shape:
     @cached_property
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
         """The same terms with their kinds, each with the number of times that the pod has it."""
-        return self.affinity_terms.carried()
+        return self.affinity_terms.carried() if self.spec.affinity is not None else {}
+
+
+class ShapeGroup(NamedTuple):
+    """The shapes of a family that agree in some labels, ``labels``; see :meth:`Shape.group`."""
+
+    family: ShapeFamily
+    labels: tuple[tuple[str, str], ...]
+
+
+class Shape:
+    """What copies of a pod have in common, and everything derived from it."""
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_grouped",
+        "controller",
+        "family",
+        "labels",
+        "namespace",
+        "nonzero_requests",
+        "requests",
+        "scored_requests",
+        "spec",
+    )
+
+    def __init__(self, family: ShapeFamily, labels: dict[str, str]) -> None:
+        #: What the shape has in common with shapes that differ in their labels only.
+        self.family = family
+        self.labels = labels
+        self.namespace = family.namespace
+        #: The controller's owner reference. Only its kind, name and API version are the same for all copies.
+        self.controller: OwnerReference | None = family.controller
+        self.spec = family.spec
+        #: The pod's requests by resource name: millicores, bytes or counts.
+        self.requests = family.requests
+        #: CPU (millicores) and memory (bytes) that the pod counts for on its node, with defaults for missing requests.
+        self.nonzero_requests = family.nonzero_requests
+        #: The requests by which NodeResourcesFit scores the pod before it is placed.
+        self.scored_requests = family.scored_requests
+        self._grouped: tuple[Collection[str] | None, ShapeGroup] | None = None
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The host ports of containers and sidecars, without duplicates."""
+        return self.family.host_ports
+
+    @property
+    def node_selection(self) -> bytes:
+        """The canonical encoding of ``spec.nodeSelector`` and the pod's node affinity."""
+        return self.family.node_selection
+
+    @property
+    def affinity_terms(self) -> PodAffinityTerms:
+        """The terms of the pod's affinity and anti-affinity."""
+        return self.family.affinity_terms
+
+    @property
+    def carried_terms(self) -> Mapping[CarriedTerm, int]:
+        """The same terms with their kinds, each with the number of times that the pod has it."""
+        return self.family.carried_terms
 
     @cached_property
     def index_keys(self) -> IndexKeys:
         """The keys by which the pods are indexed."""
         return index_keys_of(self.namespace, self.labels, self.carried_terms)
+
+    def group(self, label_keys: Collection[str] | None) -> ShapeGroup:
+        """The shapes of the family that agree with this one in the labels with some keys; in all labels for None."""
+        grouped = self._grouped
+        if grouped is not None and grouped[0] == label_keys:
+            return grouped[1]
+        labels = self.labels.items()
+        group = ShapeGroup(self.family, tuple(labels if label_keys is None else _with_keys(labels, label_keys)))
+        self._grouped = label_keys, group
+        return group
+
+
+def _with_keys(labels: Iterable[tuple[str, str]], keys: Collection[str]) -> list[tuple[str, str]]:
+    return [label for label in labels if label[0] in keys] if keys else []
+
+
+def _owner(controller: OwnerReference | None) -> tuple[str, str, str] | None:
+    """What of a controller is the same for all its pods."""
+    return (controller.kind, controller.name, controller.api_version) if controller else None
+
+
+def _without_requests(container: Container) -> Container:
+    return msgspec.structs.replace(container, resources=ResourceRequirements())
 
 
 def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:
@@ -95,19 +214,12 @@ def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:
                 yield HostPort(port.host_ip or _ANY_IP, port.protocol or "TCP", port.host_port)
 
 
-@dataclass(slots=True, eq=False)
-class PodInfo:
-    """A pod and what scheduling derives from it. Compared by identity.
+class PodFields:
+    """The fields of a Pod by short names, for classes that keep it as ``pod``."""
 
-    ``requests`` (millicores, bytes or counts by resource) and ``nonzero_requests`` (CPU and memory) are what the pod
-    counts for on its node. They differ from its shape's only if the kubelet reports resources in the pod's status
-    (semantics 7.5).
-    """
+    __slots__ = ()
 
     pod: Pod
-    shape: Shape
-    requests: Amounts
-    nonzero_requests: tuple[int, int]
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -149,6 +261,21 @@ class PodInfo:
         """``namespace/name``, for messages."""
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
+
+@dataclass(slots=True, eq=False)
+class PodInfo(PodFields):
+    """A pod and what scheduling derives from it. Compared by identity.
+
+    ``requests`` (millicores, bytes or counts by resource) and ``nonzero_requests`` (CPU and memory) are what the pod
+    counts for on its node. They differ from its shape's only if the kubelet reports resources in the pod's status
+    (semantics 7.5).
+    """
+
+    pod: Pod
+    shape: Shape
+    requests: Amounts
+    nonzero_requests: tuple[int, int]
+
     @property
     def priority(self) -> int:
         """``spec.priority``, 0 if unset."""
@@ -174,29 +301,21 @@ class Shapes:
     """Interns shapes; a shape lives as long as a pod of it."""
 
     def __init__(self) -> None:
-        self._by_key: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+        self._families: WeakValueDictionary[bytes, ShapeFamily] = WeakValueDictionary()
+        #: By the key of the family and the labels.
+        self._shapes: WeakValueDictionary[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._shapes)
 
     def info(self, pod: Pod) -> PodInfo:
         """The pod with its shape; it shares spec and labels with its copies.
 
         Raises InvalidQuantity when a request does not parse.
         """
-        metadata, spec = pod.metadata, pod.spec
-        controller = metadata.controller
-        volumes = [volume for volume in spec.volumes if _affects_scheduling(volume)] if spec.volumes else spec.volumes
-        if spec.node_name or len(volumes) != len(spec.volumes):
-            spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
-        owner = (controller.kind, controller.name, controller.api_version) if controller else None
-        key = _encode((metadata.namespace, metadata.labels, owner, spec))
-        shape = self._by_key.get(key)
-        if shape is None:
-            shape = Shape(key, Pod(metadata=metadata, spec=spec))
-            self._by_key[key] = shape
+        shape = self.shape(pod)
         shared = Pod(
-            metadata=_with_labels(metadata, shape.labels),
+            metadata=_with_labels(pod.metadata, shape.labels),
             spec=msgspec.structs.replace(shape.spec, node_name=pod.spec.node_name)
             if pod.spec.node_name
             else shape.spec,
@@ -205,6 +324,27 @@ class Shapes:
         if _reports_resources(pod.status):
             return PodInfo(shared, shape, *placed_requests(pod))
         return PodInfo(shared, shape, shape.requests, shape.nonzero_requests)
+
+    def shape(self, pod: Pod) -> Shape:
+        """The shape of a pod. Raises InvalidQuantity when a request does not parse."""
+        metadata, spec = pod.metadata, pod.spec
+        controller = metadata.controller
+        volumes = [volume for volume in spec.volumes if _affects_scheduling(volume)] if spec.volumes else spec.volumes
+        if spec.node_name or len(volumes) != len(spec.volumes):
+            spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
+        family_key = _encode((metadata.namespace, _owner(controller), spec))
+        key = family_key, frozenset(metadata.labels.items())
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = Shape(self._family(family_key, metadata, spec), metadata.labels)
+            self._shapes[shape.family.key, key[1]] = shape
+        return shape
+
+    def _family(self, key: bytes, metadata: ObjectMeta, spec: PodSpec) -> ShapeFamily:
+        family = self._families.get(key)
+        if family is None:
+            family = self._families[key] = ShapeFamily(key, Pod(metadata=metadata, spec=spec))
+        return family
 
 
 def _with_labels(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:

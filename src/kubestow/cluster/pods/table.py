@@ -1,9 +1,9 @@
 """The pod table: the pods on nodes as columns, one slot per pod.
 
 Preemption considers the low-priority pods of all nodes at once, so what it needs of a pod (priority, start time,
-requests) is kept in arrays. A pod keeps its slot until it is removed; slots are reused. The slots of a row of the node
-table are in the order in which kube-scheduler keeps the pods of a node, which decides between equally important
-victims. :class:`PodChanges` are pods of a table that hypothetical rows lose or gain.
+requests, shape) is kept in arrays. A pod keeps its slot until it is removed; slots are reused. The slots of a row of
+the node table are in the order in which kube-scheduler keeps the pods of a node, which decides between equally
+important victims. :class:`PodChanges` are pods of a table that hypothetical rows lose or gain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.bounded_cache import BoundedCache
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 
 __all__ = ["NOT_STARTED", "PodChanges", "PodTable", "offsets_of"]
 
@@ -26,6 +27,8 @@ NOT_STARTED = 2**63 - 1
 _FIRST_CAPACITY = 8
 #: Up to this many resources have columns even if no pod requests them.
 _FEW_RESOURCES = 64
+#: The number of functions of a shape whose values are kept for the pods of a hypothesis.
+_MAX_FUNCTIONS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -56,6 +59,9 @@ class PodTable:
         self.nonzero_cpu = np.zeros(_FIRST_CAPACITY, np.int64)
         #: Memory requests in bytes, with the default for pods without one, int64 by slot.
         self.nonzero_memory = np.zeros(_FIRST_CAPACITY, np.int64)
+        #: The number of the pod's shape, intp by slot; see :attr:`shapes`.
+        self.shape_number = np.zeros(_FIRST_CAPACITY, np.intp)
+        self.shapes = _NumberedShapes()
         self._requested: dict[str, NDArray[np.int64]] = {}
         self._zeros = np.zeros(_FIRST_CAPACITY, np.int64)
         self._most_resources = _FEW_RESOURCES
@@ -119,6 +125,7 @@ class PodTable:
         self.priority[slot] = info.priority
         self.start_time[slot] = _nanoseconds(info.status.start_time)
         self.nonzero_cpu[slot], self.nonzero_memory[slot] = info.nonzero_requests
+        self.shape_number[slot] = self.shapes.add(info.shape)
         requests = info.requests
         for resource, column in self._requested.items():
             column[slot] = requests.get(resource, 0)
@@ -149,6 +156,9 @@ class PodTable:
         on_row = self._by_row[row]
         on_row[on_row.index(slot)] = on_row[-1]
         on_row.pop()
+        info = self._infos[slot]
+        assert info is not None
+        self.shapes.remove(info.shape)
         self._infos[slot] = None
         self._free.append(slot)
 
@@ -159,7 +169,7 @@ class PodTable:
         self._infos += [None] * size
         self.priority, self.start_time = _doubled(self.priority), _doubled(self.start_time)
         self.nonzero_cpu, self.nonzero_memory = _doubled(self.nonzero_cpu), _doubled(self.nonzero_memory)
-        self._zeros = _doubled(self._zeros)
+        self.shape_number, self._zeros = _doubled(self.shape_number), _doubled(self._zeros)
         self._requested = {resource: _doubled(column) for resource, column in self._requested.items()}
 
 
@@ -167,17 +177,94 @@ def _doubled(column: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((column, np.zeros_like(column)))
 
 
+class _NumberedShapes:
+    """The shapes of the pods in a table, each with a number; the number of a shape without pods is reused."""
+
+    def __init__(self) -> None:
+        #: By number; None for a number that is not in use.
+        self.by_number: list[Shape | None] = []
+        #: The number of each shape, and of its pods.
+        self._entries: dict[Shape, list[int]] = {}
+        self._free: list[int] = []
+
+    def add(self, shape: Shape) -> int:
+        """Count one more pod of a shape; its number is returned."""
+        entry = self._entries.get(shape)
+        if entry is None:
+            if not self._free:
+                self._free.append(len(self.by_number))
+                self.by_number.append(None)
+            entry = self._entries[shape] = [self._free.pop(), 0]
+            self.by_number[entry[0]] = shape
+        entry[1] += 1
+        return entry[0]
+
+    def remove(self, shape: Shape) -> None:
+        """Count one pod of a shape less."""
+        entry = self._entries[shape]
+        entry[1] -= 1
+        if not entry[1]:
+            del self._entries[shape]
+            self.by_number[entry[0]] = None
+            self._free.append(entry[0])
+
+
+class _ShapeFunctions:
+    """Functions of the shapes of some pods, called once per distinct shape. The table must not change meanwhile."""
+
+    def __init__(self, table: PodTable, slots: NDArray[np.intp]) -> None:
+        self._table, self._slots = table, slots
+        #: The values by function; empty for a function that is 0 for every shape.
+        self._values: BoundedCache[Callable[[Shape], int], NDArray[np.int64]] = BoundedCache(_MAX_FUNCTIONS)
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.intp]:
+        occurs = np.zeros(len(self._table.shapes.by_number), np.bool_)
+        occurs[self._table.shape_number[self._slots]] = True
+        return np.flatnonzero(occurs)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The distinct shapes."""
+        by_number = self._table.shapes.by_number
+        return [shape for number in self._numbers.tolist() if (shape := by_number[number]) is not None]
+
+    def values(self, function: Callable[[Shape], int]) -> NDArray[np.int64] | None:
+        """The values of a function by the number of the shape, int64; None if it is 0 for every shape."""
+        values = self._values.get(function)
+        if values is None:
+            of_shapes = np.fromiter(map(function, self.shapes), np.int64, len(self._numbers))
+            values = np.zeros(len(self._table.shapes.by_number) if of_shapes.any() else 0, np.int64)
+            if len(values):
+                values[self._numbers] = of_shapes
+            self._values.put(function, values)
+        return values if len(values) else None
+
+
 class PodChanges:
     """Pods that hypothetical rows lose (sign -1) or gain (+1): one run of slots of a pod table per row.
 
-    ``slots`` are intp, row by row; ``offsets`` (intp, one more than rows) delimit the runs.
+    ``slots`` are intp, row by row; ``offsets`` (intp, one more than rows) delimit the runs. Rows that lose pods may
+    have lost others, too, and gained them again, as in the reprieve of potential victims: see :meth:`without`.
+    Selections share the values of functions of the shapes, which hold until the table changes.
     """
 
-    def __init__(self, pods: PodTable, slots: NDArray[np.intp], offsets: NDArray[np.intp], sign: int) -> None:
+    def __init__(
+        self,
+        pods: PodTable,
+        slots: NDArray[np.intp],
+        offsets: NDArray[np.intp],
+        sign: int,
+        functions: _ShapeFunctions | None = None,
+    ) -> None:
         self.table = pods
         self.slots = slots
         self.offsets = offsets
         self.sign = sign
+        self._functions = functions or _ShapeFunctions(pods, slots)
+        #: All pods that were removed, and the positions of the rows among theirs (None: the same rows).
+        self._all_removed: PodChanges | None = None
+        self._removed_from: NDArray[np.intp] | None = None
 
     @classmethod
     def of(cls, pods_by_row: Sequence[Sequence[PodInfo]], sign: int) -> PodChanges:
@@ -192,12 +279,21 @@ class PodChanges:
         lengths = self.lengths[rows]
         offsets = offsets_of(lengths)
         entries = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return PodChanges(self.table, self.slots[entries], offsets, self.sign)
+        selected = PodChanges(self.table, self.slots[entries], offsets, self.sign, self._functions)
+        selected._all_removed = self._all_removed
+        selected._removed_from = rows if self._removed_from is None else self._removed_from[rows]
+        return selected
 
     def among(self, entries: NDArray[np.bool_]) -> PodChanges:
         """The changes by only some of the pods (bool, one per pod), for the same rows."""
-        kept = offsets_of(entries)
-        return PodChanges(self.table, self.slots[entries], kept[self.offsets], self.sign)
+        offsets = offsets_of(entries)[self.offsets]
+        return PodChanges(self.table, self.slots[entries], offsets, self.sign, self._functions)
+
+    def without(self, returned: NDArray[np.bool_]) -> PodChanges:
+        """The changes after all of these pods have been removed, and then some (bool, one per pod) added again."""
+        changes = self.among(~returned)
+        changes._all_removed = self
+        return changes
 
     def at(self, row: int) -> list[PodInfo]:
         """The pods of one row."""
@@ -218,6 +314,15 @@ class PodChanges:
         """The pods of all rows, row by row."""
         return [self.table.info(slot) for slot in self.slots.tolist()]
 
+    @property
+    def shapes(self) -> list[Shape]:
+        """The distinct shapes of the pods, and maybe others: of the changes that these were selected from."""
+        return self._functions.shapes
+
+    @cached_property
+    def _shape_numbers(self) -> NDArray[np.intp]:
+        return self.table.shape_number[self.slots]
+
     def count(self) -> NDArray[np.int64]:
         """The change of the number of pods on each row, int64."""
         return self.lengths.astype(np.int64) * self.sign
@@ -226,9 +331,34 @@ class PodChanges:
         """The change of each row's sum of a column of the table, int64."""
         return self._summed(column[self.slots])
 
-    def sums_of(self, amount: Callable[[PodInfo], int]) -> NDArray[np.int64]:
-        """The change of each row's sum of a function of the pod, int64."""
-        return self._summed(np.fromiter(map(amount, self.infos), np.int64, len(self.slots)))
+    def sums_of(self, function: Callable[[Shape], int]) -> NDArray[np.int64]:
+        """The change of each row's sum of a function of the pod's shape, int64.
+
+        The function is called once per distinct shape for these changes and all their selections, as long as it is the
+        same function, or an equal one such as a bound method.
+        """
+        values = self._functions.values(function)
+        return np.zeros(len(self.lengths), np.int64) if values is None else self._summed(values[self._shape_numbers])
+
+    def values_of(self, function: Callable[[Shape], int]) -> NDArray[np.int64]:
+        """A function of each pod's shape, int64, called as by :meth:`sums_of`."""
+        values = self._functions.values(function)
+        return np.zeros(len(self.slots), np.int64) if values is None else values[self._shape_numbers]
+
+    def sums_removed(self, function: Callable[[Shape], int]) -> NDArray[np.int64]:
+        """The sums of a function for removed pods (sign -1), with those that were removed and added again."""
+        if self._all_removed is None:
+            return self.sums_of(function)
+        sums = self._all_removed._kept_sums_of(function)
+        return sums if self._removed_from is None else sums[self._removed_from]
+
+    def _kept_sums_of(self, function: Callable[[Shape], int]) -> NDArray[np.int64]:
+        kept = self._sums.get(function)
+        return self._sums.put(function, self.sums_of(function)) if kept is None else kept
+
+    @cached_property
+    def _sums(self) -> BoundedCache[Callable[[Shape], int], NDArray[np.int64]]:
+        return BoundedCache(_MAX_FUNCTIONS)
 
     def _summed(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
         # Differences of a running total: exact in int64, and rows without pods need no special case.

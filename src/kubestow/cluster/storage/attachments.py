@@ -19,7 +19,7 @@ from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.attachable_volumes import CSIVolume, Dependency, PodVolumeResolver
 from kubestow.cluster.storage.csi_nodes import CSINodes
 
@@ -254,8 +254,8 @@ class AttachedVolumes:
             del self._nodes[node_name]
 
 
-def _has_volumes(pod: PodInfo) -> bool:
-    return bool(pod.spec.volumes)
+def _has_volumes(shape: Shape) -> bool:
+    return bool(shape.spec.volumes)
 
 
 class VolumeAttachments:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.pod_volumes import Disk, claim_names, disks_of
 
 __all__ = ["VolumesInUse"]
@@ -65,7 +65,7 @@ class VolumesInUse:
                 everywhere[self._table.rows[node_name]] |= any(disk.conflicts_with(other) for other in mounted)
         found = everywhere[nodes.rows]
         if isinstance(nodes, HypotheticalNodes):
-            for position in nodes.positions_changed_by(lambda info: bool(disks_of(info.shape))).tolist():
+            for position in nodes.positions_changed_by(_has_disks).tolist():
                 found[position] = self._would_conflict(nodes.name(position), nodes.change(position), wanted)
         return found
 
@@ -80,3 +80,7 @@ class VolumesInUse:
             if any(count > 0 and disk.conflicts_with(other) for other, count in mounted.items()):
                 return True
         return False
+
+
+def _has_disks(shape: Shape) -> bool:
+    return bool(disks_of(shape))

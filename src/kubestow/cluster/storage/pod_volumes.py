@@ -9,7 +9,17 @@ from kubestow.api.core import Volume
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["Disk", "PodClaim", "claim_names", "claim_of", "claims_of", "disks_of", "ownership_problem"]
+__all__ = [
+    "Disk",
+    "PodClaim",
+    "claim_keys",
+    "claim_names",
+    "claim_of",
+    "claims_of",
+    "disks_of",
+    "key_of_claim",
+    "ownership_problem",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,16 @@ def claims_of(pod: PodInfo) -> list[PodClaim]:
     """The claims of a pod in the order of its volumes."""
     found = (claim_of(pod, volume) for volume in pod.spec.volumes)
     return [claim for claim in found if claim is not None]
+
+
+def claim_keys(pod: PodInfo) -> list[tuple[str, str]]:
+    """Namespace and name of each of the pod's claims, those of ephemeral volumes included."""
+    return [(pod.namespace, claim.name) for claim in claims_of(pod)]
+
+
+def key_of_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> tuple[str, str]:
+    """Namespace and name of a claim that was added or updated."""
+    return new.metadata.namespace, new.metadata.name
 
 
 def claim_names(shape: Shape) -> list[str]:

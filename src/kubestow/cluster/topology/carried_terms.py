@@ -38,6 +38,8 @@ class CarriedTerms:
     def __init__(self) -> None:
         self._carriers: Counter[CarriedTerm] = Counter()
         self._by_key: dict[Hashable, dict[CarriedTerm, None]] = {}
+        #: How many terms read each label key, by the namespaces of the pods that they select; None for all.
+        self._label_keys: dict[str | None, Counter[str]] = {}
         self._versions: dict[Hashable, int] = {}
         #: The version of keys that have none of their own.
         self._floor = 0
@@ -58,11 +60,16 @@ class CarriedTerms:
         """The version of the latest change of :meth:`terms_for` for these keys."""
         return max(self._versions.get(key, self._floor) for key in index_keys | _ANY_POD)
 
+    def label_keys(self, namespace: str) -> frozenset[str]:
+        """The keys of the labels by which terms select pods of a namespace."""
+        return frozenset(self._label_keys.get(namespace, ())).union(self._label_keys.get(None, ()))
+
     def add(self, terms: Iterable[CarriedTerm]) -> None:
         """Add the terms of another shape of pods."""
         for term in terms:
             self._carriers[term] += 1
             if self._carriers[term] == 1:
+                self._count_label_keys(term, +1)
                 for key in self._changed(term):
                     self._by_key.setdefault(key, {})[term] = None
 
@@ -72,6 +79,7 @@ class CarriedTerms:
             self._carriers[term] -= 1
             if not self._carriers[term]:
                 del self._carriers[term]
+                self._count_label_keys(term, -1)
                 for key in self._changed(term):
                     terms_for_key = self._by_key[key]
                     del terms_for_key[term]
@@ -97,6 +105,17 @@ class CarriedTerms:
                 self._versions.pop(key, None)
             else:
                 self._versions[key] = version
+
+    def _count_label_keys(self, carried: CarriedTerm, sign: int) -> None:
+        term = carried.term
+        for namespace in term.namespaces if term.namespace_selector.nothing else (None,):
+            counts = self._label_keys.setdefault(namespace, Counter())
+            for key in term.selector.label_keys:
+                counts[key] += sign
+                if not counts[key]:
+                    del counts[key]
+            if not counts:
+                del self._label_keys[namespace]
 
     def _changed(self, carried: CarriedTerm) -> IndexKeys:
         keys = _keys_of(carried)

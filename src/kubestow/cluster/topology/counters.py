@@ -3,7 +3,8 @@
 A plugin whose results depend on other pods (topology spread, inter-pod affinity) obtains a counter once and then reads
 a column. Every pod that is added or removed updates the counters that count it. Which ones depends only on the pod's
 shape and is computed once per shape, so the cost of a pod event does not grow with the number of pods. A new counter is
-filled from the index of placed pods, shape by shape.
+filled from the index of placed pods, shape by shape. Counters are in turn looked up by index key, so a new shape costs
+as much as there are counters that may count it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.columns import Columns
+from kubestow.cluster.nodes.columns import Column, Columns
 from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
@@ -37,10 +38,11 @@ class PodCounter:
 
     ``weight_of`` returns the weight of a shape, 0 for one that does not count; with ``index_keys`` it is called only
     for shapes that have one of them. Terminating pods do not count unless ``terminating`` is set. ``listeners`` are
-    called with every change as long as references to them are held.
+    called with every change as long as references to them are held. A counter has no column until it counts a pod: one
+    pod can have thousands of affinity terms that select nothing.
     """
 
-    __slots__ = ("__weakref__", "_column", "_index_keys", "_weight_of", "listeners", "terminating")
+    __slots__ = ("__weakref__", "_column", "_columns", "_index_keys", "_weight_of", "listeners", "terminating")
 
     def __init__(
         self,
@@ -50,16 +52,27 @@ class PodCounter:
         index_keys: IndexKeys | None = None,
         terminating: bool = False,
     ) -> None:
-        self._column = columns.new(np.int64)
+        self._columns = columns
+        self._column: Column | None = None
         self._weight_of = weight_of
         self._index_keys = index_keys
         self.terminating = terminating
         self.listeners: WeakValueDictionary[Hashable, CounterListener] = WeakValueDictionary()
 
     @property
+    def index_keys(self) -> IndexKeys | None:
+        """Keys of which every pod that counts has one; None when any pod may count."""
+        return self._index_keys
+
+    @property
     def by_row(self) -> NDArray[np.int64]:
         """The sum per row of the node table, int64."""
-        return self._column.readonly
+        return self._columns.zeros(self._columns.size) if self._column is None else self._column.readonly
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether a pod has ever been counted. Otherwise all sums are 0."""
+        return self._column is not None
 
     def weight(self, shape: Shape) -> int:
         """The weight of a pod of a shape."""
@@ -69,14 +82,24 @@ class PodCounter:
 
     def add(self, row: int, amount: int) -> None:
         """Add an amount to the sum of a row."""
-        self._column.values[row] += amount
+        self._own_column()[row] += amount
         for reference in self.listeners.valuerefs():
             follower = reference()
             if follower is not None:
                 follower.add(row, amount)
 
+    def _own_column(self) -> NDArray[np.int64]:
+        """The column's values, of a new column if there is none yet."""
+        if self._column is None:
+            self._column = self._columns.new(np.int64)
+        return self._column.values
+
 
 _Weights = tuple[tuple[ReferenceType[PodCounter], int], ...]
+
+#: Counters that may count any pod are listed under None.
+_ANY_POD: IndexKeys = frozenset((None,))
+_NO_COUNTERS: dict[ReferenceType[PodCounter], None] = {}
 
 
 class Counters:
@@ -85,6 +108,8 @@ class Counters:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._by_key: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
+        #: The counters that may count pods with an index key, in the order in which they were made.
+        self._by_index_key: dict[Hashable, dict[ReferenceType[PodCounter], None]] = {}
         #: The counters that count the pods of a shape, with their weights, for shapes of placed pods.
         self._weights: dict[Shape, _Weights] = {}
 
@@ -106,13 +131,29 @@ class Counters:
                 if weight:
                     self._fill(counter, shape, pods, weight)
             self._by_key[key] = counter
+            self._list(counter)
         return counter
 
+    def _list(self, counter: PodCounter) -> None:
+        """List a counter by its index keys until it is dropped."""
+        index_keys = _ANY_POD if counter.index_keys is None else counter.index_keys
+        by_index_key = self._by_index_key
+
+        def remove(reference: ReferenceType[PodCounter]) -> None:
+            for index_key in index_keys:
+                listed = by_index_key[index_key]
+                del listed[reference]
+                if not listed:
+                    del by_index_key[index_key]
+
+        reference = ref(counter, remove)
+        for index_key in index_keys:
+            by_index_key.setdefault(index_key, {})[reference] = None
+
     def _fill(self, counter: PodCounter, shape: Shape, pods: Iterable[tuple[int, PodInfo]], weight: int) -> None:
-        sums = counter._column.values
         for row, info in pods:
             if counter.terminating or not info.terminating:
-                sums[row] += weight
+                counter._own_column()[row] += weight
         known = self._weights.get(shape)
         if known is not None:
             self._weights[shape] = (*known, (ref(counter), weight))
@@ -136,6 +177,16 @@ class Counters:
     def _weights_of(self, shape: Shape) -> _Weights:
         known = self._weights.get(shape)
         if known is None:
-            weights = ((ref(counter), counter.weight(shape)) for counter in self._by_key.values())
+            weights = ((ref(counter), counter.weight(shape)) for counter in self._candidates(shape))
             known = self._weights[shape] = tuple((counter, weight) for counter, weight in weights if weight)
         return known
+
+    def _candidates(self, shape: Shape) -> list[PodCounter]:
+        """The counters that may count pods of a shape, each once."""
+        by_index_key = self._by_index_key
+        listed: dict[ReferenceType[PodCounter], None] = {}
+        if by_index_key:
+            for index_key in (None, *shape.index_keys):
+                listed.update(by_index_key.get(index_key, _NO_COUNTERS))
+        counters = (reference() for reference in listed)
+        return [counter for counter in counters if counter is not None]

@@ -16,11 +16,9 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.topology.counters import PodCounter
 
-__all__ = ["DomainSums", "domain_sums"]
+__all__ = ["DomainSums", "EligibleRows", "domain_sums"]
 
 Mask = NDArray[np.bool_]
-Eligible = Callable[[Nodes], Mask]
-
 _MAX = np.iinfo(np.int64).max
 
 
@@ -29,18 +27,38 @@ def domain_sums(
     counter: PodCounter,
     topology_key: str,
     *,
-    eligible: Eligible | None = None,
+    eligible: EligibleRows | None = None,
     eligibility: Hashable = None,
 ) -> DomainSums:
     """The sums of a counter by the values of a label, over eligible nodes (by default all).
 
-    Calls with equal ``eligibility`` share their sums, so it must identify what ``eligible`` (bool per row) selects.
+    Calls with equal ``eligibility`` share their sums, so it must identify what ``eligible`` selects.
     """
     key = (topology_key, eligibility)
     found = counter.listeners.get(key)
     if not isinstance(found, DomainSums):
         counter.listeners[key] = found = DomainSums(table, counter, topology_key, eligible)
     return found
+
+
+class EligibleRows:
+    """The rows of a table that ``select`` selects (bool per row), computed once per revision for all sums that use it.
+
+    What ``select`` returns may depend on names, labels and taints only.
+    """
+
+    def __init__(self, table: NodeTable, select: Callable[[Nodes], Mask]) -> None:
+        self._table, self._select = table, select
+        self._revision = -1
+        self._mask: Mask = np.zeros(0, np.bool_)
+
+    @property
+    def mask(self) -> Mask:
+        """The selected rows, bool; not to be changed."""
+        if self._revision != self._table.revision:
+            self._mask = self._select(Nodes(self._table, slice(0, len(self._table))))
+            self._revision = self._table.revision
+        return self._mask
 
 
 class DomainSums:
@@ -50,7 +68,9 @@ class DomainSums:
         "__weakref__",
         "_by_domain",
         "_counter",
+        "_critical_paths",
         "_eligible",
+        "_is_zero",
         "_label",
         "_mask",
         "_present",
@@ -61,7 +81,7 @@ class DomainSums:
         "topology_key",
     )
 
-    def __init__(self, table: NodeTable, counter: PodCounter, topology_key: str, eligible: Eligible | None) -> None:
+    def __init__(self, table: NodeTable, counter: PodCounter, topology_key: str, eligible: EligibleRows | None) -> None:
         self._table = table
         self._counter = counter
         #: The label whose values are the domains.
@@ -73,6 +93,9 @@ class DomainSums:
         self._by_domain: NDArray[np.int64] = np.zeros(1, np.int64)
         self._present: NDArray[np.intp] = np.zeros(0, np.intp)
         self._total = 0
+        #: Whether the counter had counted no pod, so that the sums are shared zeros.
+        self._is_zero = False
+        self._critical_paths: tuple[int, int, int] | None = None
 
     @property
     def by_domain(self) -> NDArray[np.int64]:
@@ -93,6 +116,12 @@ class DomainSums:
         return self._present
 
     @property
+    def eligible(self) -> Mask:
+        """The nodes whose pods are counted, bool per row of the node table."""
+        self._refresh()
+        return self._table.every.readonly if self._mask is None else self._mask
+
+    @property
     def total(self) -> int:
         """The sum over all domains, which excludes nodes without the label."""
         self._refresh()
@@ -109,19 +138,20 @@ class DomainSums:
         A domain that does not exist is MISSING, and its sum the largest int64.
         """
         present = self.present
-        sums = self._by_domain[present]
-        if not len(sums):
-            return MISSING, _MAX, _MAX
-        first = int(sums.argmin())
-        others = np.delete(sums, first)
-        return int(present[first]), int(sums[first]), int(others.min(initial=_MAX))
+        if self._critical_paths is None:
+            self._critical_paths = _critical_paths(present, self._by_domain[present])
+        return self._critical_paths
 
     def add(self, row: int, amount: int) -> None:
         """Add an amount to the sum of a row's domain."""
         if self._revision != self._table.revision or (self._mask is not None and not self._mask[row]):
             return
+        if self._is_zero:
+            self._revision = -1
+            return
         domain = self._label.ids[row]
         self._by_domain[domain] += amount
+        self._critical_paths = None
         if domain != MISSING:
             self._total += amount
 
@@ -129,13 +159,30 @@ class DomainSums:
         if self._revision == self._table.revision:
             return
         self._label = self._table.label(self.topology_key)
-        values = self._counter.by_row
-        counted = values != 0
         if self._eligible is not None:
-            self._mask = self._eligible(Nodes(self._table, slice(0, len(self._table))))
+            self._mask = self._eligible.mask
+        self._is_zero = not self._counter.has_counted
+        if self._is_zero:
+            self._by_domain, self._total = self._table.columns.zeros(len(self._label.values)), 0
+        else:
+            self._by_domain = self._summed(self._counter.by_row)
+            self._total = int(self._by_domain[1:].sum())
+        self._critical_paths = None
+        self._revision = self._table.revision
+
+    def _summed(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        counted = values != 0
+        if self._mask is not None:
             counted &= self._mask
         rows = np.flatnonzero(counted)
-        self._by_domain = np.zeros(len(self._label.values), np.int64)
-        np.add.at(self._by_domain, self._label.ids[rows], values[rows])
-        self._total = int(self._by_domain[1:].sum())
-        self._revision = self._table.revision
+        by_domain = np.zeros(len(self._label.values), np.int64)
+        np.add.at(by_domain, self._label.ids[rows], values[rows])
+        return by_domain
+
+
+def _critical_paths(domains: NDArray[np.intp], sums: NDArray[np.int64]) -> tuple[int, int, int]:
+    if not len(sums):
+        return MISSING, _MAX, _MAX
+    first = int(sums.argmin())
+    others = np.delete(sums, first)
+    return int(domains[first]), int(sums[first]), int(others.min(initial=_MAX))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from kubestow.cluster.pods.shapes import Shape, Shapes
-from kubestow.plugins.shape_cache import ShapeCache
+from kubestow.cluster.pods.shape_cache import ShapeCache
+from kubestow.cluster.pods.shapes import ShapeGroup, Shapes
 from kubestow.testing import pod
 
 
-def shapes(count: int) -> list[Shape]:
+def shapes(count: int) -> list[ShapeGroup]:
     interned = Shapes()
-    return [interned.info(pod(f"p{number}", labels={"app": str(number)})).shape for number in range(count)]
+    return [interned.info(pod(f"p{number}", cpu=str(number + 1))).shape.group(None) for number in range(count)]
 
 
-def cached_numbers(cache: ShapeCache[int], some: list[Shape]) -> list[int]:
+def cached_numbers(cache: ShapeCache[int], some: list[ShapeGroup]) -> list[int]:
     return [number for number, shape in enumerate(some) if cache.get(shape) == number]
 
 
-def cache_of(some: list[Shape], *, in_use: set[int]) -> ShapeCache[int]:
-    numbers = {shape: number for number, shape in enumerate(some)}
-    cache = ShapeCache[int](lambda shape: numbers[shape] in in_use)
+def cache_of(some: list[ShapeGroup], *, in_use: set[int]) -> ShapeCache[int]:
+    numbers = {group.family: number for number, group in enumerate(some)}
+    cache = ShapeCache[int](lambda family: numbers[family] in in_use)
     for number, shape in enumerate(some):
         cache.put(shape, number)
     return cache
