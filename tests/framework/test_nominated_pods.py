@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from kubestow.api.core import Node
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import NodeFilterPlugin
@@ -46,9 +45,9 @@ class NeedsPods(NodeFilterPlugin):
 
     name = "NeedsPods"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
         """Reject a node without pods."""
-        return SUCCESS if pods else Status.unschedulable("no pods")
+        return SUCCESS if node_info.pods else Status.unschedulable("no pods")
 
 
 def test_a_node_must_also_pass_without_its_nominated_pods() -> None:
@@ -104,9 +103,9 @@ class FailsWithPods(NodeFilterPlugin):
 
     name = "FailsWithPods"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
         """Fail on a node with pods."""
-        return Status.error("failed") if pods else SUCCESS
+        return Status.error("failed") if node_info.pods else SUCCESS
 
 
 def test_a_filter_that_fails_with_a_nominated_pod_ends_the_cycle() -> None:

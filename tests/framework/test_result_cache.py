@@ -63,7 +63,7 @@ def described(decision: Decision, harness: PluginHarness) -> object:
     nodes = Nodes(harness.cluster.nodes, decision.candidates)
     assert decision.evaluation is not None
     scores = decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates)
-    return decision.node_name, nodes.names, {name: values.tolist() for name, values in scores}
+    return decision.node_name, nodes.names, {found.plugin: found.weighted.tolist() for found in scores}
 
 
 class CachingMachine(RuleBasedStateMachine):
@@ -152,7 +152,7 @@ class CachingMachine(RuleBasedStateMachine):
             assert described(self.harness.decide(probe), self.harness) == described(fresh.decide(probe), fresh)
 
 
-CachingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+CachingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
 TestCachingMachine = CachingMachine.TestCase
 
 

@@ -8,7 +8,7 @@ False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -17,13 +17,16 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["EVERYTHING", "EventFilter", "EventRegistration", "Hint", "Invalidation", "on"]
+__all__ = ["EVERYTHING", "EventFilter", "EventRegistration", "Hint", "HintKey", "Invalidation", "on"]
 
 Hint = Callable[[PodInfo, Any, Any], bool]
 """A queueing hint: whether an event, given as (pod, old object, new object), can make one rejected pod schedulable."""
 
 EventFilter = Callable[[Any, Any], bool]
 """Whether an event, given as (old object, new object), can make any pod schedulable; called before the hints."""
+
+HintKey = Callable[[Any, Any], Hashable | None]
+"""The key of the pods that an event, given as (old object, new object), can help; None if it can help any pod."""
 
 
 class Invalidation(Enum):
@@ -46,26 +49,31 @@ class EventRegistration:
     kind: type[CustomObject] | None = None
     #: Spares a call of the hint for every rejected pod.
     event_filter: EventFilter | None = None
+    #: Spares calls of the hint for pods whose :meth:`~kubestow.framework.interface.Plugin.hint_keys` lack the key.
+    hint_key: HintKey | None = None
 
 
 def on(
-    resource: EventResource | type[CustomObject],
+    resource: str | type[CustomObject],
     action: Action,
     *,
     invalidates: Invalidation = Invalidation.ROW,
     hint: Hint | None = None,
     requeues: bool = True,
     event_filter: EventFilter | None = None,
+    hint_key: HintKey | None = None,
 ) -> EventRegistration:
     """Register actions on a resource. Without a hint every such event requeues the pods that the plugin has rejected.
 
-    A custom kind (:class:`kubestow.api.custom.CustomObject`) is watched because it is registered.
+    ``resource`` is an :class:`EventResource`, or the name of an event that plugins report themselves
+    (:meth:`kubestow.framework.interface.Handle.report_change`). A custom kind
+    (:class:`kubestow.api.custom.CustomObject`) is watched because it is registered.
     """
-    if isinstance(resource, EventResource):
-        return EventRegistration(ClusterEvent(resource, action), invalidates, hint, requeues, event_filter=event_filter)
-    return EventRegistration(
-        ClusterEvent(resource.resource, action), invalidates, hint, requeues, resource, event_filter
-    )
+    if isinstance(resource, str):
+        event, kind = ClusterEvent(resource, action), None
+    else:
+        event, kind = ClusterEvent(resource.resource, action), resource
+    return EventRegistration(event, invalidates, hint, requeues, kind, event_filter, hint_key)
 
 
 _WATCHED_BY_DEFAULT = (

@@ -17,7 +17,8 @@ signature is called in every scheduling cycle. How plugins are called is the mat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from operator import index
@@ -28,12 +29,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import Extender
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
@@ -122,6 +124,9 @@ class Handle(Protocol):
     def waiting_pods(self) -> Sequence[Waiting]:
         """The pods that wait at Permit, the longest waiting first."""
 
+    def waiting_pod(self, uid: str) -> Waiting | None:
+        """The pod of this uid if it waits at Permit."""
+
     def pending_pods(self) -> Sequence[PodInfo]:
         """The pods in all parts of the scheduling queue, without those in a scheduling or binding cycle."""
 
@@ -148,6 +153,12 @@ class Handle(Protocol):
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Retry a read while the API server is unreachable. Raises APIError when it rejects the request."""
 
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """A new lock for coroutines, held by ``async with``; those that wait get it in order."""
+
+    async def pause_after_conflict(self) -> None:
+        """Wait before a write that conflicted is computed and sent again: about 10 ms, with jitter."""
+
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that runs to its end even if the waiting task is cancelled, such as a write in progress."""
 
@@ -161,8 +172,34 @@ class Handle(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background; an exception is logged."""
 
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Record a Normal event of a pod; it is written asynchronously."""
+    def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work in the background while the scheduler runs: at its start, and so many seconds after each end of it.
+
+        For plugins that read data from elsewhere. An exception is logged, and the work goes on. Where no scheduler
+        runs, as in an offline explanation, the work never runs.
+        """
+
+    def report_change(self, event: ClusterEvent) -> None:
+        """Report that data of the plugin's own has changed, as an event that plugins register for by its name.
+
+        Invalidates cached results and requeues rejected pods according to the registrations. Not for use within a
+        scheduling cycle.
+        """
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
+        """Record an event of a pod, Normal or Warning; it is written asynchronously."""
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        """The settings of the configured extenders, such as their managed resources."""
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to the API server, with the scheduler's credentials; objects are plain data.
+
+        ``path`` includes the query. A PATCH is a JSON merge patch. For reads and for writes of objects of the plugin's
+        own: the scheduler does not order it with its other writes, and its cache does not wait for it. Raises APIError
+        or Unreachable; a write that raises may have taken effect.
+        """
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """Report the end of a pod's wait for a driver's devices: ``success``, ``failure``, ``timeout`` or ``error``."""
@@ -181,8 +218,14 @@ class Plugin(ABC):
     time_limit: float | None = 15 * 60.0
     #: The events that can make a rejected pod schedulable, or that invalidate cached results.
     events_to_register: Sequence[EventRegistration] = EVERYTHING
-    #: The events that can change :meth:`applies_to`; none when it depends on the shape of the pod alone.
+    #: The events that can change :meth:`applies_to`, :meth:`label_keys_for` or :meth:`signature`; none when they
+    #: depend on the shape of the pod alone.
     applicability_events: Sequence[ClusterEvent] = ()
+    #: The keys of the pod labels that the results depend on, see :meth:`label_keys_for`; None: it may be any label.
+    label_keys: Collection[str] | None = None
+    #: Whether :meth:`applies_to`, :meth:`label_keys_for` and :meth:`signature` depend on the pod's requests and limits.
+    #: If not, they are not called again for pods that differ in these only.
+    reads_requests: ClassVar[bool] = True
     #: Kinds of objects that are only watched when a plugin names them, here or in a registration.
     kinds: Sequence[type[Any]] = ()
 
@@ -202,16 +245,51 @@ class Plugin(ABC):
         """
         return True
 
+    def label_keys_for(self, pod: PodInfo) -> Collection[str] | None:
+        """The keys of the labels on which results for pods of this *family* depend; by default :attr:`label_keys`.
+
+        A family is a shape without its labels. Pods of one family that differ in other labels only (for all plugins)
+        are treated as copies of each other. Called once per family, and again after :attr:`applicability_events`.
+        """
+        return self.label_keys
+
     def signature(self, pod: PodInfo) -> Hashable | None:
         """What of the pod's *shape* the results depend on; pods with equal signatures share cached results.
 
-        None disables caching.
+        None disables caching. Called once per shape, and again after :attr:`applicability_events`.
         """
         return None
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """What of the pod the queueing hints of this plugin depend on; rejected pods with equal signatures share calls.
+
+        A hint may depend on two more things: the event, and whether the pod itself is the event's object, because that
+        pod gets a call of its own. None, the default, calls the hints for every pod. Called whenever a pod that this
+        plugin rejected begins to wait.
+        """
+        return None
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        """The keys of a rejected pod: an event with a ``hint_key`` can help it only if it has this key.
+
+        Pods with equal hint signatures have equal keys.
+        """
+        return ()
 
 
 class PreEnqueuePlugin(Plugin):
     """Gates pods: only admitted pods enter the active queue."""
+
+    #: Whether the plugin gates a pod exactly while its preemption is in progress (:meth:`Handle.is_preempting`). Then
+    #: it is not called for other pods, and not again for a gated pod before its preemption has ended.
+    gates_during_preemption: ClassVar[bool] = False
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Whether the plugin can reject this pod at all; if not, :meth:`pre_enqueue` is not called for it.
+
+        Called when the pod is queued and whenever it is updated, so the result may depend on nothing but the pod.
+        """
+        return True
 
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status:
@@ -265,6 +343,13 @@ class FilterPlugin(Plugin):
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """A verdict over the rows of ``nodes``; None when all pass."""
 
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The key that :meth:`filter` has for a node. Optional: called when a few nodes only have changed.
+
+        The keys must be those of the verdicts of :meth:`filter`, and none may stand for an ERROR.
+        """
+        raise NotImplementedError
+
 
 class NodeFilterPlugin(FilterPlugin):
     """A Filter plugin for one node at a time."""
@@ -272,15 +357,15 @@ class NodeFilterPlugin(FilterPlugin):
     uncached: ClassVar[bool] = True
 
     @abstractmethod
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
-        """Whether one node, with the ``pods`` on it, can run the pod. None is a success."""
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status | None:
+        """Whether one node can run the pod. None is a success."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """Call :meth:`filter_node` for each row."""
         keys = np.zeros(len(nodes), np.int32)
         statuses: dict[int, Status] = {}
-        for position in range(len(nodes)):
-            status = self.filter_node(state, pod, nodes.node(position), nodes.pods(position))
+        for position, node_info in enumerate(NodeInfos(nodes)):
+            status = self.filter_node(state, pod, node_info)
             if status is not None and not status.ok:
                 keys[position] = position + 1
                 statuses[position + 1] = status
@@ -387,6 +472,10 @@ class ScorePlugin(Plugin):
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         """The raw scores, int64, one per row of ``nodes``."""
 
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The raw score that :meth:`score` has for a node. Optional: called when a few nodes only have changed."""
+        raise NotImplementedError
+
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
         """Normalize the raw scores of the feasible ``nodes`` to 0 .. MAX_SCORE, where they are by default.
 
@@ -401,12 +490,12 @@ class NodeScorePlugin(ScorePlugin):
     scores_feasible_set: ClassVar[bool] = True
 
     @abstractmethod
-    def score_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> int:
-        """The score of one node, with the ``pods`` on it, as a whole number."""
+    def score_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> int:
+        """The score of one node as a whole number."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
         """Call :meth:`score_node` for each row."""
-        scores = (index(self.score_node(state, pod, nodes.node(i), nodes.pods(i))) for i in range(len(nodes)))
+        scores = (index(self.score_node(state, pod, node_info)) for node_info in NodeInfos(nodes))
         return np.fromiter(scores, np.int64, len(nodes))
 
 

@@ -7,15 +7,14 @@ says which of those bits invalidate the result of one row and which all results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes
 from kubestow.framework.event_registration import EventRegistration, Invalidation
 
 __all__ = ["ANY_CHANGE", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
@@ -28,10 +27,6 @@ _NEW_CYCLE = 1 << 65
 
 #: With more rows than one in so many invalidated, all are computed again.
 _PARTIAL_REFRESH_SHARE = 8
-#: Longer lists of changes are not worth looking through.
-_MOST_CHANGES = 64
-#: With more rows than this, a list of changes is looked through with NumPy.
-_MANY_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +61,29 @@ class InvalidationMask:
         """Whether any change of a pod on a node invalidates results."""
         return bool(self.bits & POD_BITS)
 
-    def rows(self, changes: Sequence[tuple[int, int]]) -> list[int] | None:
-        """The rows that changes, as (row, event bits), invalidate; None for all rows."""
-        rows: list[int] = []
+    def rows(self, changes: Changes, most: int) -> list[int] | None:
+        """The rows that changes invalidate; None for all rows, and when there are more than ``most``."""
+        few = changes.few
+        if few is None:
+            return self._rows_of_many(changes, most)
+        rows: dict[int, None] = {}
         all_bits, row_bits = self.all_bits, self.row_bits
-        for row, bits in changes:
+        for row, bits in few:
             if bits & all_bits:
                 return None
             if bits & row_bits:
                 if row == EVERY_ROW:
                     return None
-                if row not in rows:
-                    rows.append(row)
-                    if len(rows) > _MANY_ROWS:
-                        return self._many_rows(changes)
-        return rows
+                rows[row] = None
+        return list(rows) if len(rows) <= most else None
 
-    def _many_rows(self, changes: Sequence[tuple[int, int]]) -> list[int] | None:
-        journal = np.array(changes, np.int64)
-        if (journal[:, 1] & self.all_bits).any():
+    def _rows_of_many(self, changes: Changes, most: int) -> list[int] | None:
+        if changes.union & self.all_bits:
             return None
-        rows = np.unique(journal[(journal[:, 1] & self.row_bits) != 0, 0])
-        return None if len(rows) and rows[0] == EVERY_ROW else rows.tolist()
+        if not changes.union & self.row_bits:
+            return []
+        rows = changes.rows_with(self.row_bits)
+        return None if rows[0] == EVERY_ROW or len(rows) > most else rows.tolist()
 
 
 class Generation(msgspec.Struct, frozen=True, gc=False):
@@ -106,7 +102,7 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         return self.position == cluster.journal.position and self.structure == cluster.nodes.structure
 
     def changes(self, cluster: Cluster) -> int:
-        """The event bits of all changes since this generation, ANY_CHANGE when they are unknown or very many.
+        """The event bits of all changes since this generation, ANY_CHANGE when they are unknown.
 
         A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
         one scheduling cycle only can be marked with ANY_CHANGE.
@@ -114,12 +110,7 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         if self.structure != cluster.nodes.structure:
             return ANY_CHANGE
         changes = cluster.journal.since(self.position)
-        if changes is None or len(changes) > _MOST_CHANGES:
-            return ANY_CHANGE
-        found = _NEW_CYCLE
-        for _, bits in changes:
-            found |= bits
-        return found
+        return ANY_CHANGE if changes is None else changes.union | _NEW_CYCLE
 
     def invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
         """The rows whose results of this generation are no longer valid; None when all are better computed again."""
@@ -128,8 +119,7 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         if self.structure != cluster.nodes.structure:
             return None
         changes = cluster.journal.since(self.position)
-        rows = None if changes is None else mask.rows(changes)
-        return None if rows is not None and len(rows) * _PARTIAL_REFRESH_SHARE > len(cluster.nodes) else rows
+        return None if changes is None else mask.rows(changes, len(cluster.nodes) // _PARTIAL_REFRESH_SHARE)
 
 
 NEVER = Generation(-1, -1)

@@ -6,7 +6,7 @@ the number of extension points that the configuration enables it at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -19,6 +19,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import ExtensionPoint
+from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
@@ -75,12 +76,29 @@ EXTENSION_POINTS: Mapping[ExtensionPoint, type[Plugin]] = MappingProxyType(
 """The base class of each extension point."""
 
 
-def implements(registry: Registry) -> dict[str, frozenset[str]]:
-    """The extension points that each plugin of a registry implements, by plugin name."""
-    return {
-        name: frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
-        for name, plugin in registry.items()
-    }
+def implements(registry: Registry) -> Mapping[str, frozenset[str]]:
+    """The extension points that each plugin of a registry implements, by plugin name; looked up there as needed."""
+    return _Implements(registry)
+
+
+class _Implements(Mapping[str, frozenset[str]]):
+    """Looks up a plugin only when its extension points are read, because that may import it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        plugin = self._registry[name]
+        return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._registry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry)
+
+    def __len__(self) -> int:
+        return len(self._registry)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,12 +106,20 @@ class Profile:
     """The plugins of one schedulerName, the runtime that calls them, and the cache of their results."""
 
     scheduler_name: str
-    #: The percentage of nodes after which no further feasible nodes are searched for; 0 for all nodes.
+    #: The percentage of nodes after which no further feasible nodes are searched for.
     percentage_of_nodes_to_score: int
+    #: Whether 0 is kube-scheduler's adaptive percentage; else it means all nodes.
+    samples_adaptively: bool
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
     evaluations: EvaluationCache
+
+    @property
+    def samples_nodes(self) -> bool:
+        """Whether only a sample of the feasible nodes is scored."""
+        percentage = self.percentage_of_nodes_to_score
+        return 0 < percentage < 100 or (percentage == 0 and self.samples_adaptively)
 
 
 def build_profile(
@@ -113,12 +139,14 @@ def build_profile(
     instances = _Instances(configured, registry, handle)
     runtime = FrameworkRuntime(_by_extension_point(instances), monotonic=monotonic, observer=observer)
     percentage = configured.percentage_of_nodes_to_score
+    sampling = configured.args.get(NODE_SAMPLING)
     return Profile(
         configured.scheduler_name,
         percentage_of_nodes_to_score if percentage is None else percentage,
+        isinstance(sampling, NodeSamplingArgs) and sampling.adaptive,
         tuple(instances.by_name.values()),
         runtime,
-        EvaluationCache(runtime),
+        EvaluationCache(runtime, handle.cluster.has_placed),
     )
 
 
@@ -220,6 +248,8 @@ def _checked_score(plugin: ScorePlugin, pre_scores: Sequence[Plugin]) -> ScorePl
 class _FilterWithoutPreFilter(FilterPlugin):
     """Takes the place of a filter that does not work without PreFilter, which the profile disables."""
 
+    label_keys = ()
+
     def __init__(self, name: str, problem: str) -> None:
         self.name = name  # type: ignore[misc]  # takes the place of another plugin
         self._problem = problem
@@ -231,6 +261,8 @@ class _FilterWithoutPreFilter(FilterPlugin):
 
 class _ScoreWithoutPreScore(ScorePlugin):
     """Takes the place of a score that does not work without PreScore, which the profile disables."""
+
+    label_keys = ()
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name  # type: ignore[misc]  # takes the place of another plugin

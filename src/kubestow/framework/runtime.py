@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
 from operator import index
 from random import Random
 from typing import Any, NamedTuple, Self, TypeVar
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -40,6 +40,7 @@ from kubestow.framework.interface import (
     Plugin,
     PostFilterResult,
     PreBindPlugin,
+    PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
@@ -51,6 +52,8 @@ from kubestow.framework.placement import Placement, PlacementGeneratePlugin, Pla
 from kubestow.framework.profile_plugins import ProfilePlugins
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.framework.validation import (
+    as_gang,
+    as_number,
     as_permission,
     as_placement,
     as_post_filter_result,
@@ -60,6 +63,7 @@ from kubestow.framework.validation import (
     in_range,
     unexpected,
 )
+from kubestow.log_fields import fields
 
 __all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
 
@@ -67,6 +71,9 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
+#: nothing is awaited, a CancelledError is no cancellation.
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
 #: How long cancelled PreBind plugins may take to end, in seconds.
@@ -118,7 +125,7 @@ class FrameworkRuntime:
         began = self._monotonic()
         try:
             result = method(*arguments)
-        except Exception as error:
+        except _FAILURES as error:
             if not isinstance(error, PluginError):
                 wrapped = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
                 self._report(plugin, extension_point, wrapped, began)
@@ -132,6 +139,7 @@ class FrameworkRuntime:
                 plugin.name,
                 seconds,
                 extension_point,
+                extra=fields(plugin=plugin.name, extensionPoint=extension_point, seconds=round(seconds, 1)),
             )
         if self._observer is not None:
             self._observer.plugin_called(plugin.name, extension_point, result, seconds)
@@ -163,10 +171,30 @@ class FrameworkRuntime:
 
     # -- the queue -------------------------------------------------------------------------------------------------
 
-    def run_pre_enqueue_plugins(self, pod: PodInfo) -> Status:
-        """SUCCESS if the pod may enter the active queue, else the first failure; ``plugin`` names its plugin."""
+    def gates_of(self, pod: PodInfo) -> tuple[PreEnqueuePlugin, ...]:
+        """The PreEnqueue plugins that can gate a pod, in order; one that fails to say so can."""
+        return tuple(plugin for plugin in self.plugins.pre_enqueue if self._may_gate(plugin, pod))
+
+    @staticmethod
+    def _may_gate(plugin: PreEnqueuePlugin, pod: PodInfo) -> bool:
+        try:
+            return bool(plugin.may_gate(pod))
+        except _FAILURES:
+            _log.exception(
+                "may_gate of plugin %s failed for pod %s",
+                plugin.name,
+                pod.key,
+                extra=fields(plugin=plugin.name, pod=pod.key),
+            )
+            return True
+
+    def run_pre_enqueue_plugins(self, pod: PodInfo, plugins: Iterable[PreEnqueuePlugin] | None = None) -> Status:
+        """SUCCESS if no plugin gates the pod, else the first failure; ``plugin`` names its plugin.
+
+        ``plugins`` are those to call, all that can gate the pod by default.
+        """
         with _ExtensionPointTimer(self, "PreEnqueue") as timer:
-            for plugin in self.plugins.pre_enqueue:
+            for plugin in self.gates_of(pod) if plugins is None else plugins:
                 status = self._call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
                 if not status.ok:
                     return timer.ended_with(status.by(plugin.name))
@@ -177,8 +205,9 @@ class FrameworkRuntime:
         plugin = self.plugins.queue_sort
         try:
             return 0, plugin.sort_key(queued)
-        except Exception:
-            _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key)
+        except _FAILURES:
+            extra = fields(plugin=plugin.name, extensionPoint="QueueSort", pod=queued.info.key)
+            _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key, extra=extra)
             return 1, queued.timestamp
 
     def run_queueing_hint(
@@ -189,31 +218,82 @@ class FrameworkRuntime:
             return True
         began = self._monotonic()
         try:
-            queues = registration.hint(pod, old, new)
+            queues = bool(registration.hint(pod, old, new))
             hint = "Queue" if queues else "QueueSkip"
-        except Exception:  # a broken hint must not leave a pod in the queue for ever
-            _log.exception("queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label)
+        except _FAILURES:  # a broken hint must not leave a pod in the queue for ever
+            extra = fields(plugin=plugin, pod=pod.key, event=event.label)
+            _log.exception(
+                "queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label, extra=extra
+            )
             queues, hint = True, "Error"
         if self._observer is not None:
             self._observer.queueing_hint_called(plugin, event.label, hint, self._monotonic() - began)
         return queues
+
+    def hint_signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """What of the pod the plugin's queueing hints depend on; None, for calls of its own, if that fails."""
+        try:
+            signature = plugin.hint_signature(pod)
+            hash(signature)
+        except _FAILURES:
+            _log.exception(
+                "hint_signature of plugin %s failed for pod %s",
+                plugin.name,
+                pod.key,
+                extra=fields(plugin=plugin.name, pod=pod.key),
+            )
+            return None
+        return signature
+
+    def hint_keys(self, plugin: Plugin, pod: PodInfo) -> frozenset[Hashable] | None:
+        """The keys of a pod that the plugin rejected; None, for all, if that fails."""
+        try:
+            return frozenset(plugin.hint_keys(pod))
+        except _FAILURES:
+            _log.exception(
+                "hint_keys of plugin %s failed for pod %s",
+                plugin.name,
+                pod.key,
+                extra=fields(plugin=plugin.name, pod=pod.key),
+            )
+            return None
+
+    def run_hint_key(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> Hashable | None:
+        """The key of the pods that an event can help; None, for all, without one or if that fails."""
+        if registration.hint_key is None:
+            return None
+        try:
+            key = registration.hint_key(old, new)
+            hash(key)
+        except _FAILURES:
+            label = registration.event.label
+            extra = fields(plugin=plugin, event=label)
+            _log.exception("hint_key of plugin %s failed on event %s", plugin, label, extra=extra)
+            return None
+        return key
 
     def run_event_filter(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> bool:
         """Whether an event can help any pod that the named plugin rejected; True if the filter fails."""
         if registration.event_filter is None:
             return True
         try:
-            return registration.event_filter(old, new)
-        except Exception:  # as with hints
+            return bool(registration.event_filter(old, new))
+        except _FAILURES:  # as with hints
             label = registration.event.label
-            _log.exception("event filter of plugin %s failed on event %s", plugin, label)
+            _log.exception(
+                "event filter of plugin %s failed on event %s", plugin, label, extra=fields(plugin=plugin, event=label)
+            )
             return True
 
     # -- once per shape of pod -------------------------------------------------------------------------------------
 
     def plugin_applies_to(self, plugin: Plugin, pod: PodInfo) -> bool:
         """Whether the plugin filters or scores pods of this shape. Raises PluginError."""
-        return bool(self.call(plugin, "applies_to", plugin.applies_to, pod))
+        return self.call(plugin, "applies_to", _truth, plugin.applies_to, pod)
+
+    def plugin_label_keys(self, plugin: Plugin, pod: PodInfo) -> frozenset[str] | None:
+        """The label keys on which results for pods of this family depend; None: any. Raises PluginError."""
+        return self.call(plugin, "label_keys_for", _label_keys, plugin, pod)
 
     def plugin_signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """What of the pod the plugin's results depend on; None when they must not be cached. Raises PluginError."""
@@ -236,6 +316,10 @@ class FrameworkRuntime:
         """A verdict with a key per node, None when all pass; the caller may write to its array. Raises PluginError."""
         return as_verdict(plugin, self.call(plugin, "Filter", plugin.filter, state, pod, nodes), len(nodes))
 
+    def run_filter_plugin_on_row(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The key of a single node. Raises PluginError."""
+        return as_number(plugin, "Filter", self.call(plugin, "Filter", plugin.filter_row, state, pod, node))
+
     def run_pre_score_plugin(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
         """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
         status = as_status(plugin, "PreScore", self.call(plugin, "PreScore", plugin.pre_score, state, pod, nodes))
@@ -247,6 +331,10 @@ class FrameworkRuntime:
         """Raw scores (int64, one per node); the caller may write to the array. Raises PluginError."""
         scores = as_scores(plugin, "Score", self.call(plugin, "Score", plugin.score, state, pod, nodes), len(nodes))
         return scores if scores.flags.owndata else scores.copy()
+
+    def run_score_plugin_on_row(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The raw score of a single node. Raises PluginError."""
+        return as_number(plugin, "Score", self.call(plugin, "Score", plugin.score_row, state, pod, node))
 
     def run_normalize_score_plugin(
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes
@@ -321,7 +409,7 @@ class FrameworkRuntime:
                 if status.ok:
                     working.append(plugin)
                 elif status.code is not Code.SKIP:
-                    return PreFlight(timer.ended_with(_failure(plugin, point, status)), ())
+                    return PreFlight(timer.ended_with(_pre_flight_failure(plugin, status)), ())
             return PreFlight(timer.ended_with(SUCCESS if working else Status.skip()), working)
 
     async def run_pre_bind_plugins(
@@ -388,7 +476,8 @@ class FrameworkRuntime:
             for plugin in self.plugins.post_bind:
                 status = await self._call_async(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
                 if not status.ok and not status.plugin:  # a broken contract has been logged with its plugin
-                    _log.error("pod %s: %s", pod.key, status.message)
+                    extra = fields(pod=pod.key, node=node_name, plugin=plugin.name, err=status.message)
+                    _log.error("pod %s: %s", pod.key, status.message, extra=extra)
 
     async def _call_async(
         self,
@@ -421,15 +510,12 @@ class FrameworkRuntime:
         plugin = self.plugins.gang_source
         if plugin is None:
             return None
-        gang = self.call(plugin, "GangOf", plugin.gang_of, pod)
-        if not isinstance(gang, Gang | None):
-            raise unexpected(plugin, "GangOf", gang, expected="a Gang or None")
-        return gang
+        return as_gang(plugin, self.call(plugin, "GangOf", plugin.gang_of, pod))
 
     def gang_admission(self, pod: PodInfo) -> Status:
         """What PreEnqueue of the gang plugin returns for a pod now; SUCCESS in a profile without one."""
         plugin = self.plugins.gang_source
-        if not isinstance(plugin, GangPlugin):
+        if not isinstance(plugin, GangPlugin) or not self._may_gate(plugin, pod):
             return SUCCESS
         return self._call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod).by(plugin.name)
 
@@ -453,7 +539,7 @@ class FrameworkRuntime:
         if plugin is None:
             return False
         try:
-            return bool(self.call(plugin, "PreemptsFor", plugin.preempts_as_a_whole, gang))
+            return self.call(plugin, "PreemptsFor", _truth, plugin.preempts_as_a_whole, gang)
         except PluginError as error:
             _logged_error(error)
             return False
@@ -466,9 +552,11 @@ class FrameworkRuntime:
         plugin = self.plugins.gang_preemption
         assert plugin is not None
         units = self.call(plugin, "PodGroupPostFilter", plugin.evictable_units, gang, pods)
-        if not isinstance(units, Evictable | Status):
+        if isinstance(units, Evictable):
+            return units
+        if not isinstance(units, Status):
             raise unexpected(plugin, "PodGroupPostFilter", units, expected="Evictable or a Status")
-        return units
+        return as_status(plugin, "PodGroupPostFilter", units)
 
     # -- placements of a gang --------------------------------------------------------------------------------------
 
@@ -486,7 +574,8 @@ class FrameworkRuntime:
         if found is None:
             return None
         if isinstance(found, Status):
-            return None if found.ok else found.by(plugin.name)
+            status = as_status(plugin, "PlacementGenerate", found)
+            return None if status.ok else status.by(plugin.name)
         placements = [placement for placement in found if len(as_placement(plugin, placement).nodes)]
         return placements or _NO_PLACEMENTS.by(plugin.name)
 
@@ -545,13 +634,14 @@ async def _within_time_limit(plugin: Plugin, extension_point: str, result: Await
         if task is not None and task.cancelling():
             raise
         raise PluginError(plugin.name, extension_point, "a task that it awaited was cancelled") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 
 
 def _logged_error(error: PluginError) -> Status:
     """The ERROR status for a broken contract, which the log has in full."""
-    _log.error("%s", error, exc_info=error.__cause__)
+    extra = fields(plugin=error.plugin, extensionPoint=error.extension_point, err=error.problem)
+    _log.error("%s", error, exc_info=error.__cause__, extra=extra)
     return Status(Code.ERROR, (error.problem,), error.plugin)
 
 
@@ -562,10 +652,29 @@ def _failure(plugin: Plugin, extension_point: str, status: Status) -> Status:
     return Status(Code.ERROR, (f'running {extension_point} plugin "{plugin.name}": {status.message}',), plugin.name)
 
 
+def _pre_flight_failure(plugin: Plugin, status: Status) -> Status:
+    """The error of PreBindPreFlight (semantics 4.7), where a rejection is not supported."""
+    if status.code is Code.ERROR:
+        text = f'running PreBindPreFlight "{plugin.name}": {status.message}'
+    else:
+        supported = "It is supposed to return Success, Skip, or Error status"
+        text = f'PreBindPreFlight {plugin.name} returned "{status.code.value}", which is unsupported. {supported}'
+    return Status(Code.ERROR, (text,), plugin.name)
+
+
+def _truth(method: Callable[..., Any], argument: Any) -> bool:
+    return bool(method(argument))
+
+
 def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
     signature = plugin.signature(pod)
     hash(signature)
     return signature
+
+
+def _label_keys(plugin: Plugin, pod: PodInfo) -> frozenset[str] | None:
+    keys = plugin.label_keys_for(pod)
+    return None if keys is None else frozenset(keys)
 
 
 def _listed_placements(

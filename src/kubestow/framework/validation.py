@@ -7,19 +7,24 @@ Whether a result is *right* is not checked here: see :mod:`kubestow.testing.cont
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from math import isnan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
+from kubestow.framework.gang import Gang
 from kubestow.framework.interface import MAX_SCORE, Permission, Plugin, PostFilterResult
 from kubestow.framework.placement import Placement
-from kubestow.framework.status import SUCCESS, Legend, Status, Verdict
+from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
 
 __all__ = [
+    "as_gang",
     "as_permission",
     "as_placement",
     "as_post_filter_result",
@@ -32,14 +37,26 @@ __all__ = [
 
 _KEYS = np.dtype(np.int32)
 _SCORES = np.dtype(np.int64)
+_GANG_FIELDS: dict[str, Any] = {
+    "name": Hashable,
+    "uid": str,
+    "min_count": int,
+    "timeout": (int, float),
+    "members": Members,
+}
 
 
 def as_status(plugin: Plugin, extension_point: str, result: Any, *, expected: str = "a Status or None") -> Status:
     """The result if it is a Status; None is success. Raises PluginError otherwise."""
-    if result is None:
+    if result is None or result is SUCCESS:
         return SUCCESS
     if not isinstance(result, Status):
         raise unexpected(plugin, extension_point, result, expected=expected)
+    if not isinstance(result.code, Code):
+        problem = f"returned a Status with code {type(result.code).__name__}, expected a Code"
+        raise PluginError(plugin.name, extension_point, problem)
+    if not isinstance(result.reasons, tuple) or not all(isinstance(reason, str) for reason in result.reasons):
+        raise PluginError(plugin.name, extension_point, "returned a Status whose reasons are not a tuple of strings")
     return result
 
 
@@ -75,9 +92,9 @@ class _CheckedLegend:
                 "Filter",
                 f"returned key {key}, which is not in its legend ({type(error).__name__}: {error})",
             ) from error
-        if not isinstance(status, Status):
+        if status is None:
             raise unexpected(self._plugin, "Filter", status, expected=f"a Status for key {key}")
-        return status
+        return as_status(self._plugin, "Filter", status, expected=f"a Status for key {key}")
 
 
 def as_post_filter_result(plugin: Plugin, result: Any) -> PostFilterResult:
@@ -86,6 +103,26 @@ def as_post_filter_result(plugin: Plugin, result: Any) -> PostFilterResult:
         raise unexpected(plugin, "PostFilter", result, expected="a PostFilterResult")
     if not _are_pods(result.victims) or not _are_pods(result.lower_priority_nominated):
         raise PluginError(plugin.name, "PostFilter", "victims and lower_priority_nominated must be tuples of PodInfo")
+    if not isinstance(result.nominated_node_name, str | None):
+        raise PluginError(plugin.name, "PostFilter", "nominated_node_name must be the name of a node or None")
+    if result.status is None:
+        raise PluginError(plugin.name, "PostFilter", "returned a PostFilterResult without a status")
+    as_status(plugin, "PostFilter", result.status)
+    return result
+
+
+def as_gang(plugin: Plugin, result: Any) -> Gang | None:
+    """The result if it is a Gang or None. Raises PluginError otherwise."""
+    if result is None:
+        return None
+    if not isinstance(result, Gang):
+        raise unexpected(plugin, "GangOf", result, expected="a Gang or None")
+    for name, kinds in _GANG_FIELDS.items():
+        value = getattr(result, name)
+        if not isinstance(value, kinds):
+            raise PluginError(plugin.name, "GangOf", f"returned a Gang whose {name} is {type(value).__name__}")
+    if isnan(result.timeout):
+        raise PluginError(plugin.name, "GangOf", "returned a Gang whose timeout is not a number")
     return result
 
 
@@ -98,18 +135,34 @@ def as_scores(plugin: Plugin, extension_point: str, result: Any, count: int) -> 
     return _checked_array(plugin, extension_point, result, _SCORES, count)
 
 
+def as_number(plugin: Plugin, extension_point: str, result: Any) -> int:
+    """The key or raw score of a single node if it is an int. Raises PluginError otherwise."""
+    if type(result) is not int:
+        raise unexpected(plugin, extension_point, result, expected="an int")
+    return result
+
+
 def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalized scores, if they are 0 to 100. Raises PluginError in kube-scheduler's words otherwise."""
-    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
-    if (unsigned[0] if len(unsigned) == 1 else unsigned.max(initial=0)) > MAX_SCORE:
+    if scores.view(np.uint64).max(initial=0) > MAX_SCORE:  # as unsigned numbers, negative ones are huge
         culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
-        raise PluginError(
-            plugin.name,
-            extension_point,
-            f'plugin "{plugin.name}" returns an invalid score {culprit}, '
-            f"it should in the range of [0, {MAX_SCORE}] after normalizing",
-        )
+        raise _out_of_range(plugin, extension_point, culprit)
     return scores
+
+
+def number_in_range(plugin: Plugin, extension_point: str, score: int) -> int:
+    """The same for the score of a single node."""
+    if not 0 <= score <= MAX_SCORE:
+        raise _out_of_range(plugin, extension_point, score)
+    return score
+
+
+def _out_of_range(plugin: Plugin, extension_point: str, score: int) -> PluginError:
+    problem = (
+        f'plugin "{plugin.name}" returns an invalid score {score}, '
+        f"it should in the range of [0, {MAX_SCORE}] after normalizing"
+    )
+    return PluginError(plugin.name, extension_point, problem)
 
 
 def as_permission(plugin: Plugin, result: Any) -> Permission:
@@ -118,6 +171,8 @@ def as_permission(plugin: Plugin, result: Any) -> Permission:
         return Permission(as_status(plugin, "Permit", result))
     if not isinstance(result.timeout, (int, float)):
         raise PluginError(plugin.name, "Permit", f"timeout is {type(result.timeout).__name__}, expected seconds")
+    if isnan(result.timeout):
+        raise PluginError(plugin.name, "Permit", "timeout is not a number, expected seconds")
     return Permission(as_status(plugin, "Permit", result.status), result.timeout)
 
 

@@ -1,14 +1,13 @@
 """The evaluation of a pod: the results of all plugins of a profile for all nodes, put together.
 
-Pods of one shape share an evaluation (:mod:`.evaluation_cache`); evaluations share the results of a plugin with all
-shapes of the same signature (:mod:`.result_cache`). Bringing an evaluation up to date takes a few plugin calls for the
-rows that have changed; the feasible nodes are then an AND of masks, and their totals a weighted sum of arrays.
+Pods of one group of shapes share an evaluation (:mod:`.evaluation_cache`); evaluations share the results of a plugin
+with all shapes of the same signature (:mod:`.result_cache`). Bringing an evaluation up to date takes a few plugin calls
+for the rows that have changed; the feasible nodes are then an AND of masks, and their totals a weighted sum of arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,87 +18,35 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.evaluation.feasibility import Feasibility, Mask, PreFiltered
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner, over_all_rows
+from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, best_rows
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import PreFilterResult
 from kubestow.framework.invalidation import ANY_CHANGE, NEVER, Generation
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Evaluation", "Feasibility"]
-
-Mask = NDArray[np.bool_]
+__all__ = ["Evaluation", "ScoreResult"]
 
 
-@dataclass(slots=True)
-class Feasibility:
-    """The feasible nodes of a pod: ``rows`` of the node table, a slice over all rows when every node is feasible.
+class ScoreResult(NamedTuple):
+    """One plugin's ``raw`` and ``normalized`` scores of the feasible rows, int64, and the weight that they get."""
 
-    ``error`` ends the cycle. Valid until the next scheduling cycle, like the diagnosis made from it.
-    """
-
-    rows: Rows
-    count: int
-    #: The filters of this cycle, for hypothetical nodes.
-    filters: CycleFilterRunner
-    error: Status | None = None
-    diagnosis: Diagnosis | None = None
-    #: What the diagnosis is made from: the nodes that were filtered, the verdicts on them, and where those pass.
-    _candidates: Mask | None = None
-    _nominated_rejections: Sequence[Rejection] = ()
-    _verdicts: Sequence[tuple[str, Verdict, Mask]] = ()
-    _pre_filtered: _PreFiltered | None = None
-    _within: Mask | None = None
-
-    def diagnose(self) -> Diagnosis:
-        """Why the other nodes are not feasible. Raises PluginError."""
-        if self.diagnosis is not None:
-            return self.diagnosis
-        assert self._candidates is not None
-        passing = self._candidates.copy()
-        rejections = list(self._nominated_rejections)
-        for rejection in rejections:
-            passing &= ~rejection.where
-        for plugin, verdict, passes in self._verdicts:
-            where = passing & ~passes
-            if where.any():
-                rejections.append(Rejection(plugin, where, verdict))
-                passing &= passes
-        diagnosis = Diagnosis(len(passing), rejections, filtered=self._candidates, within=self._within)
-        if self._pre_filtered is not None:
-            diagnosis.absent_nodes_status = self._pre_filtered.absent_nodes_status
-            diagnosis.narrowed_by = self._pre_filtered.plugins
-        self.diagnosis = diagnosis
-        return diagnosis
-
-
-class _PreFiltered(NamedTuple):
-    """The outcome of PreFilter: a rejection, or the ``node_names`` that are left by some plugins (None: all)."""
-
-    rejection: Status | None
-    node_names: frozenset[str] | None
-    plugins: tuple[str, ...]
-
-    def mask(self, cluster: Cluster) -> Mask:
-        """The nodes that are left, bool, read-only."""
-        rows = cluster.nodes.rows
-        if self.node_names is None:
-            return cluster.nodes.every.readonly
-        mask = np.zeros(len(rows), np.bool_)
-        mask[[rows[name] for name in self.node_names if name in rows]] = True
-        return mask
+    plugin: str
+    weight: int
+    raw: NDArray[np.int64]
+    normalized: NDArray[np.int64]
 
     @property
-    def absent_nodes_status(self) -> Status:
-        """The status of the nodes that are not left."""
-        if self.node_names is None:
-            return Status.unresolvable()
-        return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]")
+    def weighted(self) -> NDArray[np.int64]:
+        """What the plugin contributes to the totals, int64."""
+        return self.normalized * self.weight
 
 
 class Evaluation:
-    """The results of the plugins that apply to pods of one shape."""
+    """The results of the plugins that apply to pods of one group of shapes."""
 
     def __init__(
         self,
@@ -118,6 +65,10 @@ class Evaluation:
         everything = (*pre_filters, *filters, *pre_scores_alone, *(results for results, _ in scores))
         self._results = list(dict.fromkeys(everything))
         self._uncached = [results for results in self._results if not results.cached]
+        #: What most cycles bring up to date row by row; None where plugins are called for all rows in every cycle.
+        self._feasible_rows = None if self._uncached else FeasibleRows(filters)
+        computes_anew = self._uncached or pre_scores_alone or any(results.scores_feasible_set for results, _ in scores)
+        self._ranking = None if computes_anew else Ranking(filters, scores)
         #: The generations in which all filters, and all scores, were last up to date.
         self._filtered = self._scored = NEVER
         #: The generation that results are being brought up to, and the event bits of the changes until then.
@@ -130,6 +81,23 @@ class Evaluation:
         skipped = self._pre_filters[self._pre_filters_called :]
         called = [results for results in self._results if results not in skipped] if skipped else self._results
         return CycleState(*[results.state for results in called])
+
+    def is_local(self) -> bool:
+        """Whether a further pod of this shape changes nothing but the filter results and the total of its own node.
+
+        The last cycle must have been scored. Then copies of a pod can be placed without evaluating in between.
+        """
+        if self._uncached or any(results.depends_on_other_nodes for results in self._results):
+            return False
+        return not any(results.depends_on_feasible_nodes for results, _ in self._scores)
+
+    def filters_are_local(self) -> bool:
+        """Whether a further pod of this shape changes nothing but the filter results of its own node.
+
+        The last cycle must have been filtered. Unlike :meth:`is_local`, scores may depend on other nodes.
+        """
+        filters = (results for results in (*self._pre_filters, *self._filters) if not results.skips_filter)
+        return not any(results.depends_on_other_nodes for results in filters)
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
@@ -170,7 +138,7 @@ class Evaluation:
             results.invalidate()
         self._now, self._changes = Generation.of(cluster), self._filtered.changes(cluster)
 
-    def _run_pre_filters(self, cluster: Cluster, pod: PodInfo) -> _PreFiltered:
+    def _run_pre_filters(self, cluster: Cluster, pod: PodInfo) -> PreFiltered:
         """Run PreFilter in order (semantics 4.3): only UnschedulableAndUnresolvable and errors end it at once."""
         rejection: Status | None = None
         names: frozenset[str] | None = None
@@ -185,25 +153,30 @@ class Evaluation:
                 names = result.node_names if names is None else names & result.node_names
                 plugins = tuple(sorted((*plugins, plugin)))
                 if not names:
-                    return _PreFiltered(_no_nodes_left(plugins), names, plugins)
+                    return PreFiltered(_no_nodes_left(plugins), names, plugins)
             elif result.code is Code.UNSCHEDULABLE:
                 rejection = result.by(plugin)
             elif result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return _PreFiltered(result.by(plugin), names, plugins)
+                return PreFiltered(result.by(plugin), names, plugins)
             elif not result.ok and result.code is not Code.SKIP:
                 text = f'running PreFilter plugin "{plugin}": {result.message}'
-                return _PreFiltered(Status(Code.ERROR, (text,), plugin), names, plugins)
-        return _PreFiltered(rejection, names, plugins)
+                return PreFiltered(Status(Code.ERROR, (text,), plugin), names, plugins)
+        return PreFiltered(rejection, names, plugins)
 
     def _filter_nodes(
         self,
         cluster: Cluster,
         pod: PodInfo,
         filters: CycleFilterRunner,
-        pre_filtered: _PreFiltered,
+        pre_filtered: PreFiltered,
         within: Mask | None,
     ) -> Feasibility:
         """Filter the nodes that PreFilter has left; the node that the pod is nominated to is tried first, alone."""
+        every_node = within is None and pre_filtered.node_names is None
+        if every_node and not pod.status.nominated_node_name and not cluster.has_nominations:
+            kept = self._update_feasible_rows(cluster, pod, filters, pre_filtered)
+            if kept is not None:
+                return kept
         candidates = pre_filtered.mask(cluster)
         if within is not None:
             candidates = candidates & within
@@ -216,8 +189,38 @@ class Evaluation:
                 return found
             candidates = candidates | alone  # it has been filtered, so its status is its own
         found = self._run_filters(cluster, pod, filters, candidates)
-        found._pre_filtered, found._within = pre_filtered, within
+        found.pre_filtered, found.within = pre_filtered, within
         return found
+
+    def _update_feasible_rows(
+        self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, pre_filtered: PreFiltered
+    ) -> Feasibility | None:
+        """The feasible nodes of a cycle in which every node is a candidate; None if they have to be found afresh."""
+        kept = self._feasible_rows
+        if kept is None:
+            return None
+        verdicts: list[tuple[str, Verdict, Mask]] = []
+        for results in self._filters:
+            if results.bound_plugin.filters_passing_nodes:
+                if not results.skips_filter:
+                    return None
+                continue
+            if self._changes & results.invalidated_by:
+                results.refresh_filter(cluster, pod, self._now)
+            if results.verdict is not None and results.passes is not None:
+                if results.verdict.has_errors:
+                    return None
+                verdicts.append((results.plugin.name, results.verdict, results.passes))
+        self._filtered = self._now
+        kept.update(cluster, self._now)
+        return Feasibility(
+            kept.passing,
+            kept.count,
+            filters,
+            candidates=pre_filtered.mask(cluster),
+            verdicts=verdicts,
+            pre_filtered=pre_filtered,
+        )
 
     def _run_filters(self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasibility:
         passing = candidates
@@ -226,7 +229,7 @@ class Evaluation:
             if rejection.verdict.has_errors and (
                 error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)
             ):
-                return Feasibility(slice(0, 0), 0, filters, error)
+                return _failed(cluster, filters, error)
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
@@ -240,13 +243,19 @@ class Evaluation:
             if verdict is None or passes is None:
                 continue
             if verdict.has_errors and (error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes)):
-                return Feasibility(slice(0, 0), 0, filters, error)
+                return _failed(cluster, filters, error)
             verdicts.append((results.plugin.name, verdict, passes))
             passing = passing & passes
         self._filtered = self._now
         count = int(np.count_nonzero(passing))
-        rows = slice(0, count) if count == len(passing) else np.flatnonzero(passing)
-        return Feasibility(rows, count, filters, None, None, candidates, nominated_rejections, verdicts)
+        return Feasibility(
+            passing,
+            count,
+            filters,
+            candidates=candidates,
+            nominated_rejections=nominated_rejections,
+            verdicts=verdicts,
+        )
 
     def _filter_passing(self, results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
         """The verdict of an uncached filter, which runs only on the nodes that have passed; over all rows."""
@@ -258,18 +267,15 @@ class Evaluation:
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
-    def scores(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Each plugin's normalized and weighted scores of the feasible rows, int64; plugins that skip are left out.
-
-        Raises PluginError.
-        """
+    def scores(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> Iterator[ScoreResult]:
+        """Each plugin's scores of the feasible rows; plugins that skip are left out. Raises PluginError."""
         nodes = Nodes(cluster.nodes, rows)
         self._run_pre_scores_alone(pod, nodes)
         self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
         for results, weight in self._scores:
-            scores = self._normalized(results, cluster, pod, nodes)
-            if scores is not None:
-                yield results.plugin.name, np.broadcast_to(scores, len(nodes)) * weight
+            raw = self._raw(results, cluster, pod, nodes)
+            if raw is not None:
+                yield ScoreResult(results.plugin.name, weight, raw, results.normalize(pod, raw, nodes))
 
     def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all plugins' scores per feasible row, int64. Raises PluginError."""
@@ -277,11 +283,33 @@ class Evaluation:
         try:
             totals = self._weighted_sum(cluster, pod, Nodes(cluster.nodes, rows))
         except PluginError as error:
-            extension_point = "PreScore" if error.extension_point == "PreScore" else "Score"
-            self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
+            self._scoring_failed(error, began)
             raise
         self._runtime.extension_point_ended("Score", Code.SUCCESS, began)
         return totals
+
+    def best(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
+        """The feasible rows with the highest total, intp, in order; there must be feasible ones. Raises PluginError."""
+        ranking, kept = self._ranking, self._feasible_rows
+        if ranking is None or kept is None or feasibility.passing is not kept.passing:
+            return best_rows(self.totals(cluster, pod, feasibility.rows), feasibility.rows)
+        began = self._runtime.now()
+        try:
+            self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
+            for results, _ in self._scores:
+                if self._changes & results.invalidated_by:
+                    results.refresh_scores(cluster, pod, self._now)
+            self._scored = self._now
+            ranking.update(cluster, pod, feasibility, self._now)
+        except PluginError as error:
+            self._scoring_failed(error, began)
+            raise
+        self._runtime.extension_point_ended("Score", Code.SUCCESS, began)
+        return ranking.best()
+
+    def _scoring_failed(self, error: PluginError, began: float) -> None:
+        extension_point = "PreScore" if error.extension_point == "PreScore" else "Score"
+        self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
 
     def _weighted_sum(self, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         self._run_pre_scores_alone(pod, nodes)
@@ -323,21 +351,36 @@ class Evaluation:
             return results.normalized_zero(pod, cluster)
         return results.normalize(pod, results.scores[nodes.rows], nodes)
 
+    def _raw(self, results: PluginResults, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+        """A plugin's raw scores, int64, one per node; None when it skips."""
+        plugin = results.bound_plugin.score_plugin
+        assert plugin is not None
+        if plugin.scores_feasible_set:
+            return results.score_feasible(pod, nodes)
+        if self._changes & results.invalidated_by:
+            results.refresh_scores(cluster, pod, self._now)
+        return None if results.scores is None else results.scores[nodes.rows]
 
-def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: _PreFiltered, within: Mask | None) -> Feasibility:
+
+def _failed(cluster: Cluster, filters: CycleFilterRunner, error: Status) -> Feasibility:
+    return Feasibility(np.zeros(len(cluster.nodes), np.bool_), 0, filters, error)
+
+
+def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: PreFiltered, within: Mask | None) -> Feasibility:
     rejection = pre_filtered.rejection
     assert rejection is not None
+    nothing = np.zeros(total, np.bool_)
     if rejection.code is Code.ERROR:
-        return Feasibility(slice(0, 0), 0, filters, rejection)
+        return Feasibility(nothing, 0, filters, rejection)
     diagnosis = Diagnosis(
         total,
-        filtered=np.zeros(total, np.bool_),
+        filtered=nothing,
         pre_filter_status=rejection,
         absent_nodes_status=rejection,
         narrowed_by=pre_filtered.plugins,
         within=within,
     )
-    return Feasibility(slice(0, 0), 0, filters, None, diagnosis)
+    return Feasibility(nothing, 0, filters, diagnosis=diagnosis)
 
 
 def _no_nodes_left(plugins: tuple[str, ...]) -> Status:

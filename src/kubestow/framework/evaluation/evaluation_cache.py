@@ -1,20 +1,22 @@
-"""The evaluations of a profile, one per shape of pods.
+"""The evaluations of a profile, one per group of shapes that no plugin can tell apart.
 
-An evaluation holds the plugins that apply to the pods of its shape. Which those are is determined when the shape is
-first seen, and again after events that may change it: InterPodAffinity applies to pods without affinity as soon as some
-other pod has anti-affinity, PodTopologySpread as soon as a service selects them. The cache is bounded, and so are the
-plugin results, which evaluations share and which are dropped with the last of them.
+An evaluation holds the plugins that apply to the pods of its group. Which those are is determined when a pod of the
+group is first seen, and again after events that may change it: InterPodAffinity applies to pods without affinity as
+soon as some other pod has anti-affinity, PodTopologySpread as soon as a service selects them. On which labels the
+results of the plugins depend is determined at the same times, so a label that a new selector reads tells pods apart
+from then on. The cache is bounded, and so are the plugin results, which evaluations share and which are dropped with
+the last of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shape_cache import ShapeCache
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin, ScorePlugin
@@ -23,26 +25,56 @@ from kubestow.framework.runtime import FrameworkRuntime
 
 __all__ = ["EvaluationCache"]
 
-#: Evaluations may take about this many bytes …
-_BUDGET = 64 * 2**20
+#: Evaluations may take about this many bytes, 260 of them with 5,000 nodes …
+_BUDGET = 192 * 2**20
 #: … of which one that shares no results takes about this many per node.
-_BYTES_PER_NODE = 120
+_BYTES_PER_NODE = 144
+#: … and this many besides.
+_BYTES = 16 * 2**10
 _FEWEST = 32
+#: With more than this, evaluations of groups without placed pods are dropped.
+_SWEEP_ABOVE = 256
+#: What is determined once for several shapes is kept for at most this many.
+_MOST_IN_COMMON = 1024
+
+#: What an evaluation is made from that may be different in the next epoch: the selective plugins that apply, and the
+#: signatures for plugins that then depend on other properties of pods.
+_Premises = tuple[frozenset[Plugin], tuple[Hashable, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What pods have in common that differ in their requests only: of the plugins that do not read these, the selective
+    ones that apply, and the signatures that they give."""
+
+    applicable: frozenset[Plugin]
+    signatures: dict[Plugin, Hashable | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The plugins of an evaluation, by extension point in order, and all of them, each once."""
+
+    pre_filters: Sequence[Plugin]
+    filters: Sequence[Plugin]
+    scores: Sequence[tuple[Plugin, int]]
+    pre_scores_alone: Sequence[Plugin]
+    plugins: Sequence[Plugin]
 
 
 @dataclass(slots=True)
 class _Cached:
-    """An evaluation, the selective plugins that it was made with, and the epoch in which those were determined."""
+    """An evaluation, what it was made from, and the epoch in which that was determined."""
 
     evaluation: Evaluation
-    applicable: frozenset[Plugin]
+    premises: _Premises
     epoch: int
 
 
 class EvaluationCache:
-    """The evaluations of a profile."""
+    """The evaluations of a profile. ``is_in_use`` says whether there are placed pods of a family."""
 
-    def __init__(self, runtime: FrameworkRuntime) -> None:
+    def __init__(self, runtime: FrameworkRuntime, is_in_use: Callable[[ShapeFamily], bool]) -> None:
         self._runtime = runtime
         plugins = runtime.plugins
         self._pre_filters, self._filters, self._scores = plugins.pre_filter, plugins.filter, plugins.score
@@ -59,14 +91,35 @@ class EvaluationCache:
             for plugin in every
         }
         #: The plugins that do not apply to every pod.
-        self._selective = [plugin for plugin in every if type(plugin).applies_to is not Plugin.applies_to]
-        #: The event bits after which they may apply to other pods; each such event begins an epoch.
+        self._selective = frozenset(p for p in every if type(p).applies_to is not Plugin.applies_to)
+        self._selective_by_requests = [plugin for plugin in self._selective if plugin.reads_requests]
+        self._other_selective = [plugin for plugin in self._selective if not plugin.reads_requests]
+        #: By the selective plugins that apply.
+        self._plans: dict[frozenset[Plugin], _Plan] = {}
+        #: The plugins on whose results it depends which pods form a group.
+        self._grouping = list(dict.fromkeys((*every, *plugins.post_filter)))
+        #: Of these, those that depend on different labels at different times, or for different families.
+        self._regrouping = [p for p in self._grouping if type(p).label_keys_for is not Plugin.label_keys_for]
+        #: Those whose signatures may change from epoch to epoch.
+        self._resigning = [p for p in self._grouping if p in self._regrouping or p.applicability_events]
+        #: The event bits after which plugins may apply to other pods or depend on others of their properties; each
+        #: begins an epoch.
         self._applicability_bits = 0
-        for plugin in self._selective:
+        for plugin in {*self._selective, *self._resigning}:
             for event in plugin.applicability_events:
                 self._applicability_bits |= event.bits
         self._epoch, self._generation = 0, NEVER
-        self._by_shape: BoundedCache[Shape, _Cached] = BoundedCache(_FEWEST)
+        #: The label keys on which results depend in this epoch (None: any label), by the key of the family without
+        #: its requests, if these are of no importance.
+        self._label_keys: dict[ShapeFamily | bytes, frozenset[str] | None] = {}
+        self._label_keys_depend_on_requests = any(plugin.reads_requests for plugin in self._regrouping)
+        #: By the key of the family without its requests, and the labels of the group; valid in this epoch.
+        self._common: dict[tuple[bytes, tuple[tuple[str, str], ...]], _Common] = {}
+        self._by_group: ShapeCache[_Cached] = ShapeCache(
+            is_in_use, budget=_FEWEST, minimum=_FEWEST, sweep_above=_SWEEP_ABOVE
+        )
+        #: The shape that was looked up last, since most pods are copies of the one before.
+        self._latest: tuple[Shape | None, _Cached | None] = (None, None)
         self._results: WeakValueDictionary[tuple[Plugin, Hashable], PluginResults] = WeakValueDictionary()
 
     @property
@@ -80,49 +133,122 @@ class EvaluationCache:
         return bool(self._pre_filters or self._filters)
 
     def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
-        """The evaluation for pods of this shape. Raises PluginError."""
-        if self._generation.changes(cluster) & self._applicability_bits:
-            self._epoch += 1
-        self._generation = Generation.of(cluster)
-        cached = self._by_shape.get(pod.shape)
+        """The evaluation for pods of this group. Raises PluginError."""
+        self._enter_epoch(cluster)
+        shape, cached = self._latest
+        if shape is pod.shape and cached is not None and cached.epoch == self._epoch:
+            return cached.evaluation
+        group = self._group(pod)
+        cached = self._by_group.get(group)
         if cached is None:
-            self._by_shape.resize(max(_FEWEST, _BUDGET // (_BYTES_PER_NODE * max(1, len(cluster.nodes)))))
-            cached = self._by_shape.put(pod.shape, self._new(pod, self._applicable(pod)))
-        elif cached.epoch != self._epoch:
-            applicable = self._applicable(pod)
-            if applicable != cached.applicable:
-                cached = self._by_shape.put(pod.shape, self._new(pod, applicable))
+            self._by_group.resize(_BUDGET // (_BYTES + _BYTES_PER_NODE * len(cluster.nodes)))
+        if cached is None or cached.epoch != self._epoch:
+            common = self._common_of(pod, group)
+            premises = self._premises(pod, common)
+            if cached is None or premises != cached.premises:
+                cached = self._by_group.put(group, self._new(pod, premises, common))
             cached.epoch = self._epoch
+        self._latest = pod.shape, cached
         return cached.evaluation
 
-    def _applicable(self, pod: PodInfo) -> frozenset[Plugin]:
-        """The selective plugins that apply to a pod."""
-        return frozenset(plugin for plugin in self._selective if self._runtime.plugin_applies_to(plugin, pod))
+    def group(self, cluster: Cluster, pod: PodInfo) -> ShapeGroup:
+        """The group of a pod: all plugins have the same results for pods of one group. Raises PluginError."""
+        self._enter_epoch(cluster)
+        return self._group(pod)
 
-    def _new(self, pod: PodInfo, applicable: frozenset[Plugin]) -> _Cached:
-        found: dict[Plugin, PluginResults] = {}
-        skipped = set(self._selective) - applicable
+    def _enter_epoch(self, cluster: Cluster) -> None:
+        if self._generation.is_current(cluster):
+            return
+        if self._generation.changes(cluster) & self._applicability_bits:
+            self._epoch += 1
+            self._label_keys.clear()
+            self._common.clear()
+        self._generation = Generation.of(cluster)
 
-        def results(plugin: Plugin) -> PluginResults:
-            if plugin not in found:
-                found[plugin] = self._results_of(plugin, pod)
-            return found[plugin]
+    def _group(self, pod: PodInfo) -> ShapeGroup:
+        family = pod.shape.family
+        key = family if self._label_keys_depend_on_requests else family.key_without_requests
+        if key not in self._label_keys:
+            if len(self._label_keys) >= _MOST_IN_COMMON:
+                self._label_keys.clear()
+            self._label_keys[key] = self._label_keys_for(pod)
+        return pod.shape.group(self._label_keys[key])
 
+    def _label_keys_for(self, pod: PodInfo) -> frozenset[str] | None:
+        """The keys of the labels on which any plugin's results for pods of this family depend; None: any label."""
+        joined: set[str] = set()
+        for plugin in self._grouping:
+            keys = self._runtime.plugin_label_keys(plugin, pod) if plugin in self._regrouping else plugin.label_keys
+            if keys is None:
+                return None
+            joined.update(keys)
+        return frozenset(joined)
+
+    def _common_of(self, pod: PodInfo, group: ShapeGroup) -> _Common:
+        key = pod.shape.family.key_without_requests, group.labels
+        common = self._common.get(key)
+        if common is None:
+            if len(self._common) >= _MOST_IN_COMMON:
+                self._common.clear()
+            applicable = self._applicable(pod, self._other_selective)
+            left_out = self._selective - applicable
+            signatures = {
+                plugin: self._runtime.plugin_signature(plugin, pod)
+                for plugin in self._bound_plugins
+                if not plugin.reads_requests and (plugin not in left_out or self._scores_every_pod(plugin))
+            }
+            common = self._common[key] = _Common(applicable, signatures)
+        return common
+
+    def _premises(self, pod: PodInfo, common: _Common) -> _Premises:
+        applicable = common.applicable | self._applicable(pod, self._selective_by_requests)
+        resigning = [plugin for plugin in self._resigning if plugin in applicable or plugin not in self._selective]
+        return applicable, tuple(self._signature(plugin, pod, common) for plugin in resigning)
+
+    def _applicable(self, pod: PodInfo, selective: Iterable[Plugin]) -> frozenset[Plugin]:
+        """The plugins that apply to a pod, among some of the selective ones."""
+        return frozenset(plugin for plugin in selective if self._runtime.plugin_applies_to(plugin, pod))
+
+    def _signature(self, plugin: Plugin, pod: PodInfo, common: _Common) -> Hashable | None:
+        if plugin.reads_requests:
+            return self._runtime.plugin_signature(plugin, pod)
+        return common.signatures[plugin]
+
+    def _new(self, pod: PodInfo, premises: _Premises, common: _Common) -> _Cached:
+        applicable, _ = premises
+        plan = self._plans.get(applicable)
+        if plan is None:
+            if len(self._plans) >= _MOST_IN_COMMON:
+                self._plans.clear()
+            plan = self._plans[applicable] = self._plan(applicable)
+        found = {plugin: self._results_of(plugin, self._signature(plugin, pod, common)) for plugin in plan.plugins}
         evaluation = Evaluation(
-            [results(plugin) for plugin in self._pre_filters if plugin not in skipped],
-            [results(plugin) for plugin in self._filters if plugin not in skipped],
-            [(results(p), weight) for p, weight in self._scores if p not in skipped or self._scores_every_pod(p)],
-            [results(plugin) for plugin in self._pre_scores_alone if plugin not in skipped],
+            [found[plugin] for plugin in plan.pre_filters],
+            [found[plugin] for plugin in plan.filters],
+            [(found[plugin], weight) for plugin, weight in plan.scores],
+            [found[plugin] for plugin in plan.pre_scores_alone],
             self._runtime,
         )
-        return _Cached(evaluation, applicable, self._epoch)
+        return _Cached(evaluation, premises, self._epoch)
 
-    def _scores_every_pod(self, plugin: ScorePlugin) -> bool:
+    def _plan(self, applicable: frozenset[Plugin]) -> _Plan:
+        skipped = self._selective - applicable
+        pre_filters = [plugin for plugin in self._pre_filters if plugin not in skipped]
+        filters = [plugin for plugin in self._filters if plugin not in skipped]
+        scores = [(p, weight) for p, weight in self._scores if p not in skipped or self._scores_every_pod(p)]
+        pre_scores_alone = [plugin for plugin in self._pre_scores_alone if plugin not in skipped]
+        plugins = dict.fromkeys((*pre_filters, *filters, *pre_scores_alone, *(plugin for plugin, _ in scores)))
+        return _Plan(pre_filters, filters, scores, pre_scores_alone, tuple(plugins))
+
+    def _scores_every_pod(self, plugin: Plugin) -> bool:
         """Whether the plugin's PreScore, which would skip scoring, is disabled in this profile."""
-        return isinstance(plugin, PreScorePlugin) and self._bound_plugins[plugin].pre_score_plugin is None
+        return (
+            isinstance(plugin, ScorePlugin)
+            and isinstance(plugin, PreScorePlugin)
+            and self._bound_plugins[plugin].pre_score_plugin is None
+        )
 
-    def _results_of(self, plugin: Plugin, pod: PodInfo) -> PluginResults:
-        signature = self._runtime.plugin_signature(plugin, pod)
+    def _results_of(self, plugin: Plugin, signature: Hashable | None) -> PluginResults:
         if signature is None:
             return PluginResults(self._bound_plugins[plugin], cached=False)
         shared = self._results.get((plugin, signature))

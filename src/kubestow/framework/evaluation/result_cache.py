@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import (
@@ -28,9 +29,13 @@ from kubestow.framework.interface import (
 from kubestow.framework.invalidation import ANY_CHANGE, NEVER, RESULT_CHANGES, Generation, InvalidationMask
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.framework.validation import in_range
+from kubestow.framework.validation import in_range, number_in_range
 
-__all__ = ["BoundPlugin", "PluginResults"]
+__all__ = ["FEW_ROWS", "BoundPlugin", "PluginResults"]
+
+#: Up to this many rows are handled one after another by plugins that have a form for single rows.
+FEW_ROWS = 4
+_POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 
 
 class BoundPlugin:
@@ -42,6 +47,7 @@ class BoundPlugin:
     __slots__ = (
         "filter_plugin",
         "filters_passing_nodes",
+        "filters_rows",
         "invalidation_mask",
         "normalizes",
         "plugin",
@@ -49,6 +55,7 @@ class BoundPlugin:
         "pre_score_plugin",
         "runtime",
         "score_plugin",
+        "scores_rows",
     )
 
     def __init__(
@@ -60,6 +67,9 @@ class BoundPlugin:
         #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
         self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
         self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        #: Whether Filter and Score have forms for single rows.
+        self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
+        self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
         self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
         self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
         self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
@@ -123,6 +133,28 @@ class PluginResults:
             return None
         return self.bound_plugin.invalidation_mask
 
+    @property
+    def depends_on_other_nodes(self) -> bool:
+        """Whether a pod that is added to one node may change the results of others, or they are not cached."""
+        if not self.cached or (self.bound_plugin.filters_passing_nodes and not self.skips_filter):
+            return True
+        return bool(self.bound_plugin.invalidation_mask.all_bits & _POD_ADDED)
+
+    @property
+    def scores_feasible_set(self) -> bool:
+        """Whether the raw scores depend on the set of feasible nodes, so that they are not cached."""
+        plugin = self.bound_plugin.score_plugin
+        return plugin is None or plugin.scores_feasible_set
+
+    @property
+    def depends_on_feasible_nodes(self) -> bool:
+        """Whether the normalized scores may change with the set of feasible nodes, or with a pod on one of them."""
+        if self.scores_feasible_set:
+            return True
+        if not self.bound_plugin.normalizes or self.scores is None:
+            return False
+        return not self.scores_are_zero or self.bound_plugin.invalidation_mask.includes_pods
+
     def invalidate(self) -> None:
         """Have everything computed again."""
         self._reset(CycleState())
@@ -167,6 +199,22 @@ class PluginResults:
         return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
 
     def _filter_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
+        if not self._filter_one_by_one(cluster, pod, rows):
+            self._filter_together(cluster, pod, rows)
+
+    def _filter_one_by_one(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> bool:
+        """Filter a few rows without arrays; False if there are too many, or the plugin has no form for single rows."""
+        plugin = self.bound_plugin.filter_plugin
+        if not self.bound_plugin.filters_rows or len(rows) > FEW_ROWS or self.verdict is None or self.passes is None:
+            return False
+        assert plugin is not None
+        for row in rows:
+            node = NodeRow(cluster.nodes, row)
+            key = self.bound_plugin.runtime.run_filter_plugin_on_row(plugin, self.state, pod, node)
+            self.verdict.keys[row], self.passes[row] = key, not key
+        return True
+
+    def _filter_together(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
         nodes = _view(cluster, rows)
         verdict = self.run_filter(pod, nodes)
         if verdict is None and self.verdict is None:
@@ -191,6 +239,10 @@ class PluginResults:
             self.scores = None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
             self.scores_are_zero = self.scores is not None and not self.scores.any()
             self._normalized_zero = None
+        elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
+            for row in rows:
+                score = self.scores[row] = self._run_score_on_row(pod, NodeRow(cluster.nodes, row))
+                self.scores_are_zero = self.scores_are_zero and not score
         elif rows and self.scores is not None:
             nodes = _view(cluster, rows)
             scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
@@ -228,6 +280,12 @@ class PluginResults:
         assert plugin is not None
         scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
+
+    def _run_score_on_row(self, pod: PodInfo, node: NodeRow) -> int:
+        plugin = self.bound_plugin.score_plugin
+        assert plugin is not None
+        score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
+        return score if self.bound_plugin.normalizes else number_in_range(plugin, "Score", score)
 
 
 def _view(cluster: Cluster, rows: list[int]) -> Nodes:
