@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -98,7 +98,7 @@ class TopologyMachine(RuleBasedStateMachine):
                     )
 
 
-TopologyMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TopologyMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestTopologyMachine = TopologyMachine.TestCase
 
 
@@ -112,7 +112,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @given(clusters(), plugin_names, st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 def test_a_hypothetical_node_gets_the_verdict_of_a_real_node_with_the_same_pods(
     cluster: Cluster, name: str, data: st.DataObject
 ) -> None:
@@ -145,7 +145,7 @@ def _has_empty_selector(pod: Pod) -> bool:
 
 
 @given(clusters(), plugin_names)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_a_view_of_one_row_gets_the_verdict_of_this_row_in_the_whole_view(cluster: Cluster, name: str) -> None:
     nodes, placed, incoming, _ = cluster
     harness = PluginHarness(nodes, placed)

@@ -32,6 +32,8 @@ class ImageLocality(ScorePlugin):
     """Sums up the sizes of the pod's images that each node has, each scaled by the share of nodes that have it."""
 
     name = "ImageLocality"
+    reads_requests = False
+    label_keys = ()
     #: Every score depends on the number of nodes and on how many of them have an image.
     events_to_register = (
         on(

@@ -6,6 +6,7 @@ applies to all of its pods in addition to their own.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -48,11 +49,14 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Required affinity and ``spec.nodeSelector`` filter; preferred affinity scores."""
 
     name = "NodeAffinity"
+    reads_requests = False
+    label_keys = ()
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._added_required = _required_terms(args.added_affinity)
         self._added_preferred = _preferred_terms(args.added_affinity)
+        self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
             on(
                 EventResource.NODE,
@@ -71,7 +75,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return tuple(sorted(pod.spec.node_selector.items())), repr(_node_affinity(pod))
+        return pod.shape.node_selection
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        return pod.shape.node_selection
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
         """Restricts the cycle to the nodes that the required terms name, if every term names nodes."""
@@ -126,13 +133,21 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
         """Whether the node matches now, and is new or did not match the pod's own requirements before."""
-        if self._added_required is not None and not matches_any_term(single_node(new), self._added_required)[0]:
+        if self._added_required is not None and not matches_any_term(self._view_of(new), self._added_required)[0]:
             return False
-        return _matches(pod, new) and (old is None or not _matches(pod, old))
+        return self._selects(pod, new) and (old is None or not self._selects(pod, old))
 
+    def _selects(self, pod: PodInfo, node: core.Node) -> bool:
+        return bool(selected_by(self._view_of(node), pod.spec)[0])
 
-def _matches(pod: PodInfo, node: core.Node) -> bool:
-    return bool(selected_by(single_node(node), pod.spec)[0])
+    def _view_of(self, node: core.Node) -> Nodes:
+        """A view of one node object; the hints of an event are called for many pods with the same two objects."""
+        for known, view in self._views:
+            if known is node:
+                return view
+        view = single_node(node)
+        self._views.append((node, view))
+        return view
 
 
 # -- reading node affinity -------------------------------------------------------------------------------------------

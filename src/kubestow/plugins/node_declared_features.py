@@ -28,6 +28,8 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Compares the features that a pod's spec requires with ``status.declaredFeatures`` of the nodes."""
 
     name = "NodeDeclaredFeatures"
+    reads_requests = False
+    label_keys = ()
     missing_pre_filter_error = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -51,6 +53,9 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         return self._enabled and bool(_required_features(pod))
 
     def signature(self, pod: PodInfo) -> Hashable:
+        return _required_features(pod)
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
         return _required_features(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:

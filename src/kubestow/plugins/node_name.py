@@ -23,6 +23,8 @@ class NodeName(FilterPlugin):
     """Rejects every node but the one in ``spec.nodeName``. Only simulated pods have one; queued pods do not."""
 
     name = "NodeName"
+    reads_requests = False
+    label_keys = ()
     events_to_register = (on(EventResource.NODE, Action.ADD),)
 
     def signature(self, pod: PodInfo) -> Hashable | None:

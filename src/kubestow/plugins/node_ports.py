@@ -24,6 +24,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     """Compares the pod's host ports with those in use on each node."""
 
     name = "NodePorts"
+    reads_requests = False
+    label_keys = ()
     missing_pre_filter_error = 'reading "PreFilterNodePorts" from cycleState: not found'
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -38,6 +40,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return bool(pod.shape.host_ports)
 
     def signature(self, pod: PodInfo) -> Hashable:
+        return pod.shape.host_ports
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
         return pod.shape.host_ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:

@@ -25,6 +25,8 @@ class NodeUnschedulable(FilterPlugin):
     """Rejects nodes with ``spec.unschedulable``, unless the pod tolerates the corresponding taint."""
 
     name = "NodeUnschedulable"
+    reads_requests = False
+    label_keys = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -48,6 +50,10 @@ class NodeUnschedulable(FilterPlugin):
 
     def signature(self, pod: PodInfo) -> Hashable:
         """The result is the same for all pods that the plugin applies to."""
+        return ()
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """Empty: the hint looks at the node only."""
         return ()
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:

@@ -6,7 +6,7 @@ pod adds, and rejects the nodes where a driver would exceed the limit in its CSI
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.attachable_volumes import CSIVolume
 from kubestow.cluster.storage.csi_migration import in_tree_plugin
 from kubestow.cluster.storage.csi_nodes import UNLIMITED
-from kubestow.cluster.storage.pod_volumes import claims_of
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -42,6 +42,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     """Compares, driver by driver, the attached volumes plus those that the pod adds with the node's limit."""
 
     name = "NodeVolumeLimits"
+    reads_requests = False
+    label_keys = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -62,6 +64,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 Action.ADD,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_pvc_added,
+                hint_key=key_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
             on(EventResource.STORAGE_CLASS, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
@@ -83,6 +86,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if any(volume.ephemeral is not None for volume in pod.spec.volumes):
             return None
         return pod.namespace, _encode(pod.spec.volumes)
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        return self.signature(pod)
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Nothing to prepare: the cluster cache counts the attached volumes."""

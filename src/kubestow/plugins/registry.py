@@ -1,41 +1,109 @@
-"""The registry of plugins: those in-tree, entry points of packages, ``module:Class`` references, and classes.
+"""The registry of plugins: in-tree, contributed, entry points of packages, ``module:Class`` references, and classes.
 
 A package provides plugins through entry points of the group ``kubestow.plugins``; the command line names them as
-``--plugin module:Class``; a program passes the classes themselves. Every plugin is registered under its ``name`` and is
-enabled and configured in the same way.
+``--plugin module:Class`` or ``--plugin file.py:Class``; a program passes the classes themselves. Every plugin is
+registered under its ``name`` and is enabled and configured in the same way. The contributed plugins are those of other
+projects (:mod:`kubestow.contrib`): their names are known, and a module is imported when a configuration enables its
+plugin.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
-from kubestow.framework.profile import EXTENSION_POINTS
+from kubestow.framework.profile import EXTENSION_POINTS, Registry
 from kubestow.plugins import in_tree_registry
 
-__all__ = ["find_plugins"]
+__all__ = ["CONTRIBUTED", "find_plugins", "referenced_plugins"]
 
 _ENTRY_POINT_GROUP = "kubestow.plugins"
 
+#: The plugins of :mod:`kubestow.contrib` by name, as ``module:Class``.
+CONTRIBUTED: Mapping[str, str] = {
+    name: f"kubestow.contrib.{module}:{name}"
+    for name, module in {
+        "BestFit": "fragmentation.best_fit",
+        "CapacityScheduling": "capacity_scheduling.plugin",
+        "Dynamic": "crane.dynamic",
+        "FragmentationGradientDescent": "fragmentation.gradient_descent",
+        "LoadAwareScheduling": "koordinator.load_aware_scheduling",
+        "LoadVariationRiskBalancing": "trimaran.load_variation_risk_balancing",
+        "LowRiskOverCommitment": "trimaran.low_risk_over_commitment",
+        "NetworkOverhead": "network_aware.network_overhead",
+        "NodeResourcesAllocatable": "node_resources_allocatable",
+        "Peaks": "trimaran.peaks",
+        "PodState": "pod_state",
+        "PreemptionToleration": "preemption_toleration",
+        "QOSSort": "qos_sort",
+        "TargetLoadPacking": "trimaran.target_load_packing",
+        "TopologicalSort": "network_aware.topological_sort",
+    }.items()
+}
 
-def find_plugins(
-    references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None
-) -> dict[str, type[Plugin]]:
-    """All plugin classes by name; ``references`` are written as ``module:Class``, ``classes`` are by plugin name.
+
+def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None) -> Registry:
+    """All plugin classes by name; ``references`` are written as ``module:Class`` or ``file.py:Class``, ``classes``
+    are by plugin name. Files with the same name are modules of their own.
+
+    Looking up a contributed plugin imports it. Other plugins may take its name and its place.
 
     Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
     """
+    registry = _installed()
+    for reference in references:
+        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
+    for name, plugin in (classes or {}).items():
+        _register(registry, plugin, f"plugins[{name!r}]", name)
+    return _LazyRegistry(registry, CONTRIBUTED)
+
+
+def referenced_plugins(references: Iterable[str]) -> list[type[Plugin]]:
+    """The classes of references to a module or a file. Raises InputError as :func:`find_plugins`."""
+    registry = _installed()
+    installed = len(registry)
+    for reference in references:
+        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
+    return list(registry.values())[installed:]
+
+
+class _LazyRegistry(Mapping[str, type[Plugin]]):
+    """Plugin classes by name, some of which are imported when they are looked up."""
+
+    def __init__(self, classes: dict[str, type[Plugin]], references: Mapping[str, str]) -> None:
+        self._classes = classes
+        self._references = {name: reference for name, reference in references.items() if name not in classes}
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        if name not in self._classes:
+            reference = self._references[name]
+            imported: dict[str, type[Plugin]] = {}
+            _register(imported, _import(reference, f"plugin {name}"), f"plugin {name}", name)
+            self._classes |= imported
+        return self._classes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes or name in self._references
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._classes, *self._references)))
+
+    def __len__(self) -> int:
+        return len(self._classes.keys() | self._references.keys())
+
+
+def _installed() -> dict[str, type[Plugin]]:
     registry = in_tree_registry()
     for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
         _register(registry, _load(entry_point), f"entry point {entry_point.name}")
-    for reference in references:
-        _register(registry, _import(reference), f"--plugin {reference}")
-    for name, plugin in (classes or {}).items():
-        _register(registry, plugin, f"plugins[{name!r}]", name)
     return registry
 
 
@@ -47,19 +115,36 @@ def _load(entry_point: EntryPoint) -> object:
         raise InputError(f"entry point {entry_point.name} ({entry_point.value})", problem) from error
 
 
-def _import(reference: str) -> object:
-    module_name, colon, class_name = reference.partition(":")
-    subject = f"--plugin {reference}"
-    if not (module_name and colon and class_name):
-        raise InputError(subject, "expected module:Class")
+def _import(reference: str, subject: str) -> object:
+    module_name, _, class_name = reference.rpartition(":")
+    if not (module_name and class_name):
+        raise InputError(subject, "expected module:Class or file.py:Class")
     try:
-        module = importlib.import_module(module_name)
+        module = _import_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
     except Exception as error:
         raise InputError(subject, f"cannot be imported: {type(error).__name__}: {error}") from error
     try:
         return getattr(module, class_name)
     except AttributeError:
         raise InputError(subject, f"module {module_name} has no {class_name}") from None
+
+
+def _import_file(path: str) -> ModuleType:
+    """The module in a file, under a name of its own, so that two versions of a file can be loaded."""
+    location = str(Path(path).resolve())
+    name = f"kubestow_plugin_file_{location.encode().hex()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, location)
+    if spec is None or spec.loader is None:
+        raise ImportError("not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _register(registry: dict[str, type[Plugin]], candidate: object, subject: str, expected_name: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from kubestow.cluster.events import Action, EventResource
@@ -28,6 +29,14 @@ class SchedulingGates(PreEnqueuePlugin):
                 hint=_is_schedulable_after_gates_eliminated,
             ),
         )
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """Empty: the hint only says whether the pod itself lost its gates."""
+        return ()
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods with gates."""
+        return bool(pod.spec.scheduling_gates)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """The message lists the remaining gates."""

@@ -31,6 +31,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule taints."""
 
     name = "TaintToleration"
+    reads_requests = False
+    label_keys = ()
     missing_pre_score_error = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -52,6 +54,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def signature(self, pod: PodInfo) -> Hashable:
         return tuple(pod.spec.tolerations)
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        return self.signature(pod)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Evaluated once per distinct list of taints."""

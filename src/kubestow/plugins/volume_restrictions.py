@@ -5,7 +5,7 @@ Legacy disks conflict with those of pods on the same node, ReadWriteOncePod clai
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.pod_volumes import claim_names, disks_of
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, disks_of, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -44,11 +44,17 @@ class _ReadWriteOncePodClaims:
     names: frozenset[str]
     conflicts: int
 
+    def used_by(self, shape: Shape) -> int:
+        """How many of the claims a pod uses. QUIRK (semantics 8.11): simulations compare claims by name only."""
+        return sum(name in self.names for name in claim_names(shape))
+
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     """Compares legacy disks with those of the pods on the node, ReadWriteOncePod claims with those of all pods."""
 
     name = "VolumeRestrictions"
+    reads_requests = False
+    label_keys = ()
     missing_pre_filter_error = 'cannot read "PreFilterVolumeRestrictions" from cycleState'
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -68,6 +74,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
                 Action.ADD,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_claim_added,
+                hint_key=key_of_claim,
             ),
         )
 
@@ -78,6 +85,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         """The claims and the disks."""
         return pod.namespace, tuple(claim_names(pod.shape)), tuple(disks_of(pod.shape))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        return self.signature(pod)
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods without legacy disks whose ReadWriteOncePod claims are not in use."""
@@ -101,10 +114,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         claims = state[_ReadWriteOncePodClaims]
         conflicts = np.full(len(nodes), claims.conflicts)
         if isinstance(nodes, HypotheticalNodes):
-            # QUIRK (semantics 8.11): simulations compare claims by name only, across namespaces.
-            conflicts += nodes.sum_of_changes(
-                lambda info: sum(name in claims.names for name in claim_names(info.shape))
-            )
+            conflicts += nodes.sum_of_changes(claims.used_by)
         keys: NDArray[np.int32] = (conflicts > 0).astype(np.int32) * _READ_WRITE_ONCE_POD_CONFLICT
         keys[self.handle.cluster.volumes.in_use.conflicts(nodes, disks_of(pod.shape))] = _DISK_CONFLICT
         return Verdict.of(keys, _STATUSES) if keys.any() else None

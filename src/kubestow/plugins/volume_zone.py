@@ -5,7 +5,7 @@ Zones and regions are labels of the bound volumes; node affinity of volumes is c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
-from kubestow.cluster.storage.pod_volumes import claim_names
+from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -49,6 +49,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Compares the topology labels of bound volumes with those of nodes."""
 
     name = "VolumeZone"
+    reads_requests = False
+    label_keys = ()
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -65,6 +67,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_claim_change,
+                hint_key=key_of_claim,
             ),
             on(
                 EventResource.PERSISTENT_VOLUME,
@@ -81,6 +84,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         """The claims."""
         return pod.namespace, tuple(claim_names(pod.shape))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        return self.signature(pod)
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods whose volumes have no topology labels."""

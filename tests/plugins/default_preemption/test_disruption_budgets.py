@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
@@ -71,3 +74,54 @@ def test_a_changed_budget_takes_effect() -> None:
         manifest = {"metadata": metadata, "spec": {"selector": APP}, "status": {"disruptionsAllowed": allowed}}
         catalog.put(convert(PodDisruptionBudget, manifest))
         assert budgets.violated(deltas).tolist() == expected
+
+
+@st.composite
+def budgets(draw: st.DrawFn) -> list[dict[str, Any]]:
+    return [
+        {
+            "metadata": {"name": f"budget-{number}", "namespace": draw(st.sampled_from(("default", "other")))},
+            "spec": {"selector": {"matchLabels": {draw(st.sampled_from("xy")): draw(st.sampled_from("12"))}}},
+            "status": {
+                "disruptionsAllowed": draw(st.integers(-1, 3)),
+                "disruptedPods": dict.fromkeys(
+                    draw(st.sets(st.sampled_from(("pod-0-0", "pod-0-2", "pod-1-1")))), "2026-01-01T00:00:00Z"
+                ),
+            },
+        }
+        for number in range(draw(st.integers(0, 5)))
+    ]
+
+
+LABELS = st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
+
+
+@settings(max_examples=200)
+@given(budgets(), st.lists(st.lists(LABELS, max_size=6), max_size=4))
+def test_several_budgets_are_used_up_as_if_the_pods_were_evicted_one_after_the_other(
+    manifests: list[dict[str, Any]], rows: list[list[dict[str, str]]]
+) -> None:
+    harness = PluginHarness()
+    catalog = harness.cluster.catalog(PodDisruptionBudget)
+    for manifest in manifests:
+        catalog.put(convert(PodDisruptionBudget, manifest))
+    pods = [
+        [harness.info(pod(f"pod-{row}-{place}", labels=labels)) for place, labels in enumerate(each)]
+        for row, each in enumerate(rows)
+    ]
+    changes = PodChanges.of(pods, -1)
+    assert DisruptionBudgets(catalog).violated(changes).tolist() == list(_violated_one_by_one(manifests, rows))
+
+
+def _violated_one_by_one(manifests: list[dict[str, Any]], rows: list[list[dict[str, str]]]) -> Iterator[bool]:
+    for row, each in enumerate(rows):
+        left = [manifest["status"]["disruptionsAllowed"] for manifest in manifests]
+        for place, labels in enumerate(each):
+            violates = False
+            for number, manifest in enumerate(manifests):
+                selected = manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
+                disrupted = f"pod-{row}-{place}" in manifest["status"]["disruptedPods"]
+                if manifest["metadata"]["namespace"] == "default" and selected and not disrupted:
+                    left[number] -= 1
+                    violates |= left[number] < 0
+            yield violates

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -178,6 +178,12 @@ def test_the_result_counts_the_victims_that_violate_a_budget() -> None:
     assert preempt(harness).violations == 1
 
 
+def test_all_pods_that_share_a_wanted_host_port_are_victims() -> None:
+    shared = [running("a", "n", cpu="1", host_ports=[80]), running("b", "n", cpu="1", host_ports=[80], day=2)]
+    harness = PluginHarness([node("n")], [*shared, running("c", "n", cpu="1")])
+    assert victims(preempt(harness, preemptor(cpu="1", host_ports=[80]))) == ["a", "b"]
+
+
 def test_only_nominated_pods_of_lower_priority_lose_their_nomination() -> None:
     harness = PluginHarness([node("n")], [running("low", "n")])
     for name, priority in (("lower", MIDDLE), ("equal", HIGH)):
@@ -297,8 +303,8 @@ class FailsWithoutPods(NodeFilterPlugin):
 
     name = "FailsWithoutPods"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
-        return Status.unschedulable("not alone") if pods else Status.error("divided by no pods")
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
+        return Status.unschedulable("not alone") if node_info.pods else Status.error("divided by no pods")
 
 
 def test_an_error_of_a_filter_in_the_dry_run_is_reported() -> None:

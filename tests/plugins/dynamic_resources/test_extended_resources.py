@@ -6,16 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kubestow.api.core import Pod
-from kubestow.api.resource import FINALIZER, ResourceClaim
+from kubestow.api.core import Node, Pod
+from kubestow.api.resource import FINALIZER, DeviceClass, ResourceClaim
 from kubestow.cluster.events import EventResource
 from kubestow.errors import APIError
 from kubestow.framework.status import Status
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import node, pod
 from tests.decisions import post_filter_actions
-from tests.plugins.dynamic_resources.devices import DeviceHarness, claim, device_class, exactly, pod_with, slice_of
+from tests.plugins.dynamic_resources.devices import (
+    DeviceHarness,
+    allocation,
+    claim,
+    device_class,
+    exactly,
+    pod_with,
+    slice_of,
+)
 
 GPU = "example.com/gpu"
 CLASS = device_class("gpu", extendedResourceName=GPU)
@@ -60,6 +70,21 @@ def test_the_claim_is_owned_by_its_pod_and_reported_in_the_pod_status() -> None:
     ]
 
 
+def test_copies_of_a_pod_need_devices_as_soon_as_their_resource_has_a_class_and_no_longer() -> None:
+    """Without a class the plugin's results are shared by all copies, so they must not outlive that."""
+    harness = DeviceHarness(node("n"), DEVICES)
+    unmapped = device_class("gpu")
+    rejected_by = []
+    for current in (unmapped, CLASS, None, CLASS, unmapped):
+        if current is None:
+            harness.cluster.catalog(DeviceClass).remove("", "gpu")
+        else:
+            harness.put(current)
+        rejected_by.append(harness.rejections(requesting(4))["n"][0])
+    fit, devices = "NodeResourcesFit", "DynamicResources"
+    assert rejected_by == [fit, devices, fit, devices, fit]
+
+
 def test_a_request_for_more_devices_than_exist_is_unschedulable() -> None:
     assert "1 cannot allocate all claims. still not schedulable" in harness_with_devices().reason(requesting(4))
 
@@ -97,10 +122,21 @@ def test_a_pod_can_have_claims_and_extended_resources() -> None:
     assert harness.devices(extended.metadata.name) == ["container-0-request-0=d2"]
 
 
-def test_only_user_claims_are_allocated_on_a_node_that_offers_the_resource() -> None:
-    harness = DeviceHarness(node("n", allocatable={GPU: "2"}), CLASS, DEVICES, claim("own"))
-    assert harness.run(pod_with("own", requests={GPU: "1"})).node_name == "n"
-    assert extended_claim(harness).metadata.name == "own"
+@pytest.mark.parametrize("allocated", [False, True])
+def test_a_pod_with_a_claim_fails_on_a_node_that_offers_the_resource_itself(allocated: bool) -> None:
+    own = claim("own", status={"allocation": allocation("d0")}) if allocated else claim("own")
+    harness = DeviceHarness(node("n", allocatable={GPU: "2"}), CLASS, DEVICES, own)
+    decision = harness.place(pod_with("own", requests={GPU: "1"}))
+    assert harness.prepare(decision) == Status.error(
+        "nil or empty request mappings, no update of pod default/p ExtendedResourceClaimStatus"
+    )
+    (created,) = (c for c in harness.cluster.catalog(ResourceClaim) if c.metadata.name != "own")
+    assert created.metadata.name.startswith("p-extended-resources-") and created.spec.devices.requests == []
+    assert created.status.allocation is not None and created.is_reserved_for("uid-default-p")
+    assert harness.claim("own").is_reserved_for("uid-default-p")
+    harness.plugin.unreserve(decision.state, decision.pod, "n")
+    assert [c.metadata.name for c in harness.cluster.catalog(ResourceClaim)] == ["own"]
+    assert harness.claim("own").status.reserved_for == [] and harness.devices("own") != []
 
 
 def test_a_stale_extended_resource_claim_is_deleted() -> None:
@@ -294,3 +330,42 @@ def test_a_node_without_the_resource_requeues_if_devices_back_it() -> None:
     assert plugin._is_schedulable_after_node_change(info, node("n"), node("n"))
     assert not plugin._is_schedulable_after_node_change(info, node("n"), node("n", allocatable={GPU: "0"}, max_pods=0))
     assert not fit(DeviceHarness(node("n")))._is_schedulable_after_node_change(info, None, node("n"))
+
+
+OTHER, UNBACKED = "example.com/other", "example.com/unbacked"
+#: What a node offers of a resource itself: nothing, none, or one.
+OFFERED = st.sampled_from((None, "0", "1"))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Any]:
+    """Nodes that offer some resources themselves, and devices in a few different numbers."""
+    made: list[Any] = [CLASS, device_class("other", extendedResourceName=OTHER)]
+    for number in range(draw(st.integers(1, 6))):
+        name = f"n{number}"
+        offered = {resource: draw(OFFERED) for resource in (GPU, OTHER, UNBACKED)}
+        made.append(node(name, allocatable={key: value for key, value in offered.items() if value is not None}))
+        devices = [f"d{device}" for device in range(draw(st.integers(0, 2)))]
+        made.append(slice_of(*devices, node=name, of=draw(st.sampled_from((1, 1, 1, 2)))))
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cluster=clusters(),
+    requests=st.dictionaries(st.sampled_from((GPU, OTHER, UNBACKED)), st.sampled_from(("1", "2")), min_size=1),
+    has_claim=st.booleans(),
+)
+def test_nodes_that_share_a_search_get_the_verdict_that_each_gets_alone(
+    cluster: list[Any], requests: dict[str, str], has_claim: bool
+) -> None:
+    claims = [claim("own", exactly())] if has_claim else []
+    incoming = pod_with("own", requests=requests) if has_claim else pod("p", requests=requests)
+    without_fit = {"plugins": {"filter": {"disabled": [{"name": "NodeResourcesFit"}]}}}
+    together = DeviceHarness(*cluster, *claims, profile=without_fit).rejections(incoming)
+    alone: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for each in cluster:
+        others = [one for one in cluster if not isinstance(one, Node) or one is each]
+        if isinstance(each, Node):
+            alone |= DeviceHarness(*others, *claims, profile=without_fit).rejections(incoming)
+    assert alone == together

@@ -1,4 +1,4 @@
-"""A single node gets the same verdict and the same scores as among other nodes."""
+"""The form for single rows gives a node the same verdict and the same scores as the form for many nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
@@ -74,27 +74,27 @@ def harnesses(draw: st.DrawFn) -> tuple[PluginHarness, PodInfo]:
     return harness, harness.info(requesting(draw, "p"))
 
 
-def rows(harness: PluginHarness) -> list[Nodes]:
-    return [Nodes(harness.cluster.nodes, slice(row, row + 1)) for row in range(len(harness.cluster.nodes))]
+def rows(harness: PluginHarness) -> list[NodeRow]:
+    return [NodeRow(harness.cluster.nodes, row) for row in range(len(harness.cluster.nodes))]
 
 
 @given(harnesses())
-@settings(max_examples=60, deadline=None)
-def test_the_verdict_on_a_node_does_not_depend_on_other_nodes(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
+@settings(max_examples=60)
+def test_the_key_of_a_row_is_that_of_the_verdict(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
     harness, info = harness_and_pod
     plugin = next(p for p in harness.profiles["default-scheduler"].plugins if isinstance(p, NodeResourcesFit))
     state = CycleState()
     plugin.pre_filter(state, info, harness.cluster.all_nodes())
     of_all = plugin.filter(state, info, harness.cluster.all_nodes())
-    assert of_all.keys.tolist() == [int(plugin.filter(state, info, row).keys[0]) for row in rows(harness)]
+    assert of_all.keys.tolist() == [plugin.filter_row(state, info, row) for row in rows(harness)]
 
 
 @given(harnesses())
-@settings(max_examples=120, deadline=None)
-def test_the_score_of_a_node_does_not_depend_on_other_nodes(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
+@settings(max_examples=120)
+def test_the_score_of_a_row_is_that_among_all_nodes(harness_and_pod: tuple[PluginHarness, PodInfo]) -> None:
     harness, info = harness_and_pod
     for plugin in harness.profiles["default-scheduler"].plugins:
         if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
             with np.errstate(over="ignore"):
                 of_all = plugin.score(CycleState(), info, harness.cluster.all_nodes())
-            assert of_all.tolist() == [int(plugin.score(CycleState(), info, row)[0]) for row in rows(harness)]
+            assert of_all.tolist() == [plugin.score_row(CycleState(), info, row) for row in rows(harness)]

@@ -60,7 +60,7 @@ def expected_scores(incoming: Pod, nodes_by_name: Mapping[str, Node], placed: li
 
 
 @given(st.tuples(*map(nodes, NAMES)), incoming_pods, st.lists(steps, min_size=1, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_scores_follow_changes_of_pods_and_nodes(first: tuple[Node, ...], incoming: Pod, steps: list[Any]) -> None:
     harness, nodes_by_name, placed = PluginHarness(first), {node.metadata.name: node for node in first}, list[Pod]()
     harness.cluster.catalog(Service).put(service(WEB))

@@ -125,8 +125,8 @@ def observed(harness: SchedulerHarness, kind: type[Any], name: str, namespace: s
     return harness.scheduler.cluster.catalog(kind).as_observed(namespace, name)
 
 
-def complete(harness: SchedulerHarness, volume_name: str) -> None:
-    """The volume controller completes the binding of the claim."""
+def complete(harness: SchedulerHarness, volume_name: str, *, phase: str = "Bound") -> None:
+    """The volume controller completes the binding of the claim; it writes the phase in a second request."""
     current = observed(harness, PersistentVolumeClaim, "data", "default")
     annotations = current.metadata.annotations | {BIND_COMPLETED: "yes"}
     harness.cluster.put(
@@ -134,6 +134,7 @@ def complete(harness: SchedulerHarness, volume_name: str) -> None:
             current,
             metadata=msgspec.structs.replace(current.metadata, annotations=annotations),
             spec=msgspec.structs.replace(current.spec, volume_name=volume_name),
+            status=msgspec.structs.replace(current.status, phase=phase),
         )
     )
 
@@ -291,3 +292,59 @@ def test_a_pod_is_retried_after_a_conflicting_patch() -> None:
         assert harness.node_of("p") == "a"
 
     in_virtual_time(scenario, *STATIC)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Bound"])
+def test_a_claim_of_an_existing_volume_is_bound_by_its_annotation_whatever_its_phase(phase: str) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        current = observed(harness, PersistentVolumeClaim, "data", "default")
+        harness.cluster.put(
+            msgspec.structs.replace(
+                current,
+                spec=msgspec.structs.replace(current.spec, volume_name="pv"),
+                status=msgspec.structs.replace(current.status, phase=phase),
+            )
+        )
+        await harness.settle()
+        assert harness.node_of("p") == ""  # not even in phase Bound
+        complete(harness, "pv")
+        await harness.settle()
+        assert harness.node_of("p") == "a"
+
+    in_virtual_time(scenario, *STATIC)
+
+
+def test_a_claim_to_provision_is_bound_when_its_phase_is() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(PROBE)
+        await harness.settle()
+        harness.cluster.put(volume("pv", claim="default/data"))
+        complete(harness, "pv", phase="Pending")
+        await harness.settle()
+        assert harness.node_of("p") == ""
+        complete(harness, "pv")
+        await harness.settle()
+        assert harness.node_of("p") == "a"
+
+    in_virtual_time(scenario, *DYNAMIC)
+
+
+def test_a_failed_binding_is_reported_after_the_bindings_before_it_have_completed() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("p", spec=mounting("data", "new")))
+        await harness.settle()
+        harness.cluster.remove(observed(harness, PersistentVolumeClaim, "new", "default"))
+        await harness.settle()
+        assert failures(harness) == []
+        complete(harness, "pv")
+        await harness.settle()
+        assert (
+            'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/new"'
+            in failures(harness)[0]
+        )
+
+    in_virtual_time(
+        scenario, *STATIC, storage_class("provisioned", provisioner=DRIVER), claim("new", storage_class="provisioned")
+    )

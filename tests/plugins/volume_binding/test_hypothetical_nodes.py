@@ -199,5 +199,5 @@ def _is_rejected_by_volume_restrictions(decision: Decision) -> bool:
     return "VolumeRestrictions" in rejectors_of(decision)
 
 
-VolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+VolumesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestVolumesMachine = VolumesMachine.TestCase

@@ -53,6 +53,10 @@ class CandidateRanking:
         violations: NDArray[np.int64] = self._columns[_VIOLATIONS, rows]
         return violations
 
+    def order(self) -> NDArray[np.intp]:
+        """All nodes by their costs, the lowest first; equal ones keep their order (intp)."""
+        return np.lexsort(self._columns[::-1])
+
     def lowest(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of some candidates with the lowest costs; several if all criteria rate them equal."""
         for column in self._columns:

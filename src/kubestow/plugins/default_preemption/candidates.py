@@ -50,9 +50,9 @@ class Candidates:
         self._outcome[rows] = _UNKNOWN
         self._run[rows] = None
 
-    def unknown(self, rows: Rows) -> Rows:
-        """Those of some rows that need a dry run."""
-        return rows[np.equal(self._outcome[rows], _UNKNOWN)]
+    def unknown(self, rows: Rows) -> NDArray[np.intp]:
+        """The positions of those of some rows that need a dry run."""
+        return np.flatnonzero(np.equal(self._outcome[rows], _UNKNOWN))
 
     def add(self, run: DryRun) -> None:
         """Store the results of a dry run."""

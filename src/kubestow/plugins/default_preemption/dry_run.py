@@ -1,16 +1,16 @@
 """Dry runs of a preemption: which pods to evict so that a pod fits, for many nodes at once (semantics 9.3).
 
 This is kube-scheduler's DryRunPreemption with SelectVictimsOnNode for each node, except that the nodes proceed
-together. First, all pods of lower priority are removed from every node in simulation; nodes where the pod still does
-not fit are not candidates. Then pods are reprieved one by one: step k adds the k-th pod of each node back, pods that
-violate a disruption budget first, and the more important before the less important. A pod beside which the preemptor
-does not fit is a victim. The filters run once per step, so the number of calls depends on the fullest node, not on the
-number of nodes.
+together. First, all pods that may be evicted, such as those of lower priority, are removed from every node in
+simulation; nodes where the pod still does not fit are not candidates. Then pods are reprieved one by one: step k adds
+the k-th pod of each node back, pods that violate a disruption budget first, and the more important before the less
+important. A pod beside which the preemptor does not fit is a victim. The filters run once per step, so the number of
+calls depends on the fullest node, not on the number of nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,12 @@ from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 
-__all__ = ["DryRun", "dry_run"]
+__all__ = ["DryRun", "MayEvict", "below", "dry_run"]
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+MayEvict = Callable[[PodTable, Rows], Mask]
+"""Which of the pods in some slots (intp) of a pod table may be evicted, bool per slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class DryRun:
     """The results for ``rows`` (intp) of the node table.
 
     ``victims`` has a run of pods per row, the most important first. A run is empty where the pod fits without
-    evictions, where evictions do not help (see ``rejections``), and where no pod has a lower priority
+    evictions, where evictions do not help (see ``rejections``), and where no pod may be evicted
     (``no_potential_victims``, bool per row). ``violations`` (int64 per row) counts the victims whose eviction violates
     a disruption budget.
     """
@@ -46,11 +48,16 @@ class DryRun:
     rejections: Sequence[Rejection]
 
 
+def below(priority: int) -> MayEvict:
+    """All pods below a priority may be evicted."""
+    return lambda pods, slots: pods.priority[slots] < priority
+
+
 def dry_run(
-    filters: FilterRunner, table: NodeTable, rows: Rows, *, priority: int, budgets: DisruptionBudgets
+    filters: FilterRunner, table: NodeTable, rows: Rows, *, may_evict: MayEvict, budgets: DisruptionBudgets
 ) -> DryRun:
-    """Select victims on each row for the pod that ``filters`` belong to, among pods below its ``priority``."""
-    potential_victims = _potential_victims(table.pod_table, rows, priority)
+    """Select victims on each row for the pod that ``filters`` belong to, among the pods that it may evict."""
+    potential_victims = _potential_victims(table.pod_table, rows, may_evict)
     none: Mask = np.equal(potential_victims.lengths, 0)
     some = np.flatnonzero(~none)
     rejections = filters.rejections(HypotheticalNodes(table, rows[some], pod_changes=(potential_victims.select(some),)))
@@ -62,16 +69,16 @@ def dry_run(
     return DryRun(rows, reprieve.victims(), reprieve.violations(), none, rejections)
 
 
-def _potential_victims(pods: PodTable, rows: Rows, priority: int) -> PodChanges:
-    """The pods of each row below a priority, as removed.
+def _potential_victims(pods: PodTable, rows: Rows, may_evict: MayEvict) -> PodChanges:
+    """The pods of each row that may be evicted, as removed.
 
     A row's pods are sorted by importance: higher priority, then earlier start, then their order on the node.
     """
     slots, offsets = pods.slots_on(rows.tolist())
-    lower = PodChanges(pods, slots, offsets, -1).among(pods.priority[slots] < priority)
-    slots = lower.slots
-    order = np.lexsort((pods.start_time[slots], -pods.priority[slots], lower.row_of))
-    return PodChanges(pods, slots[order], lower.offsets, lower.sign)
+    evictable = PodChanges(pods, slots, offsets, -1).among(may_evict(pods, slots))
+    slots = evictable.slots
+    order = np.lexsort((pods.start_time[slots], -pods.priority[slots], evictable.row_of))
+    return PodChanges(pods, slots[order], evictable.offsets, evictable.sign)
 
 
 class _Reprieve:
@@ -105,12 +112,15 @@ class _Reprieve:
 
     def _fits(self, filters: FilterRunner, positions: Rows) -> Mask:
         """Whether the preemptor fits the rows at some positions without the pods that are removed now."""
-        nodes = HypotheticalNodes(self._table, self._rows, pod_changes=(self.victims(),))
+        nodes = HypotheticalNodes(
+            self._table, self._rows, pod_changes=(self._potential_victims.without(~self._removed),)
+        )
         return filters.still_pass(nodes if len(positions) == len(self._rows) else nodes.select(positions))
 
     def victims(self) -> PodChanges:
         """The pods that are not reprieved."""
-        return self._potential_victims.among(self._removed)
+        found = self._potential_victims.among(self._removed)
+        return PodChanges(found.table, found.slots, found.offsets, found.sign)  # without what was computed of shapes
 
     def violations(self) -> NDArray[np.int64]:
         """The number of victims of each row that violate a disruption budget, int64."""

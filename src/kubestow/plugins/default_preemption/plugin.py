@@ -8,7 +8,7 @@ and the pods of lower priority that lose their nomination to that node. The sche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import PodTable
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
@@ -64,7 +65,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
     """Preempts for single pods and, with the gate WorkloadAwarePreemption, for pod groups as a whole."""
 
     name = "DefaultPreemption"
+    label_keys = ()
     applies_to_identical_pods = True
+    gates_during_preemption = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -82,6 +85,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
             else ()
         )
 
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """Empty: the hint never requeues."""
+        return ()
+
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates a pod until the evictions that it caused have finished."""
         if not self._async_preemption or not self.handle.is_preempting(pod.uid):
@@ -98,7 +105,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         potential = np.flatnonzero(diagnosis.with_code(Code.UNSCHEDULABLE))
         if not len(potential):
             return self._no_candidates(diagnosis, [], len(potential))
-        candidates = self._cache.get(pod, filters, self._budgets.version)
+        candidates = self._candidates(pod, filters)
         # The pod's own nomination does not count for it, so results for its nominated node hold for this pod only.
         nominated = self.handle.cluster.nodes.rows.get(self.handle.cluster.nomination(pod.uid) or "")
         own_rows = [] if nominated is None else [nominated]
@@ -143,23 +150,33 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
     # -- candidates ----------------------------------------------------------------------------------------------
 
+    def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
+        """The candidates that are known from former dry runs for pods of this shape."""
+        return self._cache.get(pod, filters, self._budgets.version)
+
     def _find_candidates(self, pod: PodInfo, filters: FilterRunner, candidates: Candidates, potential: Rows) -> Rows:
         """Enough candidates among the potential nodes, walked from a random one (semantics 9.2)."""
         total = len(potential)
         num_candidates = max(total * self._min_candidates_percentage // 100, self._min_candidates_absolute, 1)
         num_candidates = min(num_candidates, total)
         walk = np.roll(potential, -self.handle.random.randrange(total))
-        end = num_candidates
+        # Nodes with a cached result cost nothing, so the search goes on to the next node without one.
+        unknown = candidates.unknown(walk)
         while True:
-            unknown = candidates.unknown(walk[:end])
-            if len(unknown):
-                table = self.handle.cluster.nodes
-                candidates.add(dry_run(filters, table, unknown, priority=pod.priority, budgets=self._budgets))
+            end = int(unknown[0]) if len(unknown) else total
             found = walk[:end][candidates.among(walk[:end])]
             kept = _kept_candidates(candidates.violating(found), num_candidates, exhausted=end >= total)
             if kept is not None:
                 return found[kept]
-            end += max(num_candidates - len(found), _MIN_BATCH)
+            batch = max(num_candidates - len(found), _MIN_BATCH)
+            rows, unknown = walk[unknown[:batch]], unknown[batch:]
+            table = self.handle.cluster.nodes
+            may_evict = partial(self.may_evict, pod)
+            candidates.add(dry_run(filters, table, rows, may_evict=may_evict, budgets=self._budgets))
+
+    def may_evict(self, pod: PodInfo, pods: PodTable, slots: Rows) -> NDArray[np.bool_]:
+        """Which of the pods in some slots (intp) may be evicted for a pod, bool: those of lower priority."""
+        return pods.priority[slots] < pod.priority
 
     # -- results -------------------------------------------------------------------------------------------------
 

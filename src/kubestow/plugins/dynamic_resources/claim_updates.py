@@ -1,15 +1,20 @@
 """Writes claims through the API: allocations and reservations, and what undoes them (semantics 8.16, PreBind).
 
-Every update is a patch with preconditions. After a conflict the claim is read and the update is tried again; after a
-lost response the claim is read to find out whether the patch took effect. Updates that release a claim run in the
-background, and the claim cannot be bound for any pod until they have ended.
+Every update is a patch with preconditions. Pods that share a claim are bound at the same time, so their updates of it
+take turns, each based on the result of the one before, and one patch reserves the claim for all pods that wait. After a
+conflict with another client the claim is read and the update is tried again; after a lost response the claim is read to
+find out whether the patch took effect. Updates that release a claim run in the background, and the claim cannot be
+bound for any pod until they have ended.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -32,6 +37,14 @@ class ClaimUpdateFailed(Exception):
     """A claim could not be written; the text names the claim and the problem."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class _Turns:
+    """The updates of one claim: the lock of the one in progress, and the pods that wait for a reservation."""
+
+    lock: AbstractAsyncContextManager[Any]
+    waiting: dict[str, PodInfo] = field(default_factory=dict)
+
+
 class ClaimUpdates:
     """Updates claims and records in the ledger what the API server has accepted.
 
@@ -41,6 +54,8 @@ class ClaimUpdates:
     def __init__(self, handle: Handle, *, allocation_timestamps: bool) -> None:
         self._handle = handle
         self._allocation_timestamps = allocation_timestamps
+        #: By the uid of the claim, as long as any update is in progress or waits.
+        self._turns: WeakValueDictionary[str, _Turns] = WeakValueDictionary()
         #: The number of running updates that release a claim, by uid.
         self._releasing: Counter[str] = Counter()
         #: The uids of claims whose release got no response.
@@ -54,6 +69,28 @@ class ClaimUpdates:
 
     async def bind(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> ResourceClaim:
         """Reserve a claim for a pod and, unless it is None, write its allocation. Raises ClaimUpdateFailed."""
+        turns = self._turns.setdefault(claim.metadata.uid, _Turns(self._handle.lock()))
+        if allocation is None:
+            turns.waiting[pod.uid] = pod
+        try:
+            async with turns.lock:
+                known = self._tracker.get(claim.metadata.namespace, claim.metadata.name)
+                if allocation is None and known is not None and known.is_reserved_for(pod.uid):
+                    return known  # by the patch of another pod
+                latest = await self.latest(claim)
+                others = [p for uid, p in turns.waiting.items() if uid != pod.uid and not latest.is_reserved_for(uid)]
+                if allocation is None and others:
+                    try:
+                        return await self._bind(latest, [pod, *others], None)
+                    except ClaimUpdateFailed:
+                        latest = await self.latest(claim)  # the cause may be another pod
+                return await self._bind(latest, [pod], allocation)
+        finally:
+            turns.waiting.pop(pod.uid, None)
+
+    async def _bind(
+        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+    ) -> ResourceClaim:
         what = "reservation" if allocation is None else "allocation and reservation"
 
         async def patch_once(current: ResourceClaim) -> ResourceClaim:
@@ -63,13 +100,13 @@ class ClaimUpdates:
                 patch["metadata"]["finalizers"] = [FINALIZER]
                 adding = self._handle.resource_claims.patch(current, patch)
                 current = await _with_context(f"add finalizer to claim {current.key}", adding)
-            patch = _preconditions(current) | {"status": self._bound_status(current, pod, allocation)}
+            patch = _preconditions(current) | {"status": self._bound_status(current, pods, allocation)}
             patching = self._handle.resource_claims.patch(current, patch, subresource="status")
             try:
                 return await _with_context(f"add {what} to claim {current.key}", patching)
             except ClaimUpdateFailed as error:
                 read = await self._read(current) if _is_in_doubt(error.__cause__) else current
-                if not read.is_reserved_for(pod.uid) or read.status.allocation is None:
+                if not all(read.is_reserved_for(pod.uid) for pod in pods) or read.status.allocation is None:
                     raise
                 return read
 
@@ -77,8 +114,11 @@ class ClaimUpdates:
         self._tracker.assume_after_api_call(written)
         return written
 
-    def _bound_status(self, claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> dict[str, Any]:
-        status: dict[str, Any] = {"reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}]}
+    def _bound_status(
+        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+    ) -> dict[str, Any]:
+        users = [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in pods]
+        status: dict[str, Any] = {"reservedFor": users}
         if allocation is not None:
             status["allocation"] = msgspec.to_builtins(allocation)
         bound = allocation or claim.status.allocation
@@ -96,6 +136,7 @@ class ClaimUpdates:
             except ClaimUpdateFailed as error:
                 if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
                     raise
+            await self._handle.pause_after_conflict()
             claim = await self._read(claim)
         return await patch_once(claim)
 
@@ -186,7 +227,13 @@ class ClaimUpdates:
         return await _with_context(f"create claim for extended resources {extended.claim.key}", creating)
 
     async def report_extended(self, pod: PodInfo, claim: ResourceClaim, extended: ExtendedResourceClaim) -> None:
-        """Patch ``status.extendedResourceClaimStatus`` of a pod. Raises ClaimUpdateFailed."""
+        """Patch ``status.extendedResourceClaimStatus`` of a pod. Raises ClaimUpdateFailed.
+
+        QUIRK (semantics 8.16): a claim without requests has been created and reserved, and only then is an error.
+        """
+        if not extended.mappings:
+            text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+            raise ClaimUpdateFailed(text)
         status = PodExtendedResourceClaimStatus(
             resource_claim_name=claim.metadata.name, request_mappings=list(extended.mappings)
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, ResourceSlice
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResources
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache, SelectorError
@@ -47,6 +47,14 @@ class DeviceCounts:
         devices, allocated = self._count_on_nodes(device_class, nodes)
         is_backed = (capacity == 0) & (devices > 0)
         return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
+
+    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
+        """The same for a single node."""
+        capacity = node.allocatable(resource)
+        if capacity or not self.is_backed(resource):
+            return capacity, node.requested(resource)
+        capacities, used = self.usage(resource, node.as_nodes())
+        return capacities.item(), used.item()
 
     def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
         """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""

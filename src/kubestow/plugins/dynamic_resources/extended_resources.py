@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kubestow.api.core import Container, ContainerExtendedResourceRequest, Node
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.api.names import is_extended_resource
@@ -23,6 +26,7 @@ from kubestow.api.resource import (
     ResourceClaimSpec,
 )
 from kubestow.cluster.catalog import Catalog
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.requests import Amounts
 from kubestow.cluster.pods.shapes import PodInfo
 
@@ -86,11 +90,25 @@ class ExtendedResources:
             )
         )
 
-    def backed_by_devices(self, node: Node, pod: PodInfo) -> tuple[str, ...] | None:
-        """The requested resources that need devices because the node does not offer them, sorted.
+    def backed_by_devices(self, nodes: Nodes, pod: PodInfo) -> tuple[NDArray[np.intp], list[tuple[str, ...] | None]]:
+        """The requested resources that need devices because a node does not offer them, sorted.
 
-        None if the node does not offer a resource that has no device class either.
+        Nodes have a number (intp) that says which entry of the list is theirs. An entry is None where the node does not
+        offer a resource that has no device class either.
         """
+        numbers = np.zeros(len(nodes), np.intp)
+        for name, amount in pod.shape.requests.items():
+            if not amount or not is_dra_extended_resource_name(name):
+                continue
+            lacking = nodes.allocatable(name) == 0
+            if self.device_class(name) is None:  # what is listed as 0 is offered
+                for position in np.flatnonzero(lacking).tolist():
+                    lacking[position] = name not in nodes.node(position).status.allocatable
+            numbers = np.unique(2 * numbers + lacking, return_inverse=True)[1]
+        firsts = np.unique(numbers, return_index=True)[1].tolist()
+        return numbers, [self._backed_on(nodes.node(first), pod) for first in firsts]
+
+    def _backed_on(self, node: Node, pod: PodInfo) -> tuple[str, ...] | None:
         resources = []
         for name, amount in sorted(pod.shape.requests.items()):
             if not amount or not is_dra_extended_resource_name(name):

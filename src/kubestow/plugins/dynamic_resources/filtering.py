@@ -1,22 +1,22 @@
 """Filter: which nodes can access the devices of allocated claims and have devices for the other claims.
 
-The result for each node, including the devices, is kept in :class:`DynamicResourcesState` for Score and Reserve.
+Nodes whose devices are in the same state share one search; the devices on the selected node are determined for Reserve.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import Node
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
-from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator
+from kubestow.framework.status import SUCCESS, Status, Verdict
+from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome
 from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, AllocationTimeout
 from kubestow.plugins.dynamic_resources.binding_conditions import (
     DeviceBindingFailed,
@@ -27,7 +27,7 @@ from kubestow.plugins.dynamic_resources.binding_conditions import (
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, ExtendedResources
 from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, DevicePools
+from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools, DevicesByNode
 from kubestow.plugins.dynamic_resources.inventory.slices import NodeSelectionError, PublishedSlices, matching_nodes
 from kubestow.plugins.dynamic_resources.state import DynamicResourcesState, NodeAllocation
 
@@ -38,6 +38,14 @@ _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
 _NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 _STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 _CANNOT_FIT = Status.unresolvable("cannot fit resource")
+
+#: The keys of a verdict beyond those of outcomes; 0 passes.
+_FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
+_KEYS = {
+    _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
+    _INVALID_POOLS: int(Outcome.INVALID_POOLS),
+    _CANNOT_FIT: _CANNOT_FIT_KEY,
+}
 
 
 class ClaimFilter:
@@ -52,32 +60,135 @@ class ClaimFilter:
         classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = ExtendedResources(classes)
         self._slices = handle.cluster.catalog(ResourceSlice)
-        self._pools = DevicePools(PublishedSlices(self._slices, partitionable_devices=features.partitionable_devices))
+        slices = PublishedSlices(self._slices, partitionable_devices=features.partitionable_devices)
+        self._pools = DevicePools(slices, handle.cluster.nodes)
         self._allocator = Allocator(handle.cluster.resource_claims, classes, features, max_steps=max_steps)
 
     def verdict(self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes) -> Verdict:
-        """The verdict on nodes. Records node allocations and unavailable claims in ``state``."""
+        """The verdict on nodes. Records the claims to allocate and unavailable claims in ``state``."""
         try:
-            accessible = self._pools.accessible_from(nodes) if state.unallocated else None
+            by_node = self._pools.by_node() if state.unallocated else None
         except NodeSelectionError as error:
             return Verdict.of(np.ones(len(nodes), np.int32), {1: Status.error(str(error))})
-        available = self._availability(state, nodes)
-        statuses: dict[Status, int] = {}
+        if state.extended_index is not None and state.claims[state.extended_index].spec.devices.requests:
+            return Verdict.of(np.ones(len(nodes), np.int32), {1: _STALE_EXTENDED_CLAIM})
         keys = np.zeros(len(nodes), np.int32)
-        for position in range(len(nodes)):
-            devices = None if accessible is None else accessible[position]
-            status = self._allocate_on(state, pod, nodes.node(position), devices)
-            if status.ok:
-                unavailable = [index for index, mask in available.items() if not mask[position]]
-                state.unavailable_claims.update(unavailable)
-                status = _NOT_AVAILABLE if unavailable else SUCCESS
-            if status.ok:
-                continue
-            keys[position] = statuses.setdefault(status, len(statuses) + 1)
-            if status.code is Code.ERROR:
-                keys[position:] = keys[position]  # an error fails the cycle: the other nodes are irrelevant
-                break
+        failed_at, failure = len(nodes), SUCCESS
+        for positions, resources in self._by_backed_resources(state, pod, nodes):
+            if resources is None:
+                keys[positions] = _CANNOT_FIT_KEY
+            elif by_node is not None and (resources or state.has_user_claims):
+                to_allocate = self._to_allocate(state, pod, resources, by_node)
+                keys[positions], failed, problem = self._search(to_allocate, nodes.row_numbers[positions], by_node)
+                if failed < len(positions) and positions[failed] < failed_at:
+                    failed_at, failure = int(positions[failed]), problem
+        statuses = dict(_KEYS)
+        if not failure.ok:  # an error fails the cycle: the other nodes are irrelevant
+            keys[failed_at:] = statuses[failure] = _FAILED_KEY
+        self._reject_unavailable(state, nodes, keys, statuses)
         return Verdict.of(keys, {key: status for status, key in statuses.items()})
+
+    def _by_backed_resources(
+        self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes
+    ) -> Iterator[tuple[NDArray[np.intp], tuple[str, ...] | None]]:
+        """The extended resources of a pod that need devices, each time with the nodes (positions, intp) that lack them.
+
+        None for the nodes that lack a resource without devices.
+        """
+        if state.extended_index is None:
+            yield np.arange(len(nodes)), ()
+            return
+        numbers, backed = self._extended_resources.backed_by_devices(nodes, pod)
+        for number, resources in enumerate(backed):
+            yield np.flatnonzero(numbers == number), resources
+
+    def _to_allocate(
+        self, state: DynamicResourcesState, pod: PodInfo, resources: tuple[str, ...], by_node: DevicesByNode
+    ) -> ClaimsToAllocate:
+        """The unallocated claims, on nodes on which some extended resources need devices."""
+        self._allocator.device_states(by_node)  # what is prepared holds for a numbering of the states
+        extended = self._extended_claim(state, pod, resources)
+        claims = [state.claims[index] for index in state.unallocated if index != state.extended_index]
+        claims += [extended.claim] if extended is not None else []
+        to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
+        state.claims_to_allocate[resources] = to_allocate
+        return to_allocate
+
+    def _search(
+        self, to_allocate: ClaimsToAllocate, rows: NDArray[np.intp], by_node: DevicesByNode
+    ) -> tuple[NDArray[np.int32], int, Status]:
+        """The keys of rows, searching once per state of devices; with the position and status of the first error."""
+        states = self._allocator.device_states(by_node)[by_node.positions[rows]]
+        known = self._allocator.outcomes(to_allocate, states)
+        failed_at, failure = len(rows), SUCCESS
+        unknown = np.flatnonzero(known == Outcome.UNKNOWN)
+        # An error fails the cycle, so the states are searched in the order of the nodes.
+        for position in unknown[np.sort(np.unique(states[unknown], return_index=True)[1])].tolist():
+            row = int(rows[position])
+            try:
+                self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
+            except (AllocationError, SelectorError) as error:
+                failed_at, failure = position, _failure(error, self._handle.cluster.nodes.names[row])
+                break
+        keys = self._allocator.outcomes(to_allocate, states).astype(np.int32)
+        keys[keys == Outcome.SOLVED] = 0
+        return keys, failed_at, failure
+
+    def _reject_unavailable(
+        self, state: DynamicResourcesState, nodes: Nodes, keys: NDArray[np.int32], statuses: dict[Status, int]
+    ) -> None:
+        """Reject the nodes on which an allocated claim is not available, of those with devices for the others."""
+        allocatable = keys == 0
+        for index, available in self._availability(state, nodes).items():
+            unavailable = allocatable & ~available
+            if unavailable.any():
+                state.unavailable_claims.add(index)
+                keys[unavailable] = statuses.setdefault(_NOT_AVAILABLE, max(statuses.values(), default=0) + 1)
+
+    # -- results for Score and Reserve -----------------------------------------------------------------------------
+
+    def allocation_on(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> NodeAllocation | None:
+        """The devices for a pod's unallocated claims on a node that passed the filter; None without any.
+
+        Raises AllocationError, SelectorError or NodeSelectionError.
+        """
+        table = self._handle.cluster.nodes
+        row = table.rows.get(node_name)
+        if row is None:
+            return None
+        ((_, resources),) = self._by_backed_resources(state, pod, Nodes(table, slice(row, row + 1)))
+        to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
+        if resources is None or to_allocate is None:
+            return None
+        solution = self._allocator.allocate(to_allocate, self._pools.by_node().of_row(row))
+        if solution is None:
+            return None
+        return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
+
+    def sum_over_claims(
+        self,
+        state: DynamicResourcesState,
+        pod: PodInfo,
+        nodes: Nodes,
+        score: Callable[[ResourceClaim, set[str]], int],
+    ) -> dict[int, int]:
+        """``score`` of each unallocated claim and the names of its allocated requests, summed, by position in a view.
+
+        Nodes without an allocation are left out.
+        """
+        sums: dict[int, int] = {}
+        for positions, resources in self._by_backed_resources(state, pod, nodes):
+            to_allocate = None if resources is None else state.claims_to_allocate.get(resources)
+            if to_allocate is None:
+                continue
+            claims, known = to_allocate.claims, to_allocate.results.allocated_requests
+            by_node = self._pools.by_node()
+            entries = by_node.positions[nodes.row_numbers[positions]]
+            states = self._allocator.device_states(by_node)[entries].tolist()
+            totals = {each: sum(map(score, claims, known[each])) for each in set(states) if each in known}
+            of_states = zip(positions.tolist(), states, strict=True)
+            sums |= {position: totals[each] for position, each in of_states if each in totals}
+        return sums
 
     # -- allocated claims ------------------------------------------------------------------------------------------
 
@@ -104,55 +215,24 @@ class ClaimFilter:
         except DeviceBindingFailed:
             return True
 
-    # -- unallocated claims ----------------------------------------------------------------------------------------
-
-    def _allocate_on(
-        self, state: DynamicResourcesState, pod: PodInfo, node: Node, devices: AccessibleDevices | None
-    ) -> Status:
-        resources: tuple[str, ...] = ()
-        if state.extended_index is not None:
-            if state.claims[state.extended_index].spec.devices.requests:
-                return _STALE_EXTENDED_CLAIM
-            backed = self._extended_resources.backed_by_devices(node, pod)
-            if backed is None:
-                return _CANNOT_FIT
-            if not backed and not state.has_user_claims:
-                return SUCCESS
-            resources = backed
-        return SUCCESS if devices is None else self._allocate(state, pod, node.metadata.name, devices, resources)
-
-    def _allocate(
-        self,
-        state: DynamicResourcesState,
-        pod: PodInfo,
-        node_name: str,
-        devices: AccessibleDevices,
-        resources: tuple[str, ...],
-    ) -> Status:
-        extended = self._extended_claim(state, pod, resources)
-        to_allocate = state.claims_to_allocate.get(resources)
-        if to_allocate is None:
-            claims = [state.claims[index] for index in state.unallocated if index != state.extended_index]
-            claims += [extended.claim] if extended is not None else []
-            to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
-            state.claims_to_allocate[resources] = to_allocate
-        try:
-            solution = self._allocator.allocate(to_allocate, devices)
-        except AllocationTimeout as error:
-            return Status.error(f"node {node_name}: {error}")
-        except (AllocationError, SelectorError) as error:
-            return Status.error(str(error))
-        if solution is None:
-            return _INVALID_POOLS if any(pool.invalid_reason for pool in devices.pools) else _CANNOT_ALLOCATE
-        state.node_allocations[node_name] = NodeAllocation(to_allocate.claims, solution, extended)
-        return SUCCESS
+    # -- extended resources ----------------------------------------------------------------------------------------
 
     def _extended_claim(
         self, state: DynamicResourcesState, pod: PodInfo, resources: tuple[str, ...]
     ) -> ExtendedResourceClaim | None:
-        if state.extended_index is None or not resources:
+        """The claim for resources that the node does not offer itself.
+
+        QUIRK (semantics 8.16): a pod with claims of its own gets one without requests on a node that offers them all,
+        and PreBind fails.
+        """
+        claim = None if state.extended_index is None else state.claims[state.extended_index]
+        if claim is None or claim.status.allocation is not None:
             return None
         if resources not in state.extended_claims:
-            claim = state.claims[state.extended_index]
             state.extended_claims[resources] = self._extended_resources.with_requests(claim, pod, resources)
         return state.extended_claims[resources]
+
+
+def _failure(error: AllocationError | SelectorError, node_name: str) -> Status:
+    """The status of a search that failed on a node."""
+    return Status.error(f"node {node_name}: {error}" if isinstance(error, AllocationTimeout) else str(error))

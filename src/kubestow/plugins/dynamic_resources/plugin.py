@@ -7,7 +7,7 @@ bound. PostFilter deallocates claims that keep the pod from being scheduled.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
 from kubestow.cluster.devices.claims import ResourceClaimTracker
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DynamicResourcesArgs
@@ -49,8 +49,9 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
 )
 from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.filtering import ClaimFilter
-from kubestow.plugins.dynamic_resources.inventory.slices import matching_nodes
-from kubestow.plugins.dynamic_resources.pod_claims import ClaimNotUsable, pod_resource_claims
+from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
+from kubestow.plugins.dynamic_resources.inventory.slices import NodeSelectionError, matching_nodes
+from kubestow.plugins.dynamic_resources.pod_claims import ClaimNotUsable, claim_names, pod_resource_claims
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
 from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
@@ -80,6 +81,9 @@ class DynamicResources(
     """Allocates devices to the claims of pods. Keeps a :class:`DynamicResourcesState` from PreFilter on."""
 
     name = "DynamicResources"
+    #: Device classes map devices to extended resources.
+    applicability_events = (ClusterEvent(EventResource.DEVICE_CLASS, Action.ALL),)
+    label_keys = ()
     applies_to_identical_pods = True
     uncached = True
     missing_pre_filter_error = _STATE_NOT_FOUND
@@ -112,6 +116,7 @@ class DynamicResources(
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.NOTHING,
                 hint=self._is_schedulable_after_claim_change,
+                hint_key=_key_of_claim,
             ),
             on(
                 EventResource.POD,
@@ -128,13 +133,29 @@ class DynamicResources(
         return self.handle.cluster.resource_claims
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """The same for all pods without claims; None for the others."""
-        return None if self._can_have_claims(pod) else ()
+        """The same for all pods without claims; None for the others, and for those that devices are requested for."""
+        return None if pod.spec.resource_claims or self._requests_devices(pod) else ()
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """None for pods with claims in their spec: claims, and their names in a pod's status, belong to single pods."""
+        return None if pod.spec.resource_claims else ()
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        """Namespace and name of the claims that exist or are expected."""
+        return ((pod.namespace, name) for name in claim_names(pod))
 
     def _can_have_claims(self, pod: PodInfo) -> bool:
         if pod.spec.resource_claims:
             return True
         return self._features.extended_resources and any(map(is_dra_extended_resource_name, pod.shape.requests))
+
+    def _requests_devices(self, pod: PodInfo) -> bool:
+        """Whether the pod requests an extended resource that has a device class."""
+        return self._features.extended_resources and self._extended_resources.is_requested(pod.shape.requests)
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods with claims in their spec."""
+        return bool(pod.spec.resource_claims)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates a pod until all its claims are usable."""
@@ -164,7 +185,7 @@ class DynamicResources(
 
     def _collect_claims(self, pod: PodInfo) -> DynamicResourcesState:
         found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
-        if self._features.extended_resources and self._extended_resources.is_requested(pod.shape.requests):
+        if self._requests_devices(pod):
             found.extended_index = len(found.claims)
             existing = self._tracker.extended_resource_claim(pod.uid)
             found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
@@ -236,14 +257,11 @@ class DynamicResources(
         if found is None:
             raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
         scores = np.zeros(len(nodes), np.int64)
-        if not found.node_allocations or not any(map(_has_subrequests, found.claims)):
+        if not any(map(_has_subrequests, found.claims)):
             return scores
         allocated = sum(_subrequest_score(claim, _allocated_requests(claim)) for claim in found.claims)
-        for position, name in enumerate(nodes.names):
-            on_node = found.node_allocations.get(name)
-            if on_node is not None:
-                requests = zip(on_node.claims, on_node.solution.allocated_requests, strict=True)
-                scores[position] = allocated + sum(_subrequest_score(claim, names) for claim, names in requests)
+        for position, score in self._filter.sum_over_claims(found, pod, nodes, _subrequest_score).items():
+            scores[position] = allocated + score
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
@@ -257,13 +275,13 @@ class DynamicResources(
         found = state.get(DynamicResourcesState)
         if found is None:
             return Status.error(_STATE_NOT_FOUND)
-        on_node = found.node_allocations.get(node_name)
-        if on_node is None:
-            is_missing = any(index != found.extended_index for index in found.unallocated)
-            return _NO_NODE_ALLOCATION if is_missing else None
         try:
+            on_node = self._filter.allocation_on(found, pod, node_name)
+            if on_node is None:
+                is_missing = any(index != found.extended_index for index in found.unallocated)
+                return _NO_NODE_ALLOCATION if is_missing else None
             allocations = on_node.solution.allocation_results(on_node.claims, node_name, self._features)
-        except AllocationError as error:
+        except (AllocationError, NodeSelectionError, SelectorError) as error:
             return Status.error(str(error))
         has_extended = on_node.extended is not None
         indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
@@ -328,6 +346,13 @@ class DynamicResources(
 
     def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
         return new.uid == pod.uid and self.pre_enqueue(new).ok
+
+
+def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:
+    """Devices of a deallocated claim may go to any pod; any other change helps only pods that use the claim."""
+    if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        return None
+    return new.metadata.namespace, new.metadata.name
 
 
 # -- requests ------------------------------------------------------------------------------------------------------

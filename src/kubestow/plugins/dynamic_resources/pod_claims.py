@@ -13,7 +13,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["ClaimNotUsable", "pod_resource_claims"]
+__all__ = ["ClaimNotUsable", "claim_names", "pod_resource_claims"]
 
 
 class ClaimNotUsable(Exception):
@@ -23,6 +23,17 @@ class ClaimNotUsable(Exception):
 def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
     """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
     return list(_claims(pod, tracker))
+
+
+def claim_names(pod: PodInfo) -> Iterator[str]:
+    """The names of the claims in ``spec.resourceClaims``, as far as they are known."""
+    for reference in pod.spec.resource_claims:
+        try:
+            name = _claim_name(pod, reference)
+        except ClaimNotUsable:
+            continue
+        if name is not None:
+            yield name
 
 
 def _claims(pod: PodInfo, tracker: ResourceClaimTracker) -> Iterator[ResourceClaim]:

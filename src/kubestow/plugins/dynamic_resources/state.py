@@ -1,7 +1,7 @@
 """What DynamicResources keeps per scheduling and binding cycle: the pod's claims and their allocations.
 
-PreFilter creates the state, Filter adds node allocations, Reserve selects those of the chosen node, and PreBind writes
-them. Score and PostFilter only read it; Unreserve drops what is pending.
+PreFilter creates the state, Filter adds the claims to allocate, Reserve allocates them on the chosen node, and PreBind
+writes them. Score and PostFilter only read it; Unreserve drops what is pending.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ class DynamicResourcesState:
     #: The index of the extended resource claim; None if the pod needs none.
     extended_index: int | None = None
 
-    # Set by Filter. Nodes differ in which extended resources they lack, the keys of the next two.
+    # Set by Filter.
+    # Nodes differ in the extended resources that they lack, the keys of the next two; without such resources ().
     extended_claims: dict[tuple[str, ...], ExtendedResourceClaim] = field(default_factory=dict)
     claims_to_allocate: dict[tuple[str, ...], ClaimsToAllocate] = field(default_factory=dict)
-    #: By node name.
-    node_allocations: dict[str, NodeAllocation] = field(default_factory=dict)
     #: Allocated claims that are not available on some node.
     unavailable_claims: set[int] = field(default_factory=set)
 

@@ -8,7 +8,7 @@ The outcome of a cycle is written to the condition PodGroupScheduled of groups t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from kubestow.cluster.events import Action, EventResource
@@ -60,6 +60,14 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 hint=self._is_schedulable_after_pod_group_change,
             ),
         )
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The group."""
+        return self._pod_groups.name_for(pod) or ()
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods that name a group."""
+        return self._pod_groups.name_for(pod) is not None
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates a pod until its group exists and enough of the group's pods are ready."""

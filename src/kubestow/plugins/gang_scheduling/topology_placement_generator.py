@@ -9,7 +9,7 @@ but the pods of each are still scheduled in one cycle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,10 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
                 hint=_is_schedulable_after_pod_deleted,
             ),
         )
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The groups."""
+        return tuple(memberships(pod))
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology, sorted by label value; only the current one if members have nodes."""

@@ -16,6 +16,7 @@ from kubestow.api.core import Node
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.affinity_terms import AffinityTerm
+from kubestow.cluster.pods.shape_cache import ShapeCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
@@ -28,7 +29,6 @@ from kubestow.plugins.inter_pod_affinity.state import (
     EXISTING_ANTI_AFFINITY,
     InterPodAffinityState,
 )
-from kubestow.plugins.shape_cache import ShapeCache
 
 __all__ = ["InterPodAffinity"]
 
@@ -45,9 +45,9 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class _CachedState:
-    """The state of a pod shape with the versions that it depends on.
+    """The state of a group of shapes with the versions that it depends on.
 
-    ``built_at`` has the versions of the namespaces and of the existing terms that can match the shape; ``checked_at``
+    ``built_at`` has the versions of the namespaces and of the existing terms that can match the pods; ``checked_at``
     has those of the namespaces and of all existing terms when ``built_at`` was last compared.
     """
 
@@ -60,6 +60,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Filters by required terms and by the anti-affinity of existing pods; scores by the preferences of both sides."""
 
     name = "InterPodAffinity"
+    reads_requests = False
     missing_pre_filter_error = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
     missing_pre_score_error = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
     applicability_events = (ClusterEvent(EventResource.AFFINITY_TERM, Action.ALL),)
@@ -70,6 +71,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._hard_pod_affinity_weight = args.hard_pod_affinity_weight
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
         self._states: ShapeCache[_CachedState] = ShapeCache(handle.cluster.has_placed)
+        #: The shape that was looked up last: the state of a pod is needed several times in a cycle.
+        self._latest: tuple[Shape | None, _CachedState | None] = (None, None)
         self.events_to_register = (
             on(
                 EventResource.POD,
@@ -96,8 +99,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             or self._cluster.carried_terms.has_terms_for(shape.index_keys)
         )
 
+    def label_keys_for(self, pod: PodInfo) -> frozenset[str]:
+        """The labels that the terms of existing pods and the pod's own terms read."""
+        existing = self._cluster.carried_terms.label_keys(pod.namespace)
+        return existing.union(*(carried.term.selector.label_keys for carried in pod.shape.carried_terms))
+
     def signature(self, pod: PodInfo) -> Hashable:
-        """The whole shape: namespace, labels and terms."""
+        """Namespace, terms, and the labels that terms read."""
+        return pod.shape.group(self.label_keys_for(pod))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
         return pod.shape
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -105,7 +116,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         problems = pod.shape.affinity_terms.problems
         if problems:
             return Status.unresolvable(f"parsing pod: {_aggregate(problems)}")
-        affinity = self._state(pod.shape)
+        affinity = self._state(pod)
         if affinity.skips_filter:
             return Status.skip()
         state.put(affinity)
@@ -123,7 +134,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return Status.skip()
         if problems:
             return Status.error(f"failed to parse pod: {_aggregate(problems)}")
-        affinity = self._state(pod.shape)
+        affinity = self._state(pod)
         if affinity.skips_score:
             return Status.skip()
         state.put(affinity)
@@ -140,19 +151,24 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return np.zeros_like(scores)
         return (MAX_SCORE * ((scores - lowest) / float(highest - lowest))).astype(np.int64)
 
-    def _state(self, shape: Shape) -> InterPodAffinityState:
-        """The state of a shape, rebuilt if namespaces or the existing terms that can match it have changed."""
-        cluster, carried = self._cluster, self._cluster.carried_terms
+    def _state(self, pod: PodInfo) -> InterPodAffinityState:
+        """The state for a pod, rebuilt if namespaces or the existing terms that can match it have changed."""
+        shape, cluster, carried = pod.shape, self._cluster, self._cluster.carried_terms
         checked_at = (cluster.namespaces_version, carried.version)
-        cached = self._states.get(shape)
+        latest_shape, latest = self._latest
+        if latest is not None and latest_shape is shape and latest.checked_at == checked_at:
+            return latest.state
+        group = shape.group(self.label_keys_for(pod))
+        cached = self._states.get(group)
         if cached is not None and cached.checked_at == checked_at:
+            self._latest = shape, cached
             return cached.state
         built_at = (cluster.namespaces_version, carried.version_for(shape.index_keys))
         if cached is None or cached.built_at != built_at:
             state = InterPodAffinityState(cluster, shape, hard_pod_affinity_weight=self._hard_pod_affinity_weight)
         else:
             state = cached.state
-        self._states.put(shape, _CachedState(state, built_at, checked_at))
+        self._latest = shape, self._states.put(group, _CachedState(state, built_at, checked_at))
         return state
 
 

@@ -8,8 +8,9 @@ domain and one lookup per node. It does not check whether it is out of date; the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, TermKind
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import Shape
+from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 
 __all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffinityState"]
@@ -26,6 +28,8 @@ __all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffin
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
 Terms = tuple[AffinityTerm, ...]
+#: How often a pod counts.
+Weight = Callable[[Shape], int]
 
 #: Verdict keys by failed check. The check with the highest key is reported where several fail.
 EXISTING_ANTI_AFFINITY, ANTI_AFFINITY, AFFINITY = np.int8(1), np.int8(2), np.int8(3)
@@ -37,8 +41,8 @@ class _TopologyCounts:
 
     #: Existing pods that match all required affinity terms of the incoming pod; None if no such term has the key.
     affinity: DomainSums | None = None
-    #: Existing pods that match a required anti-affinity term of the incoming pod, by term.
-    anti_affinity: list[tuple[AffinityTerm, DomainSums]] = field(default_factory=list)
+    #: Existing pods that match a required anti-affinity term of the incoming pod, by term, with whether a pod does.
+    anti_affinity: list[tuple[Weight, DomainSums]] = field(default_factory=list)
     #: Existing pods with a required anti-affinity term that matches the incoming pod, by term.
     existing_anti_affinity: list[DomainSums] = field(default_factory=list)
 
@@ -57,25 +61,39 @@ class InterPodAffinityState:
         self.required_affinity: Terms = tuple(
             term.resolved(cluster.namespaces) for term in shape.affinity_terms.required
         )
-        #: Whether the incoming pod matches all of them itself.
+        #: Whether a pod matches all of them, and whether the incoming pod itself does.
+        self.matches_affinity: Weight = partial(_matches_all, self.required_affinity)
         self.matches_own_affinity = _matches_all(self.required_affinity, shape)
         #: What Filter reads, by topology key.
         self.counts: dict[str, _TopologyCounts] = {}
         #: What Score reads, by topology key: weights (negative for anti-affinity) and the pods they apply to.
         self._topology_score: dict[str, list[tuple[int, DomainSums]]] = {}
+        #: How many required anti-affinity terms of a pod match the incoming pod, by topology key.
+        self._repelled: dict[str, Weight] = {}
         self._add_incoming_terms(shape.affinity_terms)
         for carried in cluster.carried_terms.terms_for(shape.index_keys):
             self._add_existing_term(carried, hard_pod_affinity_weight)
 
     def _add_incoming_terms(self, terms: PodAffinityTerms) -> None:
-        for term in self.required_affinity:
-            self._counts_of(term).affinity = self._matching_pods(self.required_affinity, term.topology_key)
-        for term in terms.required_anti:
-            term = term.resolved(self._cluster.namespaces)
-            self._counts_of(term).anti_affinity.append((term, self._matching_pods((term,), term.topology_key)))
+        """Count the pods that the pod's own terms select. Equal terms share their counts, and some select no pod."""
+        cluster = self._cluster
+        if self.required_affinity:
+            matching_all = self._matching_pods(self.required_affinity)
+            for topology_key in dict.fromkeys(term.topology_key for term in self.required_affinity):
+                sums = domain_sums(cluster.nodes, matching_all, topology_key)
+                self._counts_of(topology_key).affinity = sums
+        for term in dict.fromkeys(term for term in terms.required_anti if not term.selector.nothing):
+            resolved = (term.resolved(cluster.namespaces),)
+            matching = domain_sums(cluster.nodes, self._matching_pods(resolved), term.topology_key)
+            self._counts_of(term.topology_key).anti_affinity.append((partial(_matches_all, resolved), matching))
+        weights: Counter[AffinityTerm] = Counter()
         for weight, term in terms.preferred:
-            resolved = term.resolved(self._cluster.namespaces)
-            self._add_weight(term, weight, self._matching_pods((resolved,), term.topology_key))
+            if not term.selector.nothing:
+                weights[term] += weight
+        for term, weight in weights.items():
+            resolved = (term.resolved(cluster.namespaces),)
+            matching = domain_sums(cluster.nodes, self._matching_pods(resolved), term.topology_key)
+            self._add_weight(term, weight, matching)
 
     def _add_existing_term(self, carried: CarriedTerm, hard_pod_affinity_weight: int) -> None:
         term = carried.term
@@ -83,7 +101,7 @@ class InterPodAffinityState:
             return
         match carried.kind:
             case TermKind.REQUIRED_ANTI:
-                self._counts_of(term).existing_anti_affinity.append(self._pods_with(carried))
+                self._counts_of(term.topology_key).existing_anti_affinity.append(self._pods_with(carried))
             case TermKind.PREFERRED:
                 self._add_weight(term, carried.weight, self._pods_with(carried))
             case TermKind.REQUIRED if hard_pod_affinity_weight > 0:
@@ -93,20 +111,17 @@ class InterPodAffinityState:
         """Whether a term of another pod matches the incoming pod."""
         return term.matches(self._shape.namespace, self._shape.labels, self._namespace_labels)
 
-    def _counts_of(self, term: AffinityTerm) -> _TopologyCounts:
-        return self.counts.setdefault(term.topology_key, _TopologyCounts())
+    def _counts_of(self, topology_key: str) -> _TopologyCounts:
+        return self.counts.setdefault(topology_key, _TopologyCounts())
 
     def _add_weight(self, term: AffinityTerm, weight: int, pods: DomainSums) -> None:
         self._topology_score.setdefault(term.topology_key, []).append((weight, pods))
 
-    def _matching_pods(self, terms: Terms, topology_key: str) -> DomainSums:
-        """The existing pods that match all of the incoming pod's terms, per domain."""
+    def _matching_pods(self, terms: Terms) -> PodCounter:
+        """The existing pods that match all of the incoming pod's terms."""
         key = ("pods matching terms", tuple((t.namespaces, t.namespace_selector, t.selector) for t in terms))
         index_keys = next((index_keys for term in terms if (index_keys := term.index_keys) is not None), None)
-        counter = self._cluster.counter(
-            key, lambda other: int(_matches_all(terms, other)), index_keys=index_keys, terminating=True
-        )
-        return domain_sums(self._cluster.nodes, counter, topology_key)
+        return self._cluster.counter(key, partial(_matches_all, terms), index_keys=index_keys, terminating=True)
 
     def _pods_with(self, carried: CarriedTerm) -> DomainSums:
         """The existing pods that have a term, per domain; a pod counts as often as it has the term."""
@@ -118,14 +133,29 @@ class InterPodAffinityState:
 
     # -- Filter ----------------------------------------------------------------------------------------------------
 
+    def repelled_under(self, topology_key: str) -> Weight:
+        """How many required anti-affinity terms with a topology key of a pod match the incoming pod."""
+        weight = self._repelled.get(topology_key)
+        if weight is None:
+            weight = partial(self._repelled_by, lambda key: key == topology_key)
+            if topology_key in self.counts:
+                self._repelled[topology_key] = weight
+        return weight
+
+    def repelled_elsewhere(self, pods: Shape) -> int:
+        """The same for topology keys that are not in :attr:`counts`."""
+        return self._repelled_by(lambda key: key not in self.counts, pods)
+
+    def _repelled_by(self, concerns: Callable[[str], bool], pods: Shape) -> int:
+        terms = pods.affinity_terms.required_anti
+        return sum(concerns(term.topology_key) and self.is_matched_by(term) for term in terms)
+
     @property
     def skips_filter(self) -> bool:
         """Whether the incoming pod has no required terms and no existing anti-affinity count is above 0."""
-        return not any(
-            counts.affinity is not None
-            or counts.anti_affinity
-            or any(pods.total for pods in counts.existing_anti_affinity)
-            for counts in self.counts.values()
+        terms = self._shape.affinity_terms
+        return not (terms.required or terms.required_anti) and not any(
+            pods.total for counts in self.counts.values() for pods in counts.existing_anti_affinity
         )
 
     def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
@@ -209,30 +239,29 @@ class _SimulatedCounts:
 
     def _fails_existing_anti_affinity(self) -> Mask:
         state, nodes = self._state, self._nodes
-        topology_keys = set(state.counts)
-
-        @cache
-        def matching_terms(shape: Shape) -> Counter[str]:
-            """How many required anti-affinity terms of a pod match the incoming pod, by topology key."""
-            terms = shape.affinity_terms.required_anti
-            by_topology_key = Counter(term.topology_key for term in terms if state.is_matched_by(term))
-            topology_keys.update(by_topology_key)
-            return by_topology_key
-
-        nodes.sum_of_changes(lambda info: matching_terms(info.shape).total())  # completes topology_keys
         failed = np.zeros(len(nodes), np.bool_)
-        for topology_key in topology_keys:
-            counts = nodes.sum_of_changes(lambda info, key=topology_key: matching_terms(info.shape)[key])  # type: ignore[misc]
+        for topology_key in self._repelling_topology_keys():
+            counts = nodes.sum_of_changes(state.repelled_under(topology_key))
             for pods in state.counts.get(topology_key, _TopologyCounts()).existing_anti_affinity:
                 counts = counts + self._count(pods)
             failed |= (counts > 0) & self._has(topology_key)
         return failed
 
+    def _repelling_topology_keys(self) -> set[str]:
+        """The topology keys under which existing or changed pods may have anti-affinity to the incoming pod."""
+        state, nodes = self._state, self._nodes
+        keys = set(state.counts)
+        if nodes.sum_of_changes(state.repelled_elsewhere).any():
+            terms = (term for shape in nodes.changed_shapes for term in shape.affinity_terms.required_anti)
+            keys.update(term.topology_key for term in terms)
+        return keys
+
     def _fails_anti_affinity(self) -> Mask:
         failed = np.zeros(len(self._nodes), np.bool_)
         for topology_key, counts in self._state.counts.items():
-            for term, pods in counts.anti_affinity:
-                failed |= (self._count(pods) + self._change((term,)) > 0) & self._has(topology_key)
+            for matches, pods in counts.anti_affinity:
+                change = self._nodes.sum_of_changes(matches)
+                failed |= (self._count(pods) + change > 0) & self._has(topology_key)
         return failed
 
     def _fails_affinity(self) -> Mask:
@@ -241,7 +270,7 @@ class _SimulatedCounts:
             return without_match
         missing_topology_key = np.zeros(len(self._nodes), np.bool_)
         is_first_pod = np.full(len(self._nodes), self._state.matches_own_affinity)
-        change = self._change(self._state.required_affinity)
+        change = self._nodes.sum_of_changes(self._state.matches_affinity)
         for topology_key, counts in self._state.counts.items():
             if counts.affinity is not None:
                 has_key = self._has(topology_key)
@@ -260,12 +289,3 @@ class _SimulatedCounts:
         """The count in the domain of each row, int64, without the simulated changes."""
         counts: NDArray[np.int64] = pods.by_domain.take(self._nodes.label(pods.topology_key))
         return counts
-
-    def _change(self, terms: Terms) -> NDArray[np.int64]:
-        """The number of added minus removed pods of each row that match all of the terms, int64."""
-        weight = cache(lambda shape: int(_matches_all(terms, shape)))
-
-        def amount(info: PodInfo) -> int:
-            return weight(info.shape)
-
-        return self._nodes.sum_of_changes(amount)

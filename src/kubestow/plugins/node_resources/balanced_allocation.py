@@ -13,8 +13,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.int64 import as_int64
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubestow.framework.cycle_state import CycleState
@@ -31,9 +32,6 @@ Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: The score of a pod that leaves the balance as it is.
-_SAME_BALANCE = MAX_SCORE // 2 + MAX_SCORE // 4
-
 
 @dataclass(frozen=True, slots=True)
 class _BalancedAllocationPreScoreState:
@@ -46,6 +44,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Scores how much the pod improves or worsens the balance of a node."""
 
     name = "NodeResourcesBalancedAllocation"
+    label_keys = ()
     events_to_register = (
         on(EventResource.POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
@@ -64,24 +63,38 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips a pod that requests none of the configured resources."""
-        if not any(pod.shape.requests.get(name, 0) for name in self._resources):
+        if not self._requests_any(pod):
             return Status.skip()
         state.put(self._pre_score_state(pod))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """50 + (50 + balance with the pod − balance without it) / 2, so that an unchanged balance scores 75."""
-        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
-        if not pre_score.requests:
-            return np.full(len(nodes), _SAME_BALANCE, np.int64)
+        """50 + (50 + balance with the pod − balance without it) / 2, so that an unchanged balance scores 75.
+
+        Where PreScore is disabled, a pod that it would have skipped scores 0.
+        """
+        pre_score = state.get(_BalancedAllocationPreScoreState)
+        if pre_score is None:
+            if not self._requests_any(pod):
+                return np.zeros(len(nodes), np.int64)
+            pre_score = self._pre_score_state(pod)
         usages = [(*self._devices.usage(name, nodes), request) for name, request in pre_score.requests]
-        if len(nodes) == 1:
-            of_node = [(capacity.item(), used.item(), request) for capacity, used, request in usages]
-            return np.array([_node_score(of_node)], np.int64)
         return _scores(usages)
 
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        pre_score = state.get(_BalancedAllocationPreScoreState)
+        if pre_score is None:
+            if not self._requests_any(pod):
+                return 0
+            pre_score = self._pre_score_state(pod)
+        return _node_score([(*self._devices.usage_of_row(name, node), request) for name, request in pre_score.requests])
+
+    def _requests_any(self, pod: PodInfo) -> bool:
+        return any(pod.shape.requests.get(name, 0) for name in self._resources)
+
     def _pre_score_state(self, pod: PodInfo) -> _BalancedAllocationPreScoreState:
-        names = [name for name in self._resources if not is_unrequested_scalar(pod, name)]
+        names = [name for name in self._resources if not is_unrequested_scalar(pod.shape.requests, name)]
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
 
@@ -90,34 +103,37 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 def _scores(usages: Sequence[tuple[Int64s, Int64s, int]]) -> Int64s:
     """The scores of nodes (int64) by capacity, used amount (int64 per node) and the pod's request of each resource."""
-    present, before, after = [], [], []
+    before, after = [], []
+    everywhere = all(capacity.min(initial=1) > 0 for capacity, _, _ in usages)
     for capacity, used, request in usages:
-        present.append(capacity > 0)
-        divisor = np.maximum(capacity, 1).astype(np.float64)
+        divisor = (capacity if everywhere else np.maximum(capacity, 1)).astype(np.float64)
         before.append(_fractions(used, divisor))
         after.append(_fractions(used + request, divisor))
+    present = None if everywhere else [capacity > 0 for capacity, _, _ in usages]
     score = _balance(after, present)
     score -= _balance(before, present)
     score += MAX_SCORE // 2
-    score //= 2
+    score >>= 1  # rounds down, as // does
     score += MAX_SCORE // 2
     return score
 
 
 def _fractions(used: Int64s, capacity: Floats) -> Floats:
     """Used amount / capacity, at most 1."""
-    fractions: Floats = used / capacity
+    fractions = used.astype(np.float64)
+    fractions /= capacity
     return np.minimum(fractions, 1.0, out=fractions)
 
 
-def _balance(fractions: Sequence[Floats], present: Sequence[Mask]) -> Int64s:
-    """int((1 − deviation) × 100) over the resources that each node has (``present``)."""
-    if len(present) == 2 and present[0].all() and present[1].all():
+def _balance(fractions: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
+    """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
+    if present is None and len(fractions) == 2:
         deviation: Floats = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
-        deviation /= 2
+        deviation *= 0.5
     else:
-        deviation = _deviation(np.array(fractions), np.array(present))
+        whole = np.array(fractions)
+        deviation = _deviation(whole, np.ones(whole.shape, np.bool_) if present is None else np.array(present))
     np.subtract(1.0, deviation, out=deviation)
     deviation *= MAX_SCORE
     return deviation.astype(np.int64)
@@ -153,7 +169,7 @@ def _node_score(usages: Sequence[tuple[int, int, int]]) -> int:
     """The score of a node by capacity, used amount and the pod's request of each resource."""
     present = [(float(capacity), used, request) for capacity, used, request in usages if capacity > 0]
     before = _node_balance([min(used / capacity, 1.0) for capacity, used, _ in present])
-    after = _node_balance([min((used + request) / capacity, 1.0) for capacity, used, request in present])
+    after = _node_balance([min(as_int64(used + request) / capacity, 1.0) for capacity, used, request in present])
     return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
 
 

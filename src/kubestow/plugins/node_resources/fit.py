@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
+from kubestow.api.int64 import as_int64
 from kubestow.api.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.requests import CPU, MEMORY, PODS, allocatable_amounts
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
@@ -74,6 +75,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Compares requests with allocatable amounts, and scores by the configured strategy."""
 
     name = "NodeResourcesFit"
+    label_keys = ()
     missing_pre_filter_error = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
@@ -111,27 +113,45 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             requests.get(spec.name, 0) and is_dra_extended_resource_name(spec.name) for spec in self._scored_resources
         ):
             return None
-        return tuple(sorted(requests.items())), pod.shape.scored_requests
+        return tuple(sorted(requests.items())), tuple(sorted(pod.shape.scored_requests.items()))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The requests."""
+        return tuple(sorted(pod.shape.requests.items()))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Never skips: the number of pods is checked for every pod."""
-        state.put(_FitPreFilterState.of(self._checked_requests(pod.shape.requests)))
+        state.put(_FitPreFilterState.of(self.checked_requests(pod.shape.requests)))
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """All insufficient resources of a node are among its reasons."""
         fit = state[_FitPreFilterState]
-        if len(nodes) == 1:
-            return Verdict(np.array([self._node_key(nodes, fit.requests)], np.int32), fit.status)
-        keys = (nodes.pod_count >= nodes.allowed_pods) * np.int32(_PODS_BIT)
+        keys = np.zeros(len(nodes), np.int32)
+        full = nodes.pod_count >= nodes.allowed_pods
+        if full.any():
+            keys |= full * np.int32(_PODS_BIT)
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
-            insufficient = allocatable - nodes.requested(name) < amount
+            free = allocatable - nodes.requested(name)
+            if free.min(initial=amount) >= amount:
+                continue
+            insufficient = free < amount
             if self._devices.is_backed(name):
                 insufficient &= allocatable > 0  # on other nodes DynamicResources allocates devices
             if insufficient.any():
                 keys |= insufficient * np.int32(bit)
                 keys |= (insufficient & (allocatable < amount)) * np.int32(_UNRESOLVABLE_BIT)
         return Verdict(keys, fit.status)
+
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        key = _PODS_BIT if node.pod_count >= node.allowed_pods else 0
+        for name, amount, bit in state[_FitPreFilterState].requests:
+            allocatable = node.allocatable(name)
+            insufficient = as_int64(allocatable - node.requested(name)) < amount
+            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
+                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
+        return key
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Never skips."""
@@ -143,40 +163,40 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if not pre_score.resources:
             return np.zeros(len(nodes), np.int64)
         usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
-        if len(nodes) == 1:
-            of_node = [(capacity.item(), used.item() + request, weight) for capacity, used, request, weight in usages]
-            return np.array([self._scorer.score_node(of_node)], np.int64)
         return self._scorer.score_nodes(
             [(capacity, used + request, weight) for capacity, used, request, weight in usages]
         )
 
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
+        usages = []
+        for name, request, weight in pre_score.resources:
+            capacity, used = self._usage_of_row(node, name)
+            usages.append((capacity, as_int64(used + request), weight))
+        return self._scorer.score_node(usages) if usages else 0
+
     def score_placement(self, gang: Gang, proposal: Proposal) -> int:
         """The utilization of all nodes of the placement together, with the gang's pods on them."""
-        pods = [pod for pod, _ in proposal.assignments]
+        requests = [pod.shape.scored_requests for pod, _ in proposal.assignments]
         usages = []
         for spec in self._scored_resources:
-            if all(is_unrequested_scalar(pod, spec.name) for pod in pods):
+            if all(is_unrequested_scalar(of_pod, spec.name) for of_pod in requests):
                 continue
             capacity, used = self._usage(proposal.placement.nodes, spec.name)
-            requested = sum(_scored_requests(pod).get(spec.name, 0) for pod in pods)
+            requested = sum(of_pod.get(spec.name, 0) for of_pod in requests)
             usages.append((int(capacity.sum()), int(used.sum()) + requested, spec.weight or 1))
         return _PLACEMENT_SCORER.score_node(usages)
 
-    def _node_key(self, nodes: Nodes, requests: Sequence[tuple[str, int, int]]) -> int:
-        """The key of a single node, without arrays of length one."""
-        key = _PODS_BIT if nodes.pod_count.item() >= nodes.allowed_pods.item() else 0
-        for name, amount, bit in requests:
-            allocatable: int = nodes.allocatable(name).item()
-            insufficient = allocatable - nodes.requested(name).item() < amount
-            if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
-                key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
-        return key
-
-    def _checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
+    def checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
         """The requests to compare, in the order of the reasons: scalar resources follow, sorted by name."""
         native = [(name, requests[name]) for name in NATIVE_RESOURCES if requests.get(name, 0) > 0]
         scalars = sorted(name for name, amount in requests.items() if name not in NATIVE_RESOURCES and amount)
         return native + [(name, requests[name]) for name in scalars if not self._is_ignored(name)]
+
+    def is_backed_by_devices(self, name: str) -> bool:
+        """Whether DynamicResources allocates devices for a resource on nodes that do not offer it themselves."""
+        return self._devices.is_backed(name)
 
     def _is_ignored(self, name: str) -> bool:
         if not is_extended_resource(name):
@@ -184,8 +204,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
 
     def _pre_score_state(self, pod: PodInfo) -> _FitPreScoreState:
-        specs = [spec for spec in self._scored_resources if not is_unrequested_scalar(pod, spec.name)]
-        requests = _scored_requests(pod)
+        requests = pod.shape.scored_requests
+        specs = [spec for spec in self._scored_resources if not is_unrequested_scalar(requests, spec.name)]
         return _FitPreScoreState([(spec.name, requests.get(spec.name, 0), spec.weight or 1) for spec in specs])
 
     def _usage(self, nodes: Nodes, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -196,12 +216,20 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return nodes.allocatable(name), nodes.nonzero_memory
         return self._devices.usage(name, nodes)
 
+    def _usage_of_row(self, node: NodeRow, name: str) -> tuple[int, int]:
+        """The same for a single node."""
+        if name == CPU:
+            return node.allocatable(name), node.nonzero_cpu
+        if name == MEMORY:
+            return node.allocatable(name), node.nonzero_memory
+        return self._devices.usage_of_row(name, node)
+
     # -- queueing hints ------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         """Whether the pod fits the empty node, and the node is new or has more of a resource that the pod requests."""
         allocatable = allocatable_amounts(new.status.allocatable)
-        requests = self._checked_requests(pod.shape.requests)
+        requests = self.checked_requests(pod.shape.requests)
         delegated = {name for name, _ in requests if not allocatable.get(name, 0) and self._devices.is_backed(name)}
         fits = all(allocatable.get(name, 0) >= amount for name, amount in requests if name not in delegated)
         if allocatable.get(PODS, 0) < 1 or not fits:
@@ -233,9 +261,3 @@ def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | N
         return name != old.spec.extended_resource_name and bool(name and pod.shape.requests.get(name, 0))
     backed = (DEVICE_CLASS_PREFIX + new.metadata.name, name or "")
     return any(pod.shape.requests.get(resource, 0) for resource in backed)
-
-
-def _scored_requests(pod: PodInfo) -> Mapping[str, int]:
-    """The pod's requests by resource, CPU and memory with defaults."""
-    cpu, memory = pod.shape.scored_requests
-    return {**pod.shape.requests, CPU: cpu, MEMORY: memory}

@@ -8,14 +8,14 @@ integers are several times faster there than arrays of length one. A property te
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.int64 import as_int64
 from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY
-from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.interface import MAX_SCORE
 
@@ -32,14 +32,13 @@ ResourceUsage = tuple[Int64s, Int64s, int]
 #: The same of a single node.
 NodeResourceUsage = tuple[int, int, int]
 
-_INT64_OVERFLOW = 2**63
 #: Shape points have scores from 0 to 10.
 _SHAPE_SCALE = MAX_SCORE // 10
 
 
-def is_unrequested_scalar(pod: PodInfo, resource: str) -> bool:
-    """Whether a resource is left out of the scores of a pod: a scalar resource that the pod does not request."""
-    return resource not in NATIVE_RESOURCES and not pod.shape.requests.get(resource, 0)
+def is_unrequested_scalar(requests: Mapping[str, int], resource: str) -> bool:
+    """Whether a resource is left out of the scores of a pod: a scalar resource that it does not request."""
+    return resource not in NATIVE_RESOURCES and not requests.get(resource, 0)
 
 
 def resource_scorer(strategy: ScoringStrategy) -> ResourceScorer:
@@ -78,23 +77,31 @@ class _AllocationScorer(ResourceScorer):
         """The same for a single node."""
 
     def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
-        total: Any = 0
+        # A single divisor is several times faster than one per node.
+        total: Int64s | None = None
         weights: Any = 0
         for capacity, used, weight in usages:
             percent = self._scored_amount(capacity, used)
             percent *= MAX_SCORE
-            percent //= np.maximum(capacity, 1)
-            present = capacity > 0
-            total += percent * weight
-            weights += weight if present.all() else present * weight
-        mean: Int64s = total // np.maximum(weights, 1)
+            least = capacity.min(initial=1)
+            everywhere = least > 0
+            if everywhere and capacity.max(initial=1) == least:
+                percent //= least
+            else:
+                percent //= capacity if everywhere else np.maximum(capacity, 1)
+            if weight != 1:
+                percent *= weight
+            total = percent if total is None else np.add(total, percent, out=percent)
+            weights += weight if everywhere else (capacity > 0) * weight
+        assert total is not None
+        mean: Int64s = total // (max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
         return mean
 
     def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
         total = weights = 0
         for capacity, used, weight in usages:
             if capacity > 0:
-                total += _wrapped(self._scored_amount_of_node(capacity, used) * MAX_SCORE) // capacity * weight
+                total += as_int64(self._scored_amount_of_node(capacity, used) * MAX_SCORE) // capacity * weight
                 weights += weight
         return total // max(weights, 1)
 
@@ -118,13 +125,6 @@ class _MostAllocated(_AllocationScorer):
 
     def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         return min(used, capacity)
-
-
-def _wrapped(product: int) -> int:
-    """A product in 64 bits: it wraps around beyond 2**63, which is 100 times 80 PiB."""
-    if product < _INT64_OVERFLOW:
-        return product
-    return (product + _INT64_OVERFLOW) % (2 * _INT64_OVERFLOW) - _INT64_OVERFLOW
 
 
 class _RequestedToCapacityRatio(ResourceScorer):

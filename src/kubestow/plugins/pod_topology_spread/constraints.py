@@ -16,7 +16,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.index_keys import selected_index_keys
 from kubestow.cluster.topology.counters import PodCounter
 
-__all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "SpreadConstraint", "compile_constraints"]
+__all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "SpreadConstraint", "compile_constraints", "selected_label_keys"]
 
 #: The values of ``whenUnsatisfiable``: hard and soft constraints.
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
@@ -79,6 +79,16 @@ def compile_constraints(
         for constraint in constraints
         if constraint.when_unsatisfiable == when_unsatisfiable
     ]
+
+
+def selected_label_keys(constraints: Iterable[TopologySpreadConstraint]) -> frozenset[str]:
+    """The keys of the pod labels that the selectors of constraints read."""
+    keys: set[str] = set()
+    for constraint in constraints:
+        keys.update(constraint.match_label_keys)
+        if constraint.label_selector is not None:
+            keys.update(constraint.label_selector.label_keys)
+    return frozenset(keys)
 
 
 def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:

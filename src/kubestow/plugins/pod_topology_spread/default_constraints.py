@@ -15,7 +15,7 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.errors import InvalidSelector
 from kubestow.plugins.pod_topology_spread.constraints import SCHEDULE_ANYWAY
 
-__all__ = ["SYSTEM_DEFAULT_CONSTRAINTS", "default_selector", "owning_controller"]
+__all__ = ["SYSTEM_DEFAULT_CONSTRAINTS", "default_label_keys", "default_selector", "owning_controller"]
 
 SYSTEM_DEFAULT_CONSTRAINTS = (
     TopologySpreadConstraint(max_skew=3, topology_key="kubernetes.io/hostname", when_unsatisfiable=SCHEDULE_ANYWAY),
@@ -38,6 +38,19 @@ def default_selector(cluster: Cluster, shape: Shape) -> Selector:
         case ReplicaSet() | StatefulSet() as controller:
             return _with_requirements(_from_labels(merged), controller.spec.selector)
     return _from_labels(merged)
+
+
+def default_label_keys(cluster: Cluster, shape: Shape) -> frozenset[str]:
+    """The keys of the pod labels on which :func:`default_selector` depends, and of those that it reads."""
+    keys: set[str] = set()
+    for service in cluster.catalog(Service).in_namespace(shape.namespace):
+        keys.update(service.spec.selector)
+    match owning_controller(cluster, shape):
+        case ReplicationController() as controller:
+            keys.update(controller.spec.selector)
+        case ReplicaSet() | StatefulSet() as controller if controller.spec.selector is not None:
+            keys.update(controller.spec.selector.label_keys)
+    return frozenset(keys)
 
 
 def owning_controller(cluster: Cluster, shape: Shape) -> ReplicationController | ReplicaSet | StatefulSet | None:

@@ -7,7 +7,6 @@ arithmetic on one count per domain and one lookup per node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,10 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
-from kubestow.plugins.pod_topology_spread.node_inclusion import NodeInclusion
+from kubestow.plugins.pod_topology_spread.node_inclusion import SharedInclusion, node_inclusions
 
 __all__ = ["MAX_SKEW_EXCEEDED", "MISSING_TOPOLOGY_KEY", "HardConstraints"]
 
@@ -35,16 +34,16 @@ class HardConstraints:
         self, cluster: Cluster, shape: Shape, constraints: Sequence[SpreadConstraint], *, comparison_operators: bool
     ) -> None:
         topology_keys = [constraint.topology_key for constraint in constraints]
+        inclusions = node_inclusions(
+            cluster.nodes,
+            shape.spec,
+            constraints,
+            topology_keys=topology_keys,
+            comparison_operators=comparison_operators,
+        )
         self._constraints = [
-            _HardConstraint(
-                cluster,
-                shape,
-                constraint,
-                NodeInclusion(
-                    constraint, shape.spec, topology_keys=topology_keys, comparison_operators=comparison_operators
-                ),
-            )
-            for constraint in constraints
+            _HardConstraint(cluster, shape, constraint, inclusion)
+            for constraint, inclusion in zip(constraints, inclusions, strict=True)
         ]
 
     def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
@@ -57,18 +56,17 @@ class HardConstraints:
 
 class _HardConstraint:
     def __init__(
-        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, node_inclusion: NodeInclusion
+        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
     ) -> None:
         self._constraint = constraint
         self._namespace = shape.namespace
         self._self_match = int(constraint.matches(shape.labels))
-        self._node_inclusion = node_inclusion
         self._counts: DomainSums = domain_sums(
             cluster.nodes,
             constraint.matching_pods(cluster, shape.namespace),
             constraint.topology_key,
-            eligible=node_inclusion,
-            eligibility=node_inclusion.key,
+            eligible=inclusion.rows,
+            eligibility=inclusion.policies.key,
         )
 
     def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
@@ -84,7 +82,7 @@ class _HardConstraint:
     def _simulated(self, nodes: HypotheticalNodes) -> VerdictKeys:
         """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
         by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
-        included = self._node_inclusion(nodes)
+        included = self._counts.eligible[nodes.rows]
         counts = by_domain[domains] + np.where(included, self._change(nodes), 0)
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
@@ -105,12 +103,7 @@ class _HardConstraint:
 
         QUIRK (semantics 8.14): unlike the counts, this includes terminating pods and, for an empty selector, all pods.
         """
+        return nodes.sum_of_changes(self._matches)
 
-        @cache
-        def weight(shape: Shape) -> int:
-            return int(shape.namespace == self._namespace and self._constraint.matches(shape.labels))
-
-        def amount(info: PodInfo) -> int:
-            return weight(info.shape)
-
-        return nodes.sum_of_changes(amount)
+    def _matches(self, shape: Shape) -> bool:
+        return shape.namespace == self._namespace and self._constraint.matches(shape.labels)

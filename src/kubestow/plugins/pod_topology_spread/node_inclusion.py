@@ -7,6 +7,7 @@ skew. Whether the pod can be placed on a node is not decided here, but by NodeAf
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,13 +16,45 @@ from numpy.typing import NDArray
 from kubestow.api.core import PodSpec, Taint
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.selectors import selected_by
+from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.topology.domains import EligibleRows
 from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
 
-__all__ = ["NodeInclusion"]
+__all__ = ["NodeInclusion", "SharedInclusion", "node_inclusions"]
 
 _EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class SharedInclusion(NamedTuple):
+    """A node inclusion, and its rows of the node table, for all constraints that include the same nodes."""
+
+    policies: NodeInclusion
+    rows: EligibleRows
+
+
+def node_inclusions(
+    table: NodeTable,
+    spec: PodSpec,
+    constraints: Sequence[SpreadConstraint],
+    *,
+    topology_keys: Sequence[str],
+    comparison_operators: bool,
+) -> list[SharedInclusion]:
+    """The node inclusion of each constraint of a pod.
+
+    Constraints with equal policies share it, so that its cost does not grow with the square of their number.
+    """
+    shared: dict[tuple[bool, bool], SharedInclusion] = {}
+    for constraint in constraints:
+        policies = (constraint.honors_node_affinity, constraint.honors_node_taints)
+        if policies not in shared:
+            inclusion = NodeInclusion(
+                constraint, spec, topology_keys=topology_keys, comparison_operators=comparison_operators
+            )
+            shared[policies] = SharedInclusion(inclusion, EligibleRows(table, inclusion))
+    return [shared[constraint.honors_node_affinity, constraint.honors_node_taints] for constraint in constraints]
 
 
 class NodeInclusion:

@@ -1,7 +1,7 @@
 """PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14).
 
 Hard constraints filter (:mod:`.filtering`), soft constraints score (:mod:`.scoring`). Both are compiled and cached per
-pod shape.
+group of pod shapes that agree in the labels that the constraints' selectors read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Service
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shape_cache import ShapeCache
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
@@ -27,15 +28,16 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     SCHEDULE_ANYWAY,
     SpreadConstraint,
     compile_constraints,
+    selected_label_keys,
 )
 from kubestow.plugins.pod_topology_spread.default_constraints import (
     SYSTEM_DEFAULT_CONSTRAINTS,
+    default_label_keys,
     default_selector,
     owning_controller,
 )
 from kubestow.plugins.pod_topology_spread.filtering import MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY, HardConstraints
 from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
-from kubestow.plugins.shape_cache import ShapeCache
 
 __all__ = ["PodTopologySpread"]
 
@@ -47,11 +49,13 @@ _STATUSES = {
     MISSING_TOPOLOGY_KEY: Status.unresolvable(_REASON_MISSING_TOPOLOGY_KEY),
 }
 _SKIP = Status.skip()
+#: The label keys of at most this many families are kept.
+_MOST_FAMILIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _ShapeConstraints:
-    """The constraints of a pod shape; a status where there are none or one is invalid.
+    """The constraints of a group of shapes; a status where there are none or one is invalid.
 
     ``version`` is what default constraints depend on besides the shape; None for a pod with its own constraints.
     """
@@ -65,6 +69,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     """Filters by hard and scores by soft constraints; pods without their own get the profile's default constraints."""
 
     name = "PodTopologySpread"
+    reads_requests = False
     scores_feasible_set = True
     missing_pre_filter_error = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
     missing_pre_score_error = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
@@ -78,7 +83,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
         self._comparison_operators = handle.feature_enabled("TaintTolerationComparisonOperators")
         self._services = self._cluster.catalog(Service)
-        self._by_shape: ShapeCache[_ShapeConstraints] = ShapeCache(handle.cluster.has_placed)
+        self._by_group: ShapeCache[_ShapeConstraints] = ShapeCache(handle.cluster.has_placed)
+        #: The shape that was looked up last: the constraints of a pod are needed several times in a cycle.
+        self._latest: tuple[Shape | None, _ShapeConstraints] = (None, _ShapeConstraints(_SKIP, _SKIP, None))
+        #: The labels that the selectors read, with the version that they depend on as in _ShapeConstraints.
+        self._label_keys: dict[ShapeFamily, tuple[Hashable, frozenset[str]]] = {}
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
@@ -102,9 +111,18 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         constraints = self._constraints_of(pod.shape)
         return constraints.hard is not _SKIP or constraints.soft is not _SKIP
 
+    def label_keys_for(self, pod: PodInfo) -> frozenset[str]:
+        """The labels that the selectors of the constraints read, and those by which services select pods."""
+        return self._label_keys_of(pod.shape, self._version(pod.shape))
+
     def signature(self, pod: PodInfo) -> Hashable:
-        """The whole shape: namespace, labels, constraints, node selection, tolerations and controller."""
-        return pod.shape
+        """Namespace, constraints, node selection, tolerations and controller, and the labels that selectors read."""
+        return self._group(pod.shape, self._version(pod.shape))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The hard constraints of its own; without any, the default ones depend on the whole shape."""
+        own = pod.spec.topology_spread_constraints
+        return (pod.namespace, tuple(self._hinted_constraints(pod))) if own else pod.shape
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips pods without hard constraints."""
@@ -147,12 +165,39 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     # -- constraints -----------------------------------------------------------------------------------------------
 
     def _constraints_of(self, shape: Shape) -> _ShapeConstraints:
-        has_own = shape.spec.topology_spread_constraints
-        version = None if has_own else (self._services.version, owning_controller(self._cluster, shape))
-        cached = self._by_shape.get(shape)
-        if cached is not None and cached.version == version:
-            return cached
-        return self._by_shape.put(shape, _ShapeConstraints(self._hard(shape), self._soft(shape), version))
+        version = self._version(shape)
+        latest, constraints = self._latest
+        if latest is shape and constraints.version == version:
+            return constraints
+        group = self._group(shape, version)
+        cached = self._by_group.get(group)
+        if cached is None or cached.version != version:
+            cached = self._by_group.put(group, _ShapeConstraints(self._hard(shape), self._soft(shape), version))
+        self._latest = shape, cached
+        return cached
+
+    def _version(self, shape: Shape) -> Hashable:
+        """What default constraints depend on besides the shape; None for a pod with its own constraints."""
+        if shape.spec.topology_spread_constraints or not self._default_constraints:
+            return None
+        return self._services.version, owning_controller(self._cluster, shape)
+
+    def _group(self, shape: Shape, version: Hashable) -> ShapeGroup:
+        return shape.group(self._label_keys_of(shape, version))
+
+    def _label_keys_of(self, shape: Shape, version: Hashable) -> frozenset[str]:
+        known = self._label_keys.get(shape.family)
+        if known is None or known[0] != version:
+            if len(self._label_keys) >= _MOST_FAMILIES:
+                self._label_keys.clear()
+            known = self._label_keys[shape.family] = (version, self._selected_label_keys(shape))
+        return known[1]
+
+    def _selected_label_keys(self, shape: Shape) -> frozenset[str]:
+        own = shape.spec.topology_spread_constraints
+        if own:
+            return selected_label_keys(own)
+        return default_label_keys(self._cluster, shape) if self._default_constraints else frozenset()
 
     def _hard(self, shape: Shape) -> HardConstraints | Status:
         try:

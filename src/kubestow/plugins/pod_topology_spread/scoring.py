@@ -21,7 +21,7 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
-from kubestow.plugins.pod_topology_spread.node_inclusion import NodeInclusion
+from kubestow.plugins.pod_topology_spread.node_inclusion import SharedInclusion, node_inclusions
 
 __all__ = ["ScoredNodes", "SoftConstraints"]
 
@@ -50,19 +50,16 @@ class SoftConstraints:
     ) -> None:
         self._table = cluster.nodes
         self._required_keys = [c.topology_key for c in constraints] if require_all_topologies else []
+        inclusions = node_inclusions(
+            cluster.nodes,
+            shape.spec,
+            constraints,
+            topology_keys=self._required_keys,
+            comparison_operators=comparison_operators,
+        )
         self._constraints = [
-            _SoftConstraint(
-                cluster,
-                shape,
-                constraint,
-                NodeInclusion(
-                    constraint,
-                    shape.spec,
-                    topology_keys=self._required_keys,
-                    comparison_operators=comparison_operators,
-                ),
-            )
-            for constraint in constraints
+            _SoftConstraint(cluster, shape, constraint, inclusion)
+            for constraint, inclusion in zip(constraints, inclusions, strict=True)
         ]
         self._latest: ScoredNodes | None = None
 
@@ -117,7 +114,7 @@ class ScoredNodes:
 
 class _SoftConstraint:
     def __init__(
-        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, node_inclusion: NodeInclusion
+        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
     ) -> None:
         self._topology_key = constraint.topology_key
         self._offset = float(constraint.max_skew - 1)
@@ -126,8 +123,8 @@ class _SoftConstraint:
             cluster.nodes,
             self._pods,
             self._topology_key,
-            eligible=node_inclusion,
-            eligibility=node_inclusion.key,
+            eligible=inclusion.rows,
+            eligibility=inclusion.policies.key,
         )
 
     def scorer(self, nodes: Nodes, ignored: Mask | None) -> _HostnameScorer | _DomainScorer:

@@ -23,19 +23,24 @@ def binding_error(error: str) -> Status:
 
 
 def check_bindings(cluster: Cluster, assumed: AssumedVolumes, pod: PodInfo, node_name: str) -> Status | None:
-    """SUCCESS once all claims are bound, an error once a binding has failed, None until then."""
+    """SUCCESS once all claims are bound, an error once a binding has failed, None until then.
+
+    Volumes come before claims to provision. As in kube-scheduler, those after the first that is not bound yet are not
+    checked. A claim to provision must also be in phase Bound.
+    """
     if node_name not in cluster.nodes.rows:
         return binding_error(f'failed to get node "{node_name}": node "{node_name}" not found')
     if cluster.placed_pod(pod.uid) is None:
         return binding_error(f'pod does not exist any more: pod "{pod.name}" not found')
-    checks = [
-        *(_check_binding(cluster, assumed, volume, claim, node_name) for volume, claim in assumed.static_bindings),
-        *(_check_provisioning(cluster, assumed, claim, node_name) for claim in assumed.claims_to_provision),
-    ]
-    failed = next((check for check in checks if check is not None and not check.ok), None)
-    if failed is not None:
-        return failed
-    return None if None in checks else SUCCESS
+    for volume, claim in assumed.static_bindings:
+        status = _check_binding(cluster, assumed, volume, claim, node_name)
+        if status is None or not status.ok:
+            return status
+    for claim in assumed.claims_to_provision:
+        status = _check_provisioning(cluster, assumed, claim, node_name)
+        if status is None or not status.ok:
+            return status
+    return SUCCESS
 
 
 def _check_binding(
@@ -80,7 +85,8 @@ def _check_provisioning(
             return None  # the watch of volumes lags behind that of claims
         if not _matches_node(cluster, volume, node_name):
             return _affinity_error(volume, node_name)
-    return SUCCESS if claim.is_bound else None
+    # The controller writes the phase after the rest. kube-scheduler looks once a second and thus sees it, too.
+    return SUCCESS if claim.is_bound and claim.status.phase == "Bound" else None
 
 
 def _observed(cluster: Cluster, claim: PersistentVolumeClaim) -> PersistentVolumeClaim | None:

@@ -7,7 +7,7 @@ has completed the bindings.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.csi_nodes import migrated_plugins
-from kubestow.cluster.storage.pod_volumes import claims_of
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
 from kubestow.config.plugin_args import VolumeBindingArgs
 from kubestow.errors import APIError, InvalidQuantity, KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
@@ -53,6 +53,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     """
 
     name = "VolumeBinding"
+    reads_requests = False
+    label_keys = ()
     missing_pre_filter_error = _STATE_NOT_FOUND
     time_limit = None  # bindTimeoutSeconds applies instead
     parallel = True
@@ -75,6 +77,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 add_or_update,
                 invalidates=Invalidation.ALL,
                 hint=_is_schedulable_after_claim_change,
+                hint_key=key_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
@@ -106,6 +109,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """The claims; None for a pod with an ephemeral volume, whose claim no other pod has."""
         claims = claims_of(pod)
         return None if any(claim.ephemeral for claim in claims) else (pod.namespace, tuple(c.name for c in claims))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """The claims, and the drivers of inline volumes."""
+        claims = self.signature(pod)
+        return None if claims is None else (claims, tuple(_inline_drivers(pod)))
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        return claim_keys(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Rejects pods with missing, lost, deleted or immediate unbound claims; skips pods without claims."""
@@ -202,8 +213,12 @@ def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new
 
 def _is_schedulable_after_csi_driver_change(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
     """Whether the driver of an inline volume of the pod no longer tracks capacity."""
-    drivers = [volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None]
-    return bool(new.metadata.name in drivers and old.spec.storage_capacity and not new.spec.storage_capacity)
+    no_longer_tracks = old.spec.storage_capacity and not new.spec.storage_capacity
+    return bool(no_longer_tracks and new.metadata.name in _inline_drivers(pod))
+
+
+def _inline_drivers(pod: PodInfo) -> list[str]:
+    return [volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None]
 
 
 def _is_schedulable_after_storage_capacity_change(

@@ -51,7 +51,7 @@ def without_cache(harness: DeviceHarness, placed: list[Decision]) -> DeviceHarne
     return fresh
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(range(len(REQUESTS))), st.booleans()), min_size=1, max_size=8))
 def test_cached_solutions_equal_those_of_a_new_search(claims: list[tuple[int, bool]]) -> None:
     harness = new_harness()
@@ -70,7 +70,7 @@ def test_cached_solutions_equal_those_of_a_new_search(claims: list[tuple[int, bo
                 harness.spawn(harness.plugin._updates.deallocate(harness.claim(f"c{number}")))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(range(len(REQUESTS))), max_size=5), st.integers(0, 2))
 def test_a_view_of_one_node_gets_the_verdict_of_this_node_in_the_whole_view(allocated: list[int], row: int) -> None:
     harness = new_harness()

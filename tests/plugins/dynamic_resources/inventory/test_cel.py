@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kubestow.api.quantity import nanos
-from kubestow.plugins.dynamic_resources.inventory.cel import CELDevice, SelectorCache, SelectorError
+from kubestow.plugins.dynamic_resources.inventory.cel import _STRING, CELDevice, SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 
 CACHE = SelectorCache()
@@ -137,6 +137,10 @@ def test_the_number_of_iterations_is_limited() -> None:
         expression = f"[0,1,2,3,4,5,6,7,8,9].all(x{number}, {expression})"
     with pytest.raises(SelectorError, match="Iteration budget exceeded"):
         matches(expression)
+
+
+def test_an_unclosed_string_with_many_escaped_quotes_is_scanned_once() -> None:
+    assert len(_STRING.findall('"' + '\\"' * 5000)) == 1
 
 
 def test_the_length_of_strings_is_limited() -> None:

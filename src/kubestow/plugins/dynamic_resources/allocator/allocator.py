@@ -1,32 +1,39 @@
-"""Allocates devices for the claims of a pod, on one node after another, and caches the results.
+"""Allocates devices for the claims of a pod, and caches the results.
 
-Nodes that can access the same devices share a result, and so do claims with the same spec. A result is valid until a
-device of an accessible pool is allocated or deallocated, and until slices or device classes change.
+Claims with the same spec share results. The devices found for a node (:class:`Solution`) are valid until a device of an
+accessible pool is allocated or deallocated, and until slices or device classes change. Whether there is a solution is
+also remembered by the state of devices (:mod:`.device_states`), so nodes with equal devices need one search together.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.api.resource import AllocationResult, DeviceClass, ResourceClaim
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.allocator.allocation_result import allocation_result
+from kubestow.plugins.dynamic_resources.allocator.device_states import DeviceStates
 from kubestow.plugins.dynamic_resources.allocator.requests import ResolvedClaim, resolve_claim
 from kubestow.plugins.dynamic_resources.allocator.search import AllocationSearch, DeviceResult
 from kubestow.plugins.dynamic_resources.allocator.shared_counters import AvailableCounters
 from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices
+from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, DevicesByNode
 
-__all__ = ["Allocator", "ClaimsToAllocate", "Solution"]
+__all__ = ["Allocator", "ClaimsToAllocate", "Outcome", "Solution"]
 
 #: About 1.5 kB each; those of the least recently used claim specs are evicted first.
 _MAX_CACHED_SOLUTIONS = 50_000
+#: So many outcomes count as one solution.
+_OUTCOMES_PER_SOLUTION = 1000
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -57,12 +64,37 @@ class Solution:
 _Solutions = dict[AccessibleDevices, tuple[int, Solution | None]]
 
 
+class Outcome(IntEnum):
+    """What is known about claims and a state of devices."""
+
+    UNKNOWN = 0
+    SOLVED = 1
+    NO_SOLUTION = 2
+    INVALID_POOLS = 3
+
+
+@dataclass(slots=True)
+class _Results:
+    """The cached results for claims of one spec."""
+
+    solutions: _Solutions = field(default_factory=dict)
+    #: By the number of a device state, int8, grown on demand.
+    outcomes: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    #: The names of the allocated requests of each claim, by device state.
+    allocated_requests: dict[int, list[set[str]]] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> int:
+        """The size, in solutions."""
+        return 1 + len(self.solutions) + len(self.allocated_requests) + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimsToAllocate:
-    """Claims that are allocated together or not at all, with the cached solutions for their specs."""
+    """Claims that are allocated together or not at all, with the cached results for their specs."""
 
     claims: Sequence[ResourceClaim]
-    solutions: _Solutions
+    results: _Results
 
 
 class Allocator:
@@ -82,29 +114,64 @@ class Allocator:
         self._selectors = SelectorCache()
         self._features = features
         self._max_steps = max_steps
-        self._versions = (-1, -1)
-        self._solutions: OrderedDict[bytes, _Solutions] = OrderedDict()
+        self._states = DeviceStates(tracker)
+        #: Those of the slices, the device classes and the numbering of device states.
+        self._versions = (-1, -1, -1)
+        self._results: OrderedDict[bytes, _Results] = OrderedDict()
+
+    def device_states(self, by_node: DevicesByNode) -> NDArray[np.intp]:
+        """The number of the device state of each entry of ``by_node.devices``, intp; valid for :meth:`prepare`."""
+        return self._states.of(by_node)
 
     def prepare(self, claims: Sequence[ResourceClaim], *, slices_version: int) -> ClaimsToAllocate:
         """Claims to allocate from the slices of a version of their catalog."""
-        if self._versions != (slices_version, self._classes.version):
-            self._solutions.clear()
-            self._available_counters.clear()
-            self._versions = (slices_version, self._classes.version)
+        versions = slices_version, self._classes.version, self._states.generation
+        if self._versions != versions:
+            self._forget(keep_outcomes=self._versions[1:] == versions[1:])
+            self._versions = versions
         key = _encode([claim.spec for claim in claims])
-        solutions = self._solutions.pop(key, None)
-        self._solutions[key] = solutions = {} if solutions is None else solutions
-        while len(self._solutions) > 1 and sum(map(len, self._solutions.values())) > _MAX_CACHED_SOLUTIONS:
-            self._solutions.popitem(last=False)
-        return ClaimsToAllocate(claims, solutions)
+        results = self._results.pop(key, None)
+        self._results[key] = results = _Results() if results is None else results
+        while len(self._results) > 1 and sum(each.cost for each in self._results.values()) > _MAX_CACHED_SOLUTIONS:
+            self._results.popitem(last=False)
+        return ClaimsToAllocate(claims, results)
+
+    def _forget(self, *, keep_outcomes: bool) -> None:
+        """Drop the solutions. A device state says everything about its devices, so slices do not matter to outcomes."""
+        self._available_counters.clear()
+        if not keep_outcomes:
+            self._results.clear()
+        for results in self._results.values():
+            results.solutions.clear()
 
     def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
         changes = sum(self._tracker.pool_version(*pool.id) for pool in devices.pools)
-        cached = to_allocate.solutions.get(devices)
+        solutions = to_allocate.results.solutions
+        cached = solutions.get(devices)
         if cached is None or cached[0] != changes:
-            cached = to_allocate.solutions[devices] = (changes, self._search(to_allocate.claims, devices))
+            cached = solutions[devices] = (changes, self._search(to_allocate.claims, devices))
         return cached[1]
+
+    def outcomes(self, to_allocate: ClaimsToAllocate, states: NDArray[np.intp]) -> NDArray[np.int8]:
+        """What is known about the claims and some device states, int8 (:class:`Outcome`)."""
+        results, count = to_allocate.results, len(self._states)
+        if len(results.outcomes) < count:
+            grown = np.zeros(max(count, 2 * len(results.outcomes)), np.int8)
+            grown[: len(results.outcomes)] = results.outcomes
+            results.outcomes = grown
+        return results.outcomes[states]
+
+    def determine(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices, state: int) -> None:
+        """Find out about devices that have a state not known yet. Raises AllocationError or SelectorError."""
+        solution = self.allocate(to_allocate, devices)
+        if solution is not None:
+            outcome = Outcome.SOLVED
+            to_allocate.results.allocated_requests[state] = solution.allocated_requests
+        else:
+            is_invalid = any(pool.invalid_reason for pool in devices.pools)
+            outcome = Outcome.INVALID_POOLS if is_invalid else Outcome.NO_SOLUTION
+        to_allocate.results.outcomes[state] = outcome
 
     def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
         search = AllocationSearch(

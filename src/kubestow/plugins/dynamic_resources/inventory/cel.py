@@ -159,7 +159,8 @@ def _first_line(text: str) -> str:
 
 # -- static checks of an expression's text -------------------------------------------------------------------------
 
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'')
+#: The last string may be unclosed: otherwise the search would start anew at each quote in it, in quadratic time.
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"?|\'((?:[^\'\\]|\\.)*+)\'?', re.DOTALL)
 #: ``device.attributes.domain``, and ``device.attributes`` without a domain, that is the whole map.
 _NAMED_DOMAIN = re.compile(r"\bdevice\s*\.\s*(?:attributes|capacity)\s*\.\s*\??(\w+)")
 _WHOLE_MAP = re.compile(r"\bdevice\s*\.\s*(?:attributes|capacity)\b(?!\s*\[)(?!\s*\.\s*\??\w+\s*(?![\w\s(]))")
@@ -174,10 +175,12 @@ def _domains(expression: str) -> frozenset[str] | None:
 
 
 def _max_string_bits(expression: str) -> int:
-    """An upper bound of the length of strings that an expression could build, as a power of two."""
-    code = _STRING.sub('""', expression)
-    doublings = code.count("+")
-    multiplications = len(re.findall(r"\b(?:replace|join|format)\b", code))
+    """An upper bound of the length of strings that an expression could build, as a power of two.
+
+    Operators within string literals count, too: to tell them apart takes a parser of raw and triple-quoted strings.
+    """
+    doublings = expression.count("+")
+    multiplications = len(re.findall(r"\b(?:replace|join|format)\b", expression))
     if not doublings and not multiplications:
         return 0
     return doublings + (multiplications + 1) * max(6, len(expression).bit_length())

@@ -7,17 +7,18 @@ a search on one of these nodes is valid for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.slices import PoolID, PublishedSlice, PublishedSlices
 
-__all__ = ["AccessibleDevices", "CandidateDevice", "DevicePool", "DevicePools"]
+__all__ = ["AccessibleDevices", "CandidateDevice", "DevicePool", "DevicePools", "DevicesByNode"]
 
 Mask = NDArray[np.bool_]
 
@@ -42,6 +43,8 @@ class DevicePool:
     #: Devices of slices that the nodes cannot access.
     inaccessible: tuple[PooledDevice, ...] = ()
     shared_counters: CounterAmounts = field(default_factory=dict)
+    #: The devices as published, if nothing else about the pool matters to a search but its driver; otherwise None.
+    content: tuple[bytes, ...] | None = None
 
     @property
     def has_binding_conditions(self) -> bool:
@@ -61,6 +64,12 @@ class AccessibleDevices:
     pools: tuple[DevicePool, ...]
     candidates: tuple[CandidateDevice, ...]
 
+    @property
+    def content(self) -> Hashable | None:
+        """Equal for nodes with equal devices, which differ only in the names of their pools; None if not comparable."""
+        contents = tuple((pool.id.driver, pool.content) for pool in self.pools)
+        return None if any(content is None for _, content in contents) else contents
+
     @classmethod
     def of(cls, pools: Iterable[DevicePool]) -> AccessibleDevices:
         """Orders pools by driver and name, those with binding conditions last."""
@@ -76,40 +85,81 @@ class _NodeSelection:
     masks: list[Mask]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DevicesByNode:
+    """The devices that each node can access; nodes that can access the same slices and devices share theirs."""
+
+    devices: list[AccessibleDevices]
+    #: Per row of the node table the position in ``devices``, intp.
+    positions: NDArray[np.intp]
+
+    def of_row(self, row: int) -> AccessibleDevices:
+        """The devices that the node of a row can access."""
+        return self.devices[int(self.positions[row])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Accessible devices with the slices they are made of: the local ones of the node, and all of each pool."""
+
+    devices: AccessibleDevices
+    node_local: Sequence[PublishedSlice]
+    by_pool: Mapping[PoolID, Sequence[PublishedSlice]]
+
+
 class DevicePools:
-    """Gathers the published slices into pools."""
+    """Gathers the published slices into pools, for the nodes of a table."""
 
-    def __init__(self, slices: PublishedSlices) -> None:
-        self._slices = slices
-        self._version = -1
+    def __init__(self, slices: PublishedSlices, table: NodeTable) -> None:
+        self._slices, self._table = slices, table
+        #: The versions of slices and nodes for which ``_by_node`` holds.
+        self._versions = (-1, -1)
+        self._by_node = DevicesByNode([], np.empty(0, np.intp))
+        self._multi_node: list[PublishedSlice] = []
         #: By the node name, if it has local slices, and the bits of the masks of all other slices.
-        self._cache: dict[tuple[str, bytes], AccessibleDevices] = {}
+        self._gathered: dict[tuple[str, bytes], _Gathered] = {}
 
-    def accessible_from(self, nodes: Nodes) -> list[AccessibleDevices]:
-        """The devices that each of the nodes can access. Raises NodeSelectionError."""
+    def by_node(self) -> DevicesByNode:
+        """The devices that each node can access; the same object until that changes. Raises NodeSelectionError."""
         self._slices.refresh()
-        if self._version != self._slices.version:
-            self._cache.clear()
-            self._version = self._slices.version
-        selections = [
-            _NodeSelection(published, list(published.node_masks(nodes))) for published in self._slices.multi_node
-        ]
+        versions = (self._slices.version, self._table.revision)
+        if self._versions != versions:
+            self._by_node = self._gather_for_all_nodes()
+            self._versions = versions
+        return self._by_node
+
+    def _gather_for_all_nodes(self) -> DevicesByNode:
+        nodes = Nodes(self._table, slice(0, len(self._table)))
+        multi_node = self._slices.multi_node
+        selections = [_NodeSelection(published, list(published.node_masks(nodes))) for published in multi_node]
         masks = [mask for selection in selections for mask in selection.masks]
         table: Mask = np.stack(masks, axis=1) if masks else np.empty((len(nodes), 0), np.bool_)
-        return [self._accessible(name, table[position], selections) for position, name in enumerate(nodes.names)]
+        # The bits in the keys are those of these slices.
+        before = self._gathered if self._multi_node == multi_node else {}
+        self._multi_node, self._gathered = multi_node, {}
+        numbers: dict[AccessibleDevices, int] = {}
+        positions = np.empty(len(nodes), np.intp)
+        for row, name in enumerate(self._table.names):
+            node_local = self._slices.node_local.get(name, [])
+            key = (name if node_local else "", table[row].tobytes())
+            gathered = self._gathered.get(key)
+            if gathered is None:
+                gathered = before.get(key)
+                if gathered is None or not self._is_current(gathered, node_local):
+                    gathered = self._gather(node_local, table[row], selections)
+                self._gathered[key] = gathered
+            positions[row] = numbers.setdefault(gathered.devices, len(numbers))
+        return DevicesByNode(list(numbers), positions)
 
-    def _accessible(self, node_name: str, selected: Mask, selections: Sequence[_NodeSelection]) -> AccessibleDevices:
-        """``selected`` (bool) are the masks of all selections at one node."""
-        node_local = self._slices.node_local.get(node_name)
-        key = (node_name if node_local else "", selected.tobytes())
-        cached = self._cache.get(key)
-        if cached is None:
-            cached = self._cache[key] = self._gather(node_local or [], selected, selections)
-        return cached
+    def _is_current(self, gathered: _Gathered, node_local: Sequence[PublishedSlice]) -> bool:
+        """Whether devices are made of the slices that there are now; slices that have not changed stay the same."""
+        return gathered.node_local == node_local and all(
+            self._slices.by_pool.get(pool) == slices for pool, slices in gathered.by_pool.items()
+        )
 
     def _gather(
         self, node_local: list[PublishedSlice], selected: Mask, selections: Sequence[_NodeSelection]
-    ) -> AccessibleDevices:
+    ) -> _Gathered:
         by_pool: dict[PoolID, list[PublishedSlice]] = {}
         inaccessible: set[PooledDevice] = set()
         for published in node_local:
@@ -123,7 +173,8 @@ class DevicePools:
                 if published.per_device_node_selection:
                     inaccessible |= {device for device, bit in zip(published.devices, bits, strict=False) if not bit}
         pools = (self._pool(pool, slices, inaccessible) for pool, slices in by_pool.items())
-        return AccessibleDevices.of(pool for pool in pools if pool is not None)
+        devices = AccessibleDevices.of(pool for pool in pools if pool is not None)
+        return _Gathered(devices, node_local, {pool: self._slices.by_pool[pool] for pool in by_pool})
 
     def _pool(
         self, pool: PoolID, accessible: list[PublishedSlice], inaccessible: set[PooledDevice]
@@ -162,6 +213,8 @@ class DevicePools:
             return DevicePool(pool, invalid_reason=invalid_reason)
         complete = DevicePool(pool, inaccessible=tuple(of_other_slices), shared_counters=dict(counters))
         complete.candidates = tuple(CandidateDevice(device, complete, device not in inaccessible) for device in devices)
+        if not (counters or of_other_slices or inaccessible):
+            complete.content = tuple(published.content for published in accessible)
         return complete
 
 

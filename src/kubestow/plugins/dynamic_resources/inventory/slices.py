@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +25,8 @@ from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 __all__ = ["NodeSelectionError", "PoolID", "PublishedSlice", "PublishedSlices", "matching_nodes"]
 
 Mask = NDArray[np.bool_]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class PoolID(NamedTuple):
@@ -43,7 +46,7 @@ class NodeSelectionError(Exception):
 class PublishedSlice:
     """A slice with its devices and shared counters (nano units); without either if ``invalid_reason`` is set."""
 
-    __slots__ = ("devices", "invalid_reason", "name", "pool", "shared_counters", "source")
+    __slots__ = ("content", "devices", "invalid_reason", "name", "pool", "shared_counters", "source")
 
     def __init__(self, source: ResourceSlice) -> None:
         spec = source.spec
@@ -53,6 +56,8 @@ class PublishedSlice:
         self.devices: tuple[PooledDevice, ...] = ()
         self.shared_counters: list[tuple[str, dict[str, int]]] = []
         self.invalid_reason = ""
+        #: The devices as published: equal for slices of nodes that have equal devices.
+        self.content: bytes = _encode(spec.devices)
         try:
             self.devices = tuple(PooledDevice(source, device) for device in spec.devices)
             self.shared_counters = [
@@ -116,11 +121,13 @@ class PublishedSlices:
         if self.version == self._catalog.version:
             return
         before = self._by_name
+        contents: dict[bytes, bytes] = {}
         self._by_name, self.node_local, self.multi_node, self.by_pool = {}, {}, [], {}
         for source in self._catalog:
             published = before.get(source.metadata.name)
             if published is None or published.source is not source:
                 published = PublishedSlice(source)
+            published.content = contents.setdefault(published.content, published.content)
             self._by_name[published.name] = published
             self.by_pool.setdefault(published.pool, []).append(published)
             if self.partitionable_devices or not (published.per_device_node_selection or source.spec.shared_counters):
