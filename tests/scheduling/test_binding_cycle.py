@@ -240,6 +240,57 @@ def test_a_binding_cycle_that_fails_before_permit_leaves_no_waiting_pod() -> Non
     in_virtual_time(scenario, node("n"), **enabled(FailsBeforeWaiting))
 
 
+def notes(harness: SchedulerHarness) -> list[str]:
+    return [event.note for event in harness.cluster.events if event.reason == "FailedScheduling"]
+
+
+@pytest.mark.parametrize(
+    ("status", "note"),
+    [
+        (Status.error("not today"), 'running PreBindPreFlight "FailsBeforeWaiting": not today'),
+        (
+            Status.unschedulable("not here"),
+            'PreBindPreFlight FailsBeforeWaiting returned "Unschedulable", which is unsupported. '
+            "It is supposed to return Success, Skip, or Error status",
+        ),
+    ],
+)
+def test_any_failure_at_pre_bind_pre_flight_is_an_error(
+    status: Status, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FailsBeforeWaiting, "pre_bind_pre_flight", lambda *args: status)
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.settle()
+        assert notes(harness) == [note]
+        condition = harness.cluster.condition("a")
+        assert condition is not None and condition.reason == "SchedulerError"
+
+    in_virtual_time(scenario, node("n"), **enabled(FailsBeforeWaiting))
+
+
+class Waits(PermitPlugin):
+    """Returns Wait."""
+
+    name = "Waits"
+    events_to_register = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission(Status(Code.WAIT), 600.0)
+
+
+def test_an_error_that_ends_a_wait_names_the_wait() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.settle()
+        assert harness.scheduler.waiting_pods.preempt("uid-default-a")
+        await harness.settle()
+        assert notes(harness) == ["waiting on permit for pod: preempted"]
+
+    in_virtual_time(scenario, node("n"), **enabled(Waits))
+
+
 class DisconnectedWatchCluster(MemoryCluster):
     """Delivers no watch events while ``disconnected``."""
 

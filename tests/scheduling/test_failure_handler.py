@@ -123,3 +123,26 @@ def test_a_failed_reserve_is_unreserved_and_retried() -> None:
 
     RejectsFirstReserve.unreserved.clear()
     in_virtual_time(scenario, node("n"), **enabled(RejectsFirstReserve))
+
+
+async def nomination_ends(harness: SchedulerHarness) -> None:
+    """A nominated pod fits nowhere: its nomination is cleared in memory and in its status."""
+    harness.cluster.put(pod("a", cpu="8", nominated="gone"))
+    await harness.settle()
+    assert harness.scheduler.cluster.nomination("uid-default-a") is None
+    assert harness.cluster.pod("a").status.nominated_node_name == ""
+
+
+def test_a_cluster_without_nodes_ends_the_nomination() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        await nomination_ends(harness)
+        condition = harness.cluster.condition("a")
+        assert condition is not None
+        assert condition.message == "no nodes available to schedule pods"
+
+    in_virtual_time(scenario)
+
+
+def test_a_pod_that_fits_nowhere_loses_its_nomination_in_a_profile_without_post_filter_plugins() -> None:
+    no_post_filter = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
+    in_virtual_time(nomination_ends, node("n", cpu="4"), profiles=[no_post_filter])

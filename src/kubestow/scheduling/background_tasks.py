@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from kubestow.errors import APIError, Unreachable
+from kubestow.log_fields import fields
 
 __all__ = ["BackgroundTasks"]
 
@@ -15,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """A set of running tasks; a task leaves it when it ends."""
+    """The running tasks, in the order in which they were started; a task leaves them when it ends."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(list(self._tasks))
@@ -29,8 +30,8 @@ class BackgroundTasks:
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run work that handles its own failures."""
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -42,6 +43,6 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except (APIError, Unreachable) as error:
-        _log.warning("%s", error)
-    except Exception:
+        _log.warning("%s", error, extra=fields(err=str(error)))
+    except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the scheduler
         _log.exception("background work failed")

@@ -13,6 +13,7 @@ import logging
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_tasks import BackgroundTasks
@@ -63,7 +64,7 @@ class BindingCycles:
         try:
             status = await self._bind(context)
         except Exception as error:
-            _log.exception("binding cycle of pod %s failed", context.info.key)
+            _log.exception("binding cycle of pod %s failed", context.info.key, extra=fields(pod=context.info.key))
             status = Status.error(f"{type(error).__name__}: {error}")
         if not status.ok:
             self._waiting_pods.remove(context.info.uid)
@@ -129,6 +130,8 @@ class BindingCycles:
         finally:
             self._waiting_pods.remove(context.info.uid)
         self._observer.permit_wait_ended(context.info, status.code, self._clock.monotonic() - began)
+        if status.code is Code.ERROR:
+            return Status.error(f"waiting on permit for pod: {status.message}").by(status.plugin)
         return status
 
     async def _bind_by_extender(self, context: BindingContext) -> Status | None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Waiting
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.claims import DispatchedClaims
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import pod_event
@@ -25,6 +29,7 @@ from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.interfaces import ObjectReference, reference
 from kubestow.scheduling.observer import Call
+from kubestow.scheduling.periodic_work import PeriodicWork
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPods
@@ -48,11 +53,14 @@ class Handle:
         dispatcher: Dispatcher,
         waiting_pods: WaitingPods,
         notifier: ChangeNotifier,
+        extenders: Sequence[config.Extender] = (),
     ) -> None:
         self.cluster = cluster
         self.random = environment.random
+        self.extenders = extenders
         self.resource_claims = DispatchedClaims(environment.api.resource_claims, dispatcher, environment.observer)
         self.background = BackgroundTasks()
+        self.periodic_work = PeriodicWork(environment.clock)
         self._gates, self._environment = gates, environment
         self._dispatcher, self._waiting_pods, self._notifier = dispatcher, waiting_pods, notifier
         self._queue: SchedulingQueue | None = None
@@ -70,6 +78,9 @@ class Handle:
 
     def waiting_pods(self) -> Sequence[Waiting]:
         return self._waiting_pods.all()
+
+    def waiting_pod(self, uid: str) -> Waiting | None:
+        return self._waiting_pods.get(uid)
 
     def pending_pods(self) -> Sequence[PodInfo]:
         return [] if self._queue is None else [queued.info for queued in self._queue.pending()]
@@ -103,8 +114,14 @@ class Handle:
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         return await self._dispatcher.retry_until_answered(subject, read)
 
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        return asyncio.Lock()
+
+    async def pause_after_conflict(self) -> None:
+        await self._dispatcher.pause_after_conflict()
+
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        task = self.background.start(work)
+        task = self.background.start(_without_exit(work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -117,14 +134,33 @@ class Handle:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.background.spawn(work)
 
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        self._environment.api.record(pod_event(pod, reason, action, note))
+    def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        self.periodic_work.add(seconds, work)
+
+    def report_change(self, event: ClusterEvent) -> None:
+        self.cluster.journal.write(EVERY_ROW, event.bits)
+        if self._queue is not None:
+            self._queue.move_all_to_active_or_backoff(event)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
+        self._environment.api.record(pod_event(pod, reason, action, note, event_type))
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        return await self._environment.api.request(method, path, body)
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         self._environment.observer.device_wait_ended(pod, driver, outcome, seconds)
 
 
+async def _without_exit(work: Coroutine[Any, Any, T]) -> T:
+    """Await work of a plugin, whose ``sys.exit()`` in a task of its own would end the scheduler."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}") from error
+
+
 def _log_failure(task: asyncio.Task[Any]) -> None:
     """Log the failure of a task whose result nothing awaits any more."""
     if not task.cancelled() and task.exception() is not None:
-        _log.info("%s", task.exception())
+        _log.info("%s", task.exception(), extra=fields(err=str(task.exception())))

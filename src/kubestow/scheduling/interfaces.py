@@ -52,6 +52,12 @@ class Resource:
         """Group and version, as in the ``apiVersion`` of its objects."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
 
+    @property
+    def qualified_name(self) -> str:
+        """Plural and group, as an API server's errors name it: ``pods``, ``resourceclaims.resource.k8s.io``."""
+        group, slash, _ = self.api_version.rpartition("/")
+        return f"{self.plural}.{group}" if slash else self.plural
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
@@ -132,6 +138,9 @@ class ClusterAPI(Protocol):
 
         Returns the new resourceVersion.
         """
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send any other request, once; bodies are plain data. A PATCH is a JSON merge patch."""
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE a pod with its grace period and its uid as precondition; a pod already deleted is no error."""

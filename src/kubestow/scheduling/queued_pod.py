@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.interface import PreEnqueuePlugin
 
-__all__ = ["Place", "QueuedPod"]
+__all__ = ["Place", "QueuedPod", "Requeue"]
+
+
+class Requeue(Enum):
+    """What an event means for a rejected pod."""
+
+    SKIP = "skip"
+    AFTER_BACKOFF = "after backoff"
+    IMMEDIATELY = "immediately"
 
 
 class Place(Enum):
@@ -40,6 +50,8 @@ class QueuedPod:
     #: The plugins that rejected it, and those that returned Pending.
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
+    #: The PreEnqueue plugins that can gate it, with the pod as it was when they were found.
+    gates: tuple[PodInfo, Sequence[PreEnqueuePlugin]] | None = None
     #: The PreEnqueue plugin that gates it.
     gated_by: str = ""
     #: Whether it was last requeued only because it had been unschedulable for too long.
@@ -47,5 +59,7 @@ class QueuedPod:
     #: Whether an event would have requeued it while it was gated.
     requeue_when_ungated: bool = False
     place: Place = Place.UNSCHEDULABLE
+    #: What an event that has helped it means for it, with the event's label, until the pod leaves its place.
+    move: tuple[Requeue, str] | None = None
     #: Distinguishes the newest heap entry from stale ones.
     ticket: int = 0

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubestow import config
+from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.binding_cycle import BindingCycles
@@ -102,6 +104,7 @@ class Scheduler:
             dispatcher=self.dispatcher,
             waiting_pods=self.waiting_pods,
             notifier=notifier,
+            extenders=configuration.extenders,
         )
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(
@@ -109,7 +112,7 @@ class Scheduler:
                 registry,
                 self._handle,
                 percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
-                monotonic=environment.clock.monotonic,
+                monotonic=environment.duration_clock,
                 observer=environment.observer.plugin_observer(profile.scheduler_name),
             )
             for profile in configuration.profiles
@@ -137,7 +140,7 @@ class Scheduler:
             leadership=self.leadership,
             environment=environment,
         )
-        self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler)
+        self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler, environment.clock)
         self.queue.add_gating_listener(self._failure_handler)
         self.queue.add_gating_listener(self._incomplete_gangs)
 
@@ -155,7 +158,10 @@ class Scheduler:
         self._scheduling_cycle = SchedulingCycle(
             state,
             pipeline=DecisionPipeline(
-                self.cluster, self.profiles, RandomTie(environment.random), self._extenders if extenders else None
+                self.cluster,
+                self.profiles,
+                environment.ties or RandomTie(environment.random),
+                self._extenders if extenders else None,
             ),
             binding_cycles=self._binding_cycles,
             failure_handler=self._failure_handler,
@@ -185,13 +191,23 @@ class Scheduler:
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
             listener=_SchedulerWatchListener(self, notifier, self._barriers),
-            clock=environment.clock,
+            duration_clock=environment.duration_clock,
         )
+
+    @property
+    def custom_kinds(self) -> list[type[CustomObject]]:
+        """The custom kinds that plugins read."""
+        return [resource.type for resource in self._watched if issubclass(resource.type, CustomObject)]
 
     @property
     def binding_cycle_count(self) -> int:
         """How many binding cycles are running."""
         return len(self._binding_cycles.tasks)
+
+    @property
+    def work_in_progress(self) -> bool:
+        """Whether tasks are running that outlive a scheduling cycle: bindings, evictions, writes."""
+        return bool(self._work_in_progress())
 
     @property
     def extenders_prioritizing(self) -> int:
@@ -208,6 +224,7 @@ class Scheduler:
         watching = asyncio.create_task(self._watch(), name="watch")
         leading = asyncio.create_task(self._lead(), name="lead")
         scheduling = asyncio.create_task(self._schedule_pods(), name="schedule")
+        self._handle.periodic_work.start()
         try:
             await asyncio.wait((watching, leading, scheduling), return_when=asyncio.FIRST_COMPLETED)
             for task in (leading, watching, scheduling):
@@ -215,6 +232,7 @@ class Scheduler:
                     task.result()
         finally:
             scheduling.cancel()
+            periodic = self._handle.periodic_work.stop()
             self._incomplete_gangs.close()
             self._barriers.fail_all("the scheduler is shutting down")
             draining = asyncio.create_task(self._drain(), name="drain")
@@ -222,7 +240,7 @@ class Scheduler:
                 await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.dispatcher.close()
-                await _cancel([scheduling, draining, leading, watching, *self._work_in_progress()])
+                await _cancel([scheduling, draining, leading, watching, *periodic, *self._work_in_progress()])
             await self.leadership.release()
 
     async def started(self) -> None:
@@ -249,8 +267,9 @@ class Scheduler:
         while True:
             self._wake.clear()
             self.queue.flush()
+            self.queue.continue_moving()
             began = self._clock.monotonic()
-            while (queued := self.queue.pop()) is not None:
+            while not self.queue.is_moving and (queued := self.queue.pop()) is not None:
                 await self._schedule_one(queued)
                 if self._clock.monotonic() - began > _MAX_STRETCH:
                     break
@@ -304,7 +323,8 @@ class Scheduler:
                 while work := self._work_in_progress():
                     await asyncio.wait(work)
         except TimeoutError:
-            _log.warning("shutting down with %d tasks in progress", len(self._work_in_progress()))
+            tasks = len(self._work_in_progress())
+            _log.warning("shutting down with %d tasks in progress", tasks, extra=fields(tasks=tasks))
 
     def _work_in_progress(self) -> list[asyncio.Task[Any]]:
         """The tasks that outlive a scheduling cycle."""
@@ -319,10 +339,15 @@ class _SchedulerWatchListener(WatchListener):
         self._cluster, self._queue = scheduler.cluster, scheduler.queue
         self._waiting_pods, self._barriers = scheduler.waiting_pods, barriers
         self._dispatcher, self._notifier, self._synced = scheduler.dispatcher, notifier, scheduler.synced
+        self._evictions = scheduler._evictions
         self._observer = scheduler.environment.observer
+
+    def pod_terminating(self, uid: str) -> None:
+        self._evictions.victim_changed(uid)
 
     def pod_settled(self, uid: str) -> None:
         self._dispatcher.pod_settled(uid)
+        self._evictions.victim_changed(uid)
 
     def synced(self) -> None:
         self._synced.set()

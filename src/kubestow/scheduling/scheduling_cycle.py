@@ -10,6 +10,7 @@ import logging
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
+from kubestow.log_fields import fields
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.binding_cycle import BindingCycles
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -41,7 +42,7 @@ class SchedulingCycle:
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._pipeline = pipeline
         self._binding_cycles, self._failure_handler = binding_cycles, failure_handler
-        self._clock, self._observer = environment.clock, environment.observer
+        self._duration_clock, self._observer = environment.duration_clock, environment.observer
 
     async def schedule(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
         """Schedule one pod; with a ``barrier`` it is bound together with its gang."""
@@ -72,13 +73,13 @@ class SchedulingCycle:
 
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
-        began = self._clock.monotonic()
+        began = self._duration_clock()
         try:
             decision = await self._pipeline.decide_with_extenders(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
         _log_plugin_error(decision)
-        self._observer.decision_made(decision, self._clock.monotonic() - began)
+        self._observer.decision_made(decision, self._duration_clock() - began)
         return decision
 
     def simulate(self, info: PodInfo, scope: Scope) -> Decision:
@@ -92,10 +93,12 @@ class SchedulingCycle:
 
 
 def _unexpected_failure(info: PodInfo, error: Exception) -> Failed:
-    _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error)
+    _log.error("scheduling cycle of pod %s failed", info.key, exc_info=error, extra=fields(pod=info.key))
     return Failed(pod=info, state=CycleState(), message=f"{type(error).__name__}: {error}")
 
 
 def _log_plugin_error(decision: Decision) -> None:
     if isinstance(decision, Failed) and decision.error is not None:
-        _log.error("pod %s: %s", decision.pod.key, decision.error, exc_info=decision.error.__cause__)
+        key, error = decision.pod.key, decision.error
+        extra = fields(pod=key, plugin=getattr(error, "plugin", ""), err=str(error))
+        _log.error("pod %s: %s", key, error, exc_info=error.__cause__, extra=extra)

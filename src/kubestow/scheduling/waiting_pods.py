@@ -37,6 +37,11 @@ class WaitingPod:
         """The plugins that have not allowed the pod yet."""
         return list(self._timers)
 
+    @property
+    def deadline(self) -> float:
+        """When the first of these plugins rejects the pod, in seconds of the event loop's clock."""
+        return min((timer.when() for timer in self._timers.values()), default=0.0)
+
     async def result(self) -> Status:
         """SUCCESS once all plugins have allowed the pod, otherwise the first rejection."""
         return await self._result

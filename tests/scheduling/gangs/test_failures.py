@@ -158,3 +158,14 @@ def test_a_gang_bound_elsewhere_releases_its_nominations_and_requeues_pods() -> 
 
     nodes = node("n", cpu="4", labels={"small": "yes"}), node("big", cpu="8")
     in_virtual_time(scenario, *nodes, group("train", 2), **gang_scheduling())
+
+
+def test_the_members_of_a_gang_lose_their_nominations_in_a_cluster_without_nodes() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, members(2, "train", nominated="gone"))
+        await harness.settle()
+        for name in ("train-0", "train-1"):
+            assert harness.scheduler.cluster.nomination(f"uid-default-{name}") is None
+            assert harness.cluster.pod(name).status.nominated_node_name == ""
+
+    in_virtual_time(scenario, group("train", 2), **gang_scheduling())

@@ -108,7 +108,7 @@ def fits(harness: SchedulerHarness, job: Job) -> bool:
     return sum(cpus // job.cpu for cpus in free) >= job.minimum
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(all_jobs=jobs(), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
 def test_a_gang_runs_with_min_count_pods_or_holds_no_capacity(all_jobs: list[Job], nodes: int, seed: int) -> None:
     random = Random(seed)

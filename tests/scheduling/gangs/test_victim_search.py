@@ -52,18 +52,23 @@ def test_the_bisecting_search_needs_few_trials_for_few_victims() -> None:
 
 @dataclass(frozen=True)
 class Unit:
-    """Pods that are evicted together, each with its node and CPUs; a unit of several pods is a group."""
+    """Pods that are evicted together, each with its node and CPUs; a unit of several pods is a group.
+
+    With ``has_port``, all of them have the host port 80, on one node several at once.
+    """
 
     name: str
     pods: tuple[tuple[str, int], ...]
     priority: int
     started: int
     guarded: bool = False
+    has_port: bool = False
 
     def objects(self) -> list[object]:
         status = {"startTime": (BEGAN + timedelta(minutes=self.started)).strftime("%Y-%m-%dT%H:%M:%SZ")}
         labels = {"guarded": "yes"} if self.guarded else {"guarded": "no"}
         same: dict[str, Any] = {"priority": self.priority, "status": status, "labels": labels}
+        same["host_ports"] = [80] if self.has_port else []
         if len(self.pods) == 1:
             (on, cpu), *_ = self.pods
             return [pod(self.name, node=on, cpu=str(cpu), **same)]
@@ -77,20 +82,31 @@ class Unit:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Nodes and their CPUs, units on them, and a gang of ``size`` pods with ``cpu`` CPUs each."""
+    """Nodes and their CPUs, units on them, and a gang of ``size`` pods with ``cpu`` CPUs and maybe the host port 80."""
 
     nodes: dict[str, int]
     units: list[Unit]
     size: int
     cpu: int
     allowed: int
+    wants_port: bool
 
     def fits(self, evicted: set[Unit]) -> bool:
         free = dict(self.nodes)
         for unit in self.units:
             for on, cpu in unit.pods if unit not in evicted else ():
                 free[on] -= cpu
+        if self.wants_port:
+            taken = self.taken_ports(evicted)
+            return sum(cpus >= self.cpu and on not in taken for on, cpus in free.items()) >= self.size
         return sum(cpus // self.cpu for cpus in free.values()) >= self.size
+
+    def taken_ports(self, evicted: set[Unit]) -> set[str]:
+        """The nodes with the port taken: freed by every unit that may be evicted, taken by those that are put back."""
+        with_port = [unit for unit in self.units if unit.has_port]
+        taken = {on for unit in with_port if unit.priority >= 100 for on, _ in unit.pods}
+        taken -= {on for unit in with_port if unit.priority < 100 for on, _ in unit.pods}
+        return taken | {on for unit in with_port if unit.priority < 100 and unit not in evicted for on, _ in unit.pods}
 
     def survivors(self) -> set[str]:
         """The units that survive by the rules of (semantics 9.7)."""
@@ -114,7 +130,7 @@ class Scenario:
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     nodes = {f"node-{number}": draw(st.integers(1, 5)) for number in range(draw(st.integers(1, 4)))}
-    free, units = dict(nodes), []
+    free, units, wants_port = dict(nodes), [], draw(st.booleans())
     for number in range(draw(st.integers(1, 10))):
         placed = []
         for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):
@@ -124,11 +140,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
                 placed.append((on, cpu))
         if placed:
             priority = draw(st.sampled_from((0, 0, 10, 20, 200)))
-            units.append(Unit(f"unit{number}", tuple(placed), priority, number, draw(st.booleans())))
-    return Scenario(nodes, units, draw(st.integers(1, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 3)))
+            guarded, has_port = draw(st.booleans()), wants_port and draw(st.booleans())
+            units.append(Unit(f"unit{number}", tuple(placed), priority, number, guarded, has_port))
+    size, cpu, allowed = draw(st.integers(1, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
+    return Scenario(nodes, units, size, cpu, allowed, wants_port)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(example=scenarios(), alike=st.booleans())
 def test_a_group_evicts_the_victims_of_the_reference_algorithm(example: Scenario, alike: bool) -> None:
     """Members of one shape are counted per node; members of several shapes are placed one by one."""
@@ -141,7 +159,14 @@ def test_a_group_evicts_the_victims_of_the_reference_algorithm(example: Scenario
         },
     )
     gang = [
-        member(f"train-{n}", "train", cpu=str(example.cpu), priority=100, labels={"n": "" if alike else str(n)})
+        member(
+            f"train-{n}",
+            "train",
+            cpu=str(example.cpu),
+            priority=100,
+            labels={"n": "" if alike else str(n)},
+            host_ports=[80] if example.wants_port else [],
+        )
         for n in range(example.size)
     ]
 

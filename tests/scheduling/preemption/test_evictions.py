@@ -55,7 +55,9 @@ def evictions_on(
     placed = placements_of(*known) if placements is None else placements
     environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
     cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
-    queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids))
+    queue: Any = SimpleNamespace(
+        activate=lambda uids: activate(*uids), preemption_started=lambda uids: None, preemption_ended=lambda uids: None
+    )
     waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in at_permit)
     dispatcher = Dispatcher(environment, known_pod=pods.get)
     return Evictions(SchedulerState(cache, pods, queue), dispatcher, waiting_pods, environment)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from kubestow.errors import APIError
+from kubestow.framework.observer import PluginObserver
+from kubestow.scheduling.observer import Observer
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
@@ -70,3 +75,64 @@ def test_a_preemptor_requeued_before_its_first_eviction_does_not_preempt_again()
     in_virtual_time(
         scenario, node("a", cpu="4"), node("b", cpu="4"), *low, extenders=[extender], cluster=SlowlyTerminatingCluster()
     )
+
+
+class PreEnqueueCalls(PluginObserver):
+    """Counts the calls of PreEnqueue plugins."""
+
+    def __init__(self) -> None:
+        self.by_plugin = Counter[str]()
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        if extension_point == "PreEnqueue":
+            self.by_plugin[plugin] += 1
+
+
+class CallObserver(Observer):
+    def __init__(self) -> None:
+        self.calls = PreEnqueueCalls()
+
+    def plugin_observer(self, scheduler_name: str) -> PluginObserver:
+        return self.calls
+
+
+def test_a_preemptor_is_not_looked_at_again_until_its_own_victim_terminates() -> None:
+    """It is gated at the first event; the others change nothing until its victim gets a deletion timestamp."""
+    observer = CallObserver()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.advance(5)
+        for other in others:
+            harness.cluster.remove(other)
+            await harness.settle()
+        assert observer.calls.by_plugin == {"DefaultPreemption": 1}
+        await harness.advance(40)
+        assert harness.node_of("high") == "n"
+
+    others = [pod(f"other-{number}", node="elsewhere") for number in range(10)]
+    nodes = node("n", cpu="4"), node("elsewhere", cpu="1")
+    low = pod("low", node="n", cpu="3", priority=0)
+    in_virtual_time(scenario, *nodes, low, *others, cluster=SlowlyTerminatingCluster(), observer=observer)
+
+
+def test_a_preemptor_whose_victim_terminates_is_requeued_by_the_next_event() -> None:
+    """The victim has a deletion timestamp after 20 seconds and is gone after 30; another pod is deleted in between."""
+    observer = CallObserver()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("high", cpu="3", priority=100))
+        await harness.advance(5)
+        harness.cluster.remove(others[0])
+        await harness.advance(20)
+        attempts = harness.scheduler.queue.get("uid-default-high")
+        assert attempts is not None and attempts.attempts == 1
+        harness.cluster.remove(others[1])
+        await harness.advance(2)
+        again = harness.scheduler.queue.get("uid-default-high")
+        assert again is not None and again.attempts == 2
+
+    others = [pod(f"other-{number}", node="elsewhere") for number in range(2)]
+    nodes = node("n", cpu="4"), node("elsewhere", cpu="1")
+    low = pod("low", node="n", cpu="3", priority=0)
+    in_virtual_time(scenario, *nodes, low, *others, cluster=SlowlyTerminatingCluster(), observer=observer)

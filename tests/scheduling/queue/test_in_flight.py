@@ -35,6 +35,14 @@ def test_an_event_of_one_pod_is_not_delivered_to_others() -> None:
     assert events_of(flight, "other") == [1]
 
 
+def test_pods_are_listed_in_the_order_in_which_they_were_popped() -> None:
+    flight = PodsInFlight()
+    for uid in ("b", "a", "c"):
+        flight.add(uid)
+    flight.remove("a")
+    assert flight.uids() == ["b", "c"]
+
+
 def test_no_event_is_kept_without_a_pod_in_flight() -> None:
     flight = PodsInFlight()
     flight.keep(NODE_ADDED)

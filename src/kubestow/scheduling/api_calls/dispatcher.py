@@ -24,6 +24,7 @@ from typing import TypeVar
 from kubestow.api.core import PodCondition
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Retries
 from kubestow.scheduling.api_calls.status_patches import merge, remaining_changes
 from kubestow.scheduling.environment import Environment
@@ -84,6 +85,7 @@ class Dispatcher:
     def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
         self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
         self._known_pod = known_pod
+        self._duration_clock = environment.duration_clock
         self._retries = Retries(environment.clock, environment.random)
         self._lanes: dict[str, _Lane] = {}
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
@@ -164,7 +166,8 @@ class Dispatcher:
             pause = self._retries.pause_after(error, retried.pauses)
             if pause is None:
                 if not _is_not_found(error):
-                    _log.warning("status of pod %s/%s not updated: %s", pod.namespace, pod.name, error)
+                    key = f"{pod.namespace}/{pod.name}"
+                    _log.warning("status of pod %s not updated: %s", key, error, extra=fields(pod=key, err=str(error)))
             elif pod.uid in self._sent:  # else the pod has been settled meanwhile
                 lane.pending = retried
                 return pause
@@ -203,6 +206,10 @@ class Dispatcher:
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Repeat a read until the server answers. Raises APIError when it refuses to."""
         return await self._retries.retry_until_answered(subject, read)
+
+    async def pause_after_conflict(self) -> None:
+        """Wait before a write that conflicted is computed and sent again."""
+        await self._retries.pause_after_conflict()
 
     async def node_of(self, pod: ObjectReference) -> str:
         """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
@@ -245,12 +252,12 @@ class Dispatcher:
     @contextlib.contextmanager
     def _observed(self, call: Call) -> Iterator[None]:
         """Report the outcome and duration of a request to the observer."""
-        began, succeeded = self._clock.monotonic(), False
+        began, succeeded = self._duration_clock(), False
         try:
             yield
             succeeded = True
         finally:
-            self._observer.api_call_ended(call, succeeded=succeeded, seconds=self._clock.monotonic() - began)
+            self._observer.api_call_ended(call, succeeded=succeeded, seconds=self._duration_clock() - began)
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 

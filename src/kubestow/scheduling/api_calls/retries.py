@@ -14,6 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from kubestow.errors import APIError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 
 __all__ = ["Backoff", "Retries", "is_refusal", "jittered"]
@@ -49,9 +50,11 @@ class Backoff:
             delay = min(delay * self.factor, self.limit)
 
 
-#: client-go's default for conflicts: four tries within a third of a second (semantics 1.8).
+#: client-go's backoff for conflicts: four tries within a third of a second (semantics 1.8).
 _BRIEF = Backoff(initial=0.010, factor=5.0, jitter=0.1)
 _TRIES = 4
+#: client-go's other default, for writes whose caller reads the object again.
+_CONFLICT = Backoff(initial=0.010, factor=1.0, jitter=0.1)
 _RETRIABLE_CODES = frozenset({409, 429, 500, 503})
 #: Between two reads of which one has to be answered.
 _PERSISTENT = Backoff(initial=0.1, factor=2.0, jitter=0.1, limit=5.0)
@@ -84,6 +87,10 @@ class Retries:
             return None
         return max(pause, error.retry_after or 0.0)
 
+    async def pause_after_conflict(self) -> None:
+        """Wait before a write that conflicted with another client's is computed and sent again."""
+        await self._clock.sleep(next(_CONFLICT.delays(self._random)))
+
     async def briefly(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request up to four times. Raises the last APIError or Unreachable."""
         pauses = self.pauses()
@@ -105,5 +112,10 @@ class Retries:
             except (APIError, Unreachable) as error:
                 if is_refusal(error):
                     raise
-                _log.debug("%s may or may not have been changed: %s", subject, error)
+                _log.debug(
+                    "%s may or may not have been changed: %s",
+                    subject,
+                    error,
+                    extra=fields(call=str(subject), err=str(error)),
+                )
             await self._clock.sleep(next(pauses))

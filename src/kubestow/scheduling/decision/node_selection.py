@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Rows
 
 __all__ = ["FirstByName", "RandomTie", "TieBreak", "select_node"]
 
@@ -42,9 +41,6 @@ class FirstByName:
         return int(rows[cluster.nodes.name_rank()[rows].argmin()])
 
 
-def select_node(cluster: Cluster, totals: NDArray[np.int64], rows: Rows, ties: TieBreak) -> int:
-    """The row with the highest of the ``totals`` (int64, one per row of ``rows``)."""
-    best = np.flatnonzero(totals == totals.max())
-    if not isinstance(rows, slice):
-        best = rows[best]
+def select_node(cluster: Cluster, best: NDArray[np.intp], ties: TieBreak) -> int:
+    """One of the ``best`` rows (intp, at least one)."""
     return int(best[0]) if len(best) == 1 else ties.choose(cluster, best)

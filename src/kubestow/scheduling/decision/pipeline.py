@@ -5,7 +5,7 @@
 
 Deciding changes nothing: the scheduling cycle commits a decision by assuming the pod, the replay of recorded decisions
 compares it, an explanation prints it. The stages are those of kube-scheduler (semantics 5.2 to 5.7), except that every
-feasible node is scored unless ``percentageOfNodesToScore`` asks for less.
+feasible node is scored unless the profile asks for a sample.
 
 The extender stages are the only ones that await, and they are absent for pods that no extender is interested in; a
 decision then runs to its end without suspending. While an extender is awaited the cluster changes and rows of the node
@@ -28,7 +28,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
+from kubestow.framework.evaluation.ranking import best_rows
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.invalidation import NEVER, Generation
 from kubestow.framework.profile import Profile
@@ -43,6 +45,8 @@ from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult,
 __all__ = ["DecisionPipeline"]
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
+#: Takes the place of PostFilter where there are no nodes or no PostFilter plugins (semantics 5.1).
+_NO_POST_FILTER = PostFilterResult(Status.unschedulable(), nominated_node_name="")
 _NOT_FILTERED = ExtenderFilterResult()
 
 
@@ -75,7 +79,10 @@ class DecisionPipeline:
 
     async def _decide(self, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> Decision:
         if not len(self.cluster.nodes):
-            return Unschedulable(pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message)
+            post_filter = PostFilterResults(nomination=_NO_POST_FILTER)
+            return Unschedulable(
+                pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message, post_filter=post_filter
+            )
         cycle = _Cycle(self, pod, scope, extenders)
         try:
             return await cycle.run(self._sampler, self._ties)
@@ -128,24 +135,38 @@ class _Cycle:
         if self._extenders is not None and (row := await self._nominated_row(self._extenders)) is not None:
             return self._scheduled(np.array([row], np.intp), 1, row)
         feasibility = self._filter()
-        rows, count = feasibility.rows, feasibility.count
+        rows: Rows | None = None  # those that are scored, None for all feasible ones
+        count = feasibility.count
         extra_scores: NDArray[np.int64] | None = None
-        if count:
-            within = self._scope.rows(self._cluster)
-            percentage = self._profile.percentage_of_nodes_to_score
-            rows, count = sampler.sample(percentage, rows, count, within=within)
-            if self._extenders is not None:
-                rows, extra_scores = await self._run_extenders(self._extenders, rows)
-                count = len(rows)
+        if self._profile.samples_nodes and (candidates := feasibility.walked_candidates) is not None:
+            percentage, within = self._profile.percentage_of_nodes_to_score, self._scope.rows(self._cluster)
+            rows, count = sampler.sample(percentage, feasibility.rows, count, candidates=candidates, within=within)
+        if count and self._extenders is not None:
+            rows, extra_scores = await self._run_extenders(self._extenders, feasibility.rows if rows is None else rows)
+            count = len(rows)
         if not count:
             return await self._unschedulable()
+        return self._scheduled(rows, count, self._select(feasibility, rows, count, extra_scores, ties))
+
+    def _select(
+        self,
+        feasibility: Feasibility,
+        rows: Rows | None,
+        count: int,
+        extra_scores: NDArray[np.int64] | None,
+        ties: TieBreak,
+    ) -> int:
+        """The row with the highest total; plugins score only where there is a choice. Raises PluginError."""
         if count == 1:
-            return self._scheduled(rows, 1, int(Nodes(self._cluster.nodes, rows).row_numbers[0]))
+            scored = feasibility.rows if rows is None else rows
+            return int(Nodes(self._cluster.nodes, scored).row_numbers[0])
         assert self._evaluation is not None
-        totals = self._evaluation.totals(self._cluster, self._evaluated_pod, rows)
-        if extra_scores is not None:
-            totals = totals + extra_scores
-        return self._scheduled(rows, count, select_node(self._cluster, totals, rows, ties))
+        if rows is None:
+            best = self._evaluation.best(self._cluster, self._evaluated_pod, feasibility)
+        else:
+            totals = self._evaluation.totals(self._cluster, self._evaluated_pod, rows)
+            best = best_rows(totals if extra_scores is None else totals + extra_scores, rows)
+        return select_node(self._cluster, best, ties)
 
     def _filter(self) -> Feasibility:
         """Which nodes fit, evaluated again if the cluster has changed since."""
@@ -209,13 +230,13 @@ class _Cycle:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def _scheduled(self, rows: Rows, count: int, row: int) -> Scheduled:
+    def _scheduled(self, rows: Rows | None, count: int, row: int) -> Scheduled:
         assert self._evaluation is not None and self._feasibility is not None
         return Scheduled(
             pod=self._pod,
             state=self._evaluation.state(),
             node_name=self._cluster.nodes.names[row],
-            candidates=rows,
+            scored_rows=rows,
             candidate_count=count,
             feasibility=self._feasibility,
             evaluation=self._evaluation,
@@ -250,6 +271,8 @@ class _Cycle:
         self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasibility
     ) -> PostFilterResults:
         """Run the PostFilter plugins in order; none after the cluster changed while extenders were awaited."""
+        if not self._profile.runtime.plugins.post_filter:
+            return PostFilterResults(nomination=_NO_POST_FILTER)
         results = PostFilterResults()
         if not self._scope.preempts:
             return results

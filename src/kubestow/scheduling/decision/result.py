@@ -17,7 +17,8 @@ from kubestow.cluster.nodes.views import Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation.evaluation import Evaluation, Feasibility
+from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status
 
@@ -61,7 +62,10 @@ class PostFilterResults:
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The pod fits on ``node_name``, the best of the ``candidates`` (rows of the node table that were scored)."""
+    """The pod fits on ``node_name``, the best of the :attr:`candidates`.
+
+    ``scored_rows`` are their rows if only a part of the feasible nodes was scored, else None.
+    """
 
     status: ClassVar[Status] = SUCCESS
     message: ClassVar[str] = ""
@@ -69,10 +73,15 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pod: PodInfo
     state: CycleState
     node_name: str
-    candidates: Rows
+    scored_rows: Rows | None
     candidate_count: int
     feasibility: Feasibility
     evaluation: Evaluation
+
+    @property
+    def candidates(self) -> Rows:
+        """The rows of the node table among which the node was selected."""
+        return self.feasibility.rows if self.scored_rows is None else self.scored_rows
 
 
 class Unschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -1,4 +1,4 @@
-"""Sampling: how many feasible nodes are scored when ``percentageOfNodesToScore`` asks for fewer (semantics 5.4)."""
+"""Sampling: how many feasible nodes are scored, and which, if a profile asks for fewer than all (semantics 5.4)."""
 
 from __future__ import annotations
 
@@ -6,38 +6,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Nodes, Rows
+from kubestow.cluster.nodes.views import Rows
 
-__all__ = ["NodeSampler"]
+__all__ = ["NodeSampler", "feasible_nodes_to_find"]
 
-#: Fewer feasible nodes than this are never cut down.
 _MIN_FEASIBLE_NODES = 100
+_MIN_ADAPTIVE_PERCENTAGE = 5
+_ADAPTIVE_START_PERCENTAGE = 50
+_NODES_PER_PERCENT_LESS = 125
+
+
+def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
+    """kube-scheduler's rule: a percentage of the nodes, but at least 100; 0 means less the more nodes there are."""
+    if nodes < _MIN_FEASIBLE_NODES:
+        return nodes
+    adaptive = max(_MIN_ADAPTIVE_PERCENTAGE, _ADAPTIVE_START_PERCENTAGE - nodes // _NODES_PER_PERCENT_LESS)
+    return max(_MIN_FEASIBLE_NODES, nodes * (percentage or adaptive) // 100)
 
 
 class NodeSampler:
-    """Walks round robin over the nodes: each sample starts where the previous one ended."""
+    """Walks round robin over the nodes, zone by zone: each walk starts where the previous one ended."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._next_start = 0
 
     def sample(
-        self, percentage: int, rows: Rows, count: int, *, within: NDArray[np.bool_] | None = None
+        self,
+        percentage: int,
+        rows: Rows,
+        count: int,
+        *,
+        candidates: NDArray[np.bool_],
+        within: NDArray[np.bool_] | None = None,
     ) -> tuple[Rows, int]:
         """The feasible ``rows`` to score, and how many they are.
 
-        ``percentage`` is of the nodes ``within`` (bool, one per node; None for all); 0 and 100 mean every feasible
-        node. ``count`` is the number of feasible rows.
+        ``percentage`` is of the ``candidates``: the nodes that PreFilter and the scope have left (bool, one per node);
+        0 is kube-scheduler's adaptive rule. ``count`` is the number of feasible rows, ``within`` the scope (bool, one
+        per node; None for all).
         """
-        total = len(self._nodes) if within is None else int(np.count_nonzero(within))
-        if not 0 < percentage < 100 or total < _MIN_FEASIBLE_NODES:
+        order = self._nodes.zone_order()
+        order = order[candidates[order]]
+        if not len(order):
             return rows, count
-        wanted = max(_MIN_FEASIBLE_NODES, total * percentage // 100)
-        walk = Nodes(self._nodes, rows).row_numbers
-        start = int(np.searchsorted(walk, self._next_start % len(self._nodes)))
-        walk = np.concatenate((walk[start:], walk[:start]))
+        feasible = np.zeros(len(self._nodes), np.bool_)
+        feasible[rows] = True
+        start = self._next_start % len(order)
+        positions = np.flatnonzero(feasible[order])
+        first = int(np.searchsorted(positions, start))
+        positions = np.concatenate((positions[first:], positions[:first]))
+        wanted = feasible_nodes_to_find(len(order), percentage)
+        # The walk ends at the first feasible node beyond those wanted; the next one starts there.
+        walked = len(order) if count <= wanted else int(positions[wanted] - start) % len(order)
+        everything = len(self._nodes) if within is None else int(np.count_nonzero(within))
+        self._next_start = (self._next_start + walked) % everything
         if count <= wanted:
             return rows, count
-        # The walk stops at the first feasible node beyond those wanted; the next pod starts there.
-        self._next_start = int(walk[wanted])
-        return np.sort(walk[:wanted]), wanted
+        return np.sort(order[positions[:wanted]]), wanted

@@ -49,8 +49,9 @@ class ChangeNotifier:
                 continue
             try:
                 result = condition()
-            except Exception as error:
-                waiting.set_exception(error)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                can_be_set = isinstance(error, Exception) and not isinstance(error, StopIteration)
+                waiting.set_exception(error if can_be_set else RuntimeError(f"{type(error).__name__}: {error}"))
             else:
                 if result is not None:
                     waiting.set_result(result)

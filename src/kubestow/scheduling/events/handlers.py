@@ -16,6 +16,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidObject
+from kubestow.log_fields import fields
 from kubestow.scheduling.events.cluster_events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -28,7 +29,7 @@ from kubestow.scheduling.events.cluster_events import (
 )
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS
-from kubestow.scheduling.interfaces import Clock, Resource
+from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["EventHandlers", "PendingPods", "WatchListener"]
 
@@ -64,6 +65,9 @@ class WatchListener:
     def assumed_pod_deleted(self, uid: str) -> None:
         """A pod that is assumed on a node is being deleted."""
 
+    def pod_terminating(self, uid: str) -> None:
+        """A pod has got a deletion timestamp."""
+
     def pod_settled(self, uid: str) -> None:
         """A pod has been assigned or deleted."""
 
@@ -89,11 +93,11 @@ class EventHandlers:
         scheduler_names: Container[str],
         watched: Collection[Resource],
         listener: WatchListener,
-        clock: Clock | None = None,
+        duration_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._cluster, self._pods, self._queue = cluster, pods, queue
         self._scheduler_names = scheduler_names
-        self._listener, self._clock = listener, clock
+        self._listener, self._now = listener, duration_clock
         #: The cluster events raised by the object being handled.
         self._raised: list[ClusterEvent] = []
         self._unlisted: set[tuple[str, str, type]] = set()
@@ -142,14 +146,16 @@ class EventHandlers:
                 self._listener.event_handled(event.label, seconds)
             self._raised.clear()
 
-    def _now(self) -> float:
-        return 0.0 if self._clock is None else self._clock.monotonic()
-
     def _report_undecodable(self, resource: Resource, subject: str, problem: str) -> None:
         key = (resource.kind, subject)
         if self._undecodable.get(key) != problem:
             self._undecodable[key] = problem
-            _log.warning("%s %s cannot be decoded and is ignored: %s", *key, problem)
+            _log.warning(
+                "%s %s cannot be decoded and is ignored: %s",
+                *key,
+                problem,
+                extra=fields(kind=key[0], object=subject, err=problem),
+            )
 
     def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
         """Objects that were deleted are reported anew should they be created again."""
@@ -250,6 +256,8 @@ class EventHandlers:
             self._delete_pod(key)
             raise
         self._pods.put(info)
+        if info.terminating and (old is None or not old.terminating):
+            self._listener.pod_terminating(info.uid)
         has_joined_group = self._cluster.pod_groups.put(info)
         if info.spec.node_name:
             self._put_assigned_pod(old, info)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
+from typing import Any
 
 from kubestow.api.extender import MAX_SCORE as MAX_EXTENDER_SCORE
 from kubestow.cluster.cache import Cluster
@@ -20,6 +21,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import MAX_SCORE, Victims
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.log_fields import fields
 from kubestow.scheduling.extenders.interface import Extender, ExtenderFilterResponse, ExtenderVictims, PodGone
 
 __all__ = ["EXTENDER", "ExtenderFilterResult", "Extenders"]
@@ -174,7 +176,12 @@ class Extenders:
         try:
             remaining = await self.preempt(pod, {node_name: victims})
         except ExtenderError as error:
-            _log.warning("extenders failed at preemption for pod %s: %s", pod.key, error.problem)
+            _log.warning(
+                "extenders failed at preemption for pod %s: %s",
+                pod.key,
+                error.problem,
+                extra=_fields(error, pod=pod.key),
+            )
             return False
         accepted = {victim.uid for victim in remaining[node_name].pods} if node_name in remaining else set()
         return accepted == {victim.uid for victim in victims.pods}
@@ -233,7 +240,8 @@ class Extenders:
             return
         logged = self._logged_failures.get((error.extender, error.verb))
         self._logged_failures[error.extender, error.verb] = error.problem
-        _log.log(logging.DEBUG if logged == error.problem else logging.WARNING, "%s", error)
+        level = logging.DEBUG if logged == error.problem else logging.WARNING
+        _log.log(level, "%s", error, extra=_fields(error))
 
     def _succeeded(
         self, extender: Extender, verb: str, *, mentioned: Iterable[str] = (), sent: Collection[str] = ()
@@ -243,8 +251,18 @@ class Extenders:
             problem = f'response contains node "{min(unknown)}", which was not sent'
             self._log_failure(ExtenderError(_name(extender), verb, problem))
         elif self._logged_failures and self._logged_failures.pop((_name(extender), verb), None) is not None:
-            _log.info("extender %s works again at %s", _name(extender), verb)
+            _log.info(
+                "extender %s works again at %s",
+                _name(extender),
+                verb,
+                extra=fields(extender=_name(extender), verb=verb),
+            )
 
 
 def _name(extender: Extender) -> str:
     return extender.settings.url_prefix
+
+
+def _fields(error: ExtenderError, **others: str) -> dict[str, Any]:
+    """The fields of a log record about a failed extender."""
+    return fields(extender=error.extender, verb=error.verb, err=error.problem, **others)

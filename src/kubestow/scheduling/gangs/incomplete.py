@@ -16,6 +16,7 @@ from kubestow.framework.gang import Gang, GangPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.failure_handler import FailureHandler
+from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place
 
@@ -23,16 +24,19 @@ __all__ = ["IncompleteGangs"]
 
 #: How long a pod is gated before that is reported on it, in seconds.
 _GRACE_PERIOD = 3.0
+#: A timer may fire a moment before its time by another clock, in seconds.
+_TOLERANCE = 0.001
 
 
 class IncompleteGangs:
     """The pods gated because their gang is incomplete, for which no report has been written yet."""
 
     def __init__(
-        self, profiles: Mapping[str, Profile], queue: SchedulingQueue, failure_handler: FailureHandler
+        self, profiles: Mapping[str, Profile], queue: SchedulingQueue, failure_handler: FailureHandler, clock: Clock
     ) -> None:
         self._profiles, self._queue, self._failure_handler = profiles, queue, failure_handler
-        #: When each pod is reported, in seconds of the event loop's clock. The grace period is the same for all, so
+        self._clock = clock
+        #: When each pod is reported, in seconds of the clock. The grace period is the same for all, so
         #: the pods are in the order of their times.
         self._due: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -60,15 +64,14 @@ class IncompleteGangs:
         self._report_later(pod.uid)
 
     def _report_later(self, uid: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._due.setdefault(uid, loop.time() + _GRACE_PERIOD)
+        self._due.setdefault(uid, self._clock.monotonic() + _GRACE_PERIOD)
         if self._timer is None:
-            self._timer = loop.call_later(_GRACE_PERIOD, self._report_due)
+            self._timer = asyncio.get_running_loop().call_later(_GRACE_PERIOD, self._report_due)
 
     def _report_due(self) -> None:
         """Report on the pods whose grace period has ended, and again on gated siblings, whose reports are outdated."""
-        loop = asyncio.get_running_loop()
-        due = list(itertools.takewhile(lambda uid: self._due[uid] <= loop.time(), self._due))
+        loop, now = asyncio.get_running_loop(), self._clock.monotonic() + _TOLERANCE
+        due = list(itertools.takewhile(lambda uid: self._due[uid] <= now, self._due))
         for uid in due:
             del self._due[uid]
         # However many pods arrive one after the other, their siblings get no more reports than this.

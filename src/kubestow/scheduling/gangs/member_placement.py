@@ -7,11 +7,11 @@ the preemptions together would be worth it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.simulation import Simulation
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import Code
@@ -28,7 +28,8 @@ __all__ = ["MemberPlacement"]
 class MemberPlacement:
     """The placements of some members of a gang, which can be undone. ``decide`` finds the node of one pod.
 
-    With a ``simulation``, in whose block everything happens then, members preempt.
+    ``kind_of`` returns equal values for pods that get the same decision while the cluster does not change, as far as
+    that depends on their shapes. With a ``simulation``, in whose block everything happens then, members preempt.
     """
 
     def __init__(
@@ -38,15 +39,17 @@ class MemberPlacement:
         attempt: GangAttempt,
         decide: Callable[[PodInfo, Scope], Awaitable[Decision]],
         *,
+        kind_of: Callable[[PodInfo], Hashable],
         simulation: Simulation | None = None,
     ) -> None:
-        self._cluster, self._pods, self._decide, self._simulation = cluster, pods, decide, simulation
+        self._cluster, self._pods, self._simulation = cluster, pods, simulation
+        self._decide, self._kind_of = decide, kind_of
         self._profile, self._members = attempt.profile, attempt.gang.members.pods
         post_filters = attempt.profile.runtime.plugins.post_filter
         self._post_filter_holds_for_copies = all(plugin.applies_to_identical_pods for plugin in post_filters)
         self._undo_steps: list[Callable[[], None]] = []
-        #: The failures by shape since the last placement; identical pods would fail alike.
-        self._failed_shapes: dict[Shape, MemberFailure] = {}
+        #: The failures since the last placement, by the kind of the pod: others of the kind would fail alike.
+        self._failed_kinds: dict[Hashable, MemberFailure] = {}
         self.placed: list[BindingContext] = []
         #: Members that would preempt, with the results that say where and whom.
         self.preemptors: list[tuple[QueuedPod, PostFilterResult]] = []
@@ -56,7 +59,7 @@ class MemberPlacement:
 
     async def place(self, members: Sequence[QueuedPod], scope: Scope = WHOLE_CLUSTER) -> None:
         """Place as many of the members as possible. Suspends only while extenders are awaited."""
-        self._failed_shapes.clear()
+        self._failed_kinds.clear()
         for queued in members:
             await self._place(queued, scope)
 
@@ -69,7 +72,8 @@ class MemberPlacement:
     async def _place(self, queued: QueuedPod, scope: Scope) -> None:
         if self._is_withdrawn(queued):
             return
-        known = self._failed_shapes.get(queued.info.shape)
+        kind = self._kind_of(queued.info)
+        known = self._failed_kinds.get(kind)
         holds_for_copies = self._post_filter_holds_for_copies or not scope.preempts
         if known is not None and holds_for_copies and self._depends_on_shape_alone(queued.info):
             self.failures.append(replace(known, queued=queued))
@@ -88,7 +92,7 @@ class MemberPlacement:
         failure = MemberFailure.of_decision(queued, decision, is_nominated=is_nominated)
         self.failures.append(failure)
         if failure.status.code is not Code.ERROR:
-            self._failed_shapes[queued.info.shape] = failure
+            self._failed_kinds[kind] = failure
 
     def _is_withdrawn(self, queued: QueuedPod) -> bool:
         if self._pods.wants_node(queued.info.uid):
@@ -113,7 +117,7 @@ class MemberPlacement:
             return
         context = BindingContext(queued, info, node_name, state, self._profile, former_nomination=nomination)
         self.placed.append(context)
-        self._failed_shapes.clear()
+        self._failed_kinds.clear()
 
     def _preempt(self, queued: QueuedPod, result: PostFilterResult, simulation: Simulation) -> bool:
         """Simulate a preemption; False without one, or if it evicts members of the gang itself."""
@@ -125,7 +129,7 @@ class MemberPlacement:
             simulation.remove_pod(victim.uid)
         self._assume(queued.info, result.nominated_node_name)
         self.preemptors.append((queued, result))
-        self._failed_shapes.clear()
+        self._failed_kinds.clear()
         return True
 
     def _assume(self, info: PodInfo, node_name: str) -> None:

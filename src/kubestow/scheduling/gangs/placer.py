@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from random import Random
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.simulation import Simulation
+from kubestow.errors import PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
@@ -101,7 +102,16 @@ class GangPlacer:
         *,
         simulation: Simulation | None = None,
     ) -> MemberPlacement:
-        return MemberPlacement(self._cluster, self._pods, attempt, decide, simulation=simulation)
+        def kind_of(info: PodInfo) -> Hashable:
+            """The group of shapes; the whole shape for a pod of which extenders may read any label."""
+            if self._extenders.take_part(info):
+                return info.shape
+            try:
+                return attempt.profile.evaluations.group(self._cluster, info)
+            except PluginError:  # the decision fails with it, too
+                return info.shape
+
+        return MemberPlacement(self._cluster, self._pods, attempt, decide, kind_of=kind_of, simulation=simulation)
 
     def _placed(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
         """Record in the attempt what placing its members showed, whether or not that is undone."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import HypotheticalNodes
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.framework.evaluation.pod_capacity import PodCapacity
@@ -103,13 +103,17 @@ async def fewest_removed(count: int, fits: Callable[[Mask], Awaitable[bool]]) ->
 
 
 class _CountedCapacity:
-    """Counts the capacity for identical pods; ``as_is`` (int64 per row) is that with no unit removed."""
+    """Counts the capacity for identical pods."""
 
     def __init__(self, evictable: Evictable, capacity: PodCapacity, *, cluster: Cluster, needed: int) -> None:
-        self._units, self._rows = evictable.units, evictable.rows
-        self._unit_of = evictable.units.row_of
         self._capacity, self._table, self._needed = capacity, cluster.nodes, needed
-        self._as_is = capacity.on(cluster.all_nodes())
+        order = np.argsort(evictable.rows, kind="stable")
+        lengths = np.bincount(evictable.rows, minlength=len(cluster.nodes))
+        #: The evictable pods row by row, and the unit of each (intp).
+        self._evictable = PodChanges(evictable.units.table, evictable.units.slots[order], offsets_of(lengths), -1)
+        self._unit_of = evictable.units.row_of[order]
+        #: The capacity of each row with no unit removed, int64.
+        self._as_is = self._capacity_without(np.zeros(len(order), np.bool_), np.ones(len(lengths), np.bool_))
         self._total = int(self._as_is.sum())
 
     @classmethod
@@ -125,12 +129,17 @@ class _CountedCapacity:
 
     async def fits(self, removed: Mask) -> bool:
         """Whether enough pods fit with some units (bool) removed. Never suspends."""
-        leaving = np.flatnonzero(removed[self._unit_of])
-        leaving = leaving[np.argsort(self._rows[leaving], kind="stable")]
-        rows, lengths = np.unique(self._rows[leaving], return_counts=True)
-        without = PodChanges(self._units.table, self._units.slots[leaving], offsets_of(lengths), -1)
-        freed = self._capacity.on(HypotheticalNodes(self._table, rows, pod_changes=(without,)))
-        return self._total - int(self._as_is[rows].sum()) + int(freed.sum()) >= self._needed
+        leaving = removed[self._unit_of]
+        affected = np.zeros(len(self._as_is), np.bool_)
+        affected[self._evictable.row_of[leaving]] = True
+        capacity = int(self._capacity_without(leaving, affected).sum())
+        return self._total - int(self._as_is[affected].sum()) + capacity >= self._needed
+
+    def _capacity_without(self, leaving: Mask, rows: Mask) -> NDArray[np.int64]:
+        """The capacity of some rows (bool) after all evictable pods are removed, and all but some (bool) put back."""
+        positions = np.flatnonzero(rows)
+        changes = self._evictable.select(positions).without(~leaving[rows[self._evictable.row_of]])
+        return self._capacity.on(HypotheticalNodes(self._table, positions, pod_changes=(changes,)))
 
 
 class _Search:
@@ -142,6 +151,7 @@ class _Search:
         self._attempt, self._cluster, self._place = attempt, cluster, place
         # Read now: slots of the pod table are reused as soon as pods are removed.
         self._pods, self._unit_of = evictable.units.infos, evictable.units.row_of
+        self._has_host_ports: Mask = evictable.units.values_of(_has_host_ports).astype(np.bool_)
 
     @contextmanager
     def without_own_nominations(self) -> Iterator[Simulation]:
@@ -173,10 +183,16 @@ class _Search:
     def _place_without(self, removed: Mask, simulation: Simulation) -> MemberPlacement:
         for pod in self._removed_pods(removed):
             simulation.remove_pod(pod.uid)
+        for position in np.flatnonzero(self._has_host_ports & ~removed[self._unit_of]).tolist():
+            simulation.take_host_ports(self._pods[position].uid)
         return self._place()
 
     def _removed_pods(self, removed: Mask) -> list[PodInfo]:
         return [self._pods[position] for position in np.flatnonzero(removed[self._unit_of])]
+
+
+def _has_host_ports(shape: Shape) -> bool:
+    return bool(shape.host_ports)
 
 
 def _displaced(nominations: Sequence[tuple[QueuedPod, str]], cluster: Cluster) -> list[PodInfo]:

@@ -18,6 +18,7 @@ from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
@@ -70,6 +71,8 @@ class Evictions:
         self.tasks = BackgroundTasks()
         #: The newest preemption of each preemptor, by uid. An older one may still wait for a response.
         self._preempting: dict[str, _Preemption] = {}
+        #: The preemptions whose last victim is being evicted, by the uid of this victim.
+        self._awaited: dict[str, list[_Preemption]] = {}
 
     def is_preempting(self, uid: str) -> bool:
         """Whether a pod's victims are still being evicted."""
@@ -80,6 +83,16 @@ class Evictions:
             return True
         victim = self._pods.get(preemption.last.uid)
         return victim is not None and not victim.terminating
+
+    def victim_changed(self, uid: str) -> None:
+        """A pod may be terminating or gone: if so, preemptors whose last victim it is may be requeued from now on."""
+        for preemption in self._awaited.get(uid, ()):
+            self._let_go(preemption)
+
+    def _let_go(self, preemption: _Preemption) -> None:
+        """Have the queue consider again those preemptors whose victims are no longer being evicted."""
+        uids = (preemptor.uid for preemptor in preemption.preemptors)
+        self._queue.preemption_ended([uid for uid in uids if not self.is_preempting(uid)])
 
     def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
         """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
@@ -130,6 +143,7 @@ class Evictions:
             return
         for preemptor in preemption.preemptors:
             self._preempting[preemptor.uid] = preemption
+        self._queue.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
         self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
 
     async def _run(
@@ -142,9 +156,16 @@ class Evictions:
             *others, last = victims
             await _run_all([self._evict(victim, preemption) for victim in others])
             preemption.last = last
+            self._awaited.setdefault(last.uid, []).append(preemption)
+            self._let_go(preemption)
             await self._evict(last, preemption)
         except Exception as error:  # whatever it is, the preemptor must not stay gated
-            _log.warning("preemption for %s failed: %s", preemption, error)
+            _log.warning(
+                "preemption for %s failed: %s",
+                preemption,
+                error,
+                extra=fields(preemptor=str(preemption), err=str(error)),
+            )
             self._ended(preemption, began, succeeded=False, activate=True)
         else:
             # If every victim has left already, no further event will requeue the preemptor.
@@ -162,8 +183,17 @@ class Evictions:
         for preemptor in preemption.preemptors:
             if self._preempting.get(preemptor.uid) is preemption:
                 del self._preempting[preemptor.uid]
+        self._stop_awaiting(preemption)
+        self._let_go(preemption)
         if activate:
             self._queue.activate([preemptor.uid for preemptor in preemption.preemptors])
+
+    def _stop_awaiting(self, preemption: _Preemption) -> None:
+        awaiting = self._awaited.get(preemption.last.uid) if preemption.last is not None else None
+        if preemption.last is not None and awaiting is not None:
+            awaiting.remove(preemption)
+            if not awaiting:
+                del self._awaited[preemption.last.uid]
 
     async def _evict(self, victim: PodInfo, preemption: _Preemption) -> None:
         placed = self._cluster.placed_pod(victim.uid)
@@ -207,7 +237,10 @@ class Evictions:
 
 async def _run_action(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Call a plugin's action where its failure is logged, even if it fails before its first await."""
-    await action()
+    try:
+        await action()
+    except SystemExit as error:  # not even sys.exit() in a plugin ends the scheduler
+        raise RuntimeError(f"SystemExit: {error}") from error
 
 
 async def _run_all(evictions: Sequence[Coroutine[Any, Any, None]]) -> None:

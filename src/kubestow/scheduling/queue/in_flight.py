@@ -46,6 +46,10 @@ class PodsInFlight:
     def __len__(self) -> int:
         return len(self._popped_at)
 
+    def uids(self) -> list[str]:
+        """The uids of the pods, in the order in which they were popped."""
+        return list(self._popped_at)
+
     def counts(self) -> Counter[str]:
         """How many events are kept, by label; each pop counts as an event of its own."""
         counts = Counter(kept.event.label for kept in self._events)

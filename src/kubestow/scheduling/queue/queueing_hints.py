@@ -1,13 +1,12 @@
 """Queueing hints: which rejected pods an event may make schedulable.
 
 Built once from the events that the plugins of all profiles register (semantics 4.9). The hints of a profile are
-evaluated only for the plugins that rejected the pod.
+evaluated only for the plugins that rejected the pod, and once for all pods with the same hint signature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from enum import Enum
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
@@ -23,8 +22,9 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.placement import PlacementGeneratePlugin
 from kubestow.framework.profile import Profile
+from kubestow.scheduling.queued_pod import Requeue
 
-__all__ = ["QueueingHints", "Registrations", "Requeue"]
+__all__ = ["EventDecisions", "HintSignatures", "QueueingHints", "Registrations"]
 
 #: Plugins of other extension points cannot reject a pod, so their registrations are ignored.
 _REJECTING_PLUGINS = (
@@ -37,16 +37,11 @@ _REJECTING_PLUGINS = (
 )
 _NODE_TAINT_UPDATE = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT)
 
-#: The registrations that match an event: by scheduler name, then by plugin.
 Registrations = Mapping[str, Mapping[str, Sequence[EventRegistration]]]
+"""The registrations that match an event: by scheduler name, then by plugin."""
 
-
-class Requeue(Enum):
-    """What an event means for a rejected pod."""
-
-    SKIP = "skip"
-    AFTER_BACKOFF = "after backoff"
-    IMMEDIATELY = "immediately"
+HintSignatures = tuple[tuple[str, Hashable | None], ...]
+"""The plugins that rejected a pod, each with the pod's hint signature for it; None if its hints are called per pod."""
 
 
 class QueueingHints:
@@ -68,8 +63,52 @@ class QueueingHints:
             + unconditional
             for profile in profiles.values()
         }
+        #: The plugins whose registrations tell pods apart, by scheduler name and plugin name.
+        self._hinting: dict[str, dict[str, Plugin]] = {
+            profile.scheduler_name: {
+                plugin.name: plugin
+                for plugin in profile.plugins
+                if any(each.hint is not None or each.hint_key is not None for each in plugin.events_to_register)
+            }
+            for profile in profiles.values()
+        }
+        #: Those of them with keyed events.
+        self._keyed = {
+            name: {
+                plugin.name: plugin
+                for plugin in plugins.values()
+                if any(registration.hint_key is not None for registration in plugin.events_to_register)
+            }
+            for name, plugins in self._hinting.items()
+        }
         self._matching: dict[ClusterEvent, dict[str, dict[str, list[EventRegistration]]]] = {}
         self._with_event_filter: set[ClusterEvent] = set()
+
+    def signatures(self, pod: PodInfo, plugins: Iterable[str]) -> HintSignatures:
+        """The hint signatures of a pod that these plugins rejected."""
+        name = pod.spec.scheduler_name
+        hinting, runtime = self._hinting[name], self._profiles[name].runtime
+        return tuple(
+            (plugin, () if plugin not in hinting else runtime.hint_signature(hinting[plugin], pod))
+            for plugin in plugins
+        )
+
+    def keys(self, pod: PodInfo, plugins: Iterable[str]) -> dict[str, frozenset[Hashable] | None]:
+        """The hint keys of a pod for those of these plugins that have keyed events; None where all keys are its."""
+        name = pod.spec.scheduler_name
+        keyed, runtime = self._keyed[name], self._profiles[name].runtime
+        return {plugin: runtime.hint_keys(keyed[plugin], pod) for plugin in plugins if plugin in keyed}
+
+    def keys_of(self, registrations: Registrations, old: Any, new: Any) -> dict[str, set[Hashable] | None]:
+        """The plugins that registered an event, with the keys of the pods that it can help; None for all pods."""
+        found: dict[str, set[Hashable] | None] = {}
+        for scheduler_name, by_plugin in registrations.items():
+            runtime = self._profiles[scheduler_name].runtime
+            for plugin, matching in by_plugin.items():
+                keys = {runtime.run_hint_key(plugin, each, old, new) for each in matching}
+                known = found.setdefault(plugin, set())
+                found[plugin] = None if known is None or None in keys else known | keys
+        return found
 
     def matching(self, event: ClusterEvent) -> Registrations:
         """The registrations that match an event."""
@@ -105,30 +144,69 @@ class QueueingHints:
             for scheduler_name, plugins in matching.items()
         }
 
-    def decide(
-        self,
-        pod: PodInfo,
-        registrations: Mapping[str, Sequence[EventRegistration]],
-        *,
-        event: ClusterEvent,
-        rejectors: Collection[str],
-        pending: Collection[str],
-        old: Any,
-        new: Any,
-    ) -> Requeue:
-        """Whether an event requeues a pod (semantics 6.8): a plugin that returned Pending skips the backoff."""
-        runtime = self._profiles[pod.spec.scheduler_name].runtime
+    def decisions(self, event: ClusterEvent, registrations: Registrations, old: Any, new: Any) -> EventDecisions:
+        """The requeue decisions for one event, with the object before and after."""
+        return EventDecisions(self._profiles, event, registrations, old, new)
+
+
+class EventDecisions:
+    """What one event means for rejected pods (semantics 6.8). A hint is called once per hint signature."""
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], event: ClusterEvent, registrations: Registrations, old: Any, new: Any
+    ) -> None:
+        self._profiles, self._registrations = profiles, registrations
+        self.event, self._old, self._new = event, old, new
+        #: By scheduler name, plugin and hint signature.
+        self._known: dict[tuple[str, str, Hashable], bool] = {}
+
+    def concerns(self, scheduler_name: str, plugin: str) -> bool:
+        """Whether a plugin registered the event."""
+        return plugin in self._registrations.get(scheduler_name, {})
+
+    def of(self, pod: PodInfo, *, rejectors: Collection[str], pending: Collection[str]) -> Requeue:
+        """Whether the event requeues one pod."""
+        signatures = tuple((plugin, None) for plugin in (*rejectors, *(p for p in pending if p not in rejectors)))
+        return self.of_all_like(pod, signatures, pending=pending)
+
+    def of_all_like(self, pod: PodInfo, signatures: HintSignatures, *, pending: Collection[str]) -> Requeue:
+        """Whether the event requeues the pods that the same plugins rejected and that have the same ``signatures``.
+
+        A plugin that returned Pending (``pending``) skips the backoff.
+        """
+        if self.event.is_wildcard or not signatures:
+            return Requeue.AFTER_BACKOFF
+        registrations = self._registrations.get(pod.spec.scheduler_name)
         found = Requeue.SKIP
-        for plugin in (*rejectors, *(name for name in pending if name not in rejectors)):
-            for registration in registrations.get(plugin, ()):
-                if not runtime.run_queueing_hint(plugin, registration, pod, old, new, event=event):
-                    continue
-                if plugin in pending:
-                    return Requeue.IMMEDIATELY
-                if not pending:
-                    return Requeue.AFTER_BACKOFF
-                found = Requeue.AFTER_BACKOFF
+        if not registrations:
+            return found
+        for plugin, signature in signatures:
+            if plugin not in registrations or not self._queues(pod, plugin, signature, registrations[plugin]):
+                continue
+            if plugin in pending:
+                return Requeue.IMMEDIATELY
+            if not pending:
+                return Requeue.AFTER_BACKOFF
+            found = Requeue.AFTER_BACKOFF
         return found
+
+    def _queues(
+        self, pod: PodInfo, plugin: str, signature: Hashable | None, registrations: Sequence[EventRegistration]
+    ) -> bool:
+        """Whether a hint of a plugin says Queue."""
+        if any(registration.hint is None for registration in registrations):
+            return True
+        if signature is None:
+            return self._call(pod, plugin, registrations)
+        key = (pod.spec.scheduler_name, plugin, signature)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._call(pod, plugin, registrations)
+        return known
+
+    def _call(self, pod: PodInfo, plugin: str, registrations: Sequence[EventRegistration]) -> bool:
+        run = self._profiles[pod.spec.scheduler_name].runtime.run_queueing_hint
+        return any(run(plugin, each, pod, self._old, self._new, event=self.event) for each in registrations)
 
 
 def _requeueing_registrations(plugin: Plugin) -> list[EventRegistration]:

@@ -16,12 +16,15 @@ calls :meth:`SchedulingQueue.flush` at :meth:`SchedulingQueue.next_flush`.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.scheduling.environment import Environment
@@ -30,9 +33,9 @@ from kubestow.scheduling.queue.backoff import BackoffPolicy
 from kubestow.scheduling.queue.gating import GatingListener
 from kubestow.scheduling.queue.heap import PodHeap
 from kubestow.scheduling.queue.in_flight import InFlightEvent, PodsInFlight
-from kubestow.scheduling.queue.queueing_hints import QueueingHints, Registrations, Requeue
-from kubestow.scheduling.queue.unschedulable import UnschedulablePods
-from kubestow.scheduling.queued_pod import Place, QueuedPod
+from kubestow.scheduling.queue.queueing_hints import EventDecisions, QueueingHints, Registrations
+from kubestow.scheduling.queue.unschedulable import Cohort, CohortKey, UnschedulablePods
+from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
 
 __all__ = ["UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
 
@@ -41,6 +44,11 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
 
 #: Between two looks for pods that have been unschedulable for too long, in seconds.
 _UNSCHEDULABLE_FLUSH_PERIOD = 30.0
+
+#: An event moves this many pods at once; the scheduling loop moves the others in steps of the same size, 4 ms each.
+_MOVED_AT_ONCE = 500
+
+_ticket = attrgetter("ticket")
 
 #: The queue's parts as the observer names them; gated pods count as unschedulable when they enter.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
@@ -72,9 +80,15 @@ class SchedulingQueue:
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
-        self._unschedulable = UnschedulablePods()
+        self._unschedulable = UnschedulablePods(hints.signatures, hints.keys)
+        #: The pods whose preemption is in progress.
+        self._preempting: set[str] = set()
+        #: The pods that events have helped and that are yet to be moved, each with its ticket at the time.
+        self._moves: deque[tuple[int, QueuedPod]] = deque()
         self._in_flight = PodsInFlight()
         self._next_unschedulable_flush = self._clock.monotonic() + _UNSCHEDULABLE_FLUSH_PERIOD
+        if math.isinf(max_unschedulable_seconds):
+            self._next_unschedulable_flush = math.inf  # no pod ever waits for too long
 
     def add_gating_listener(self, listener: GatingListener) -> None:
         """Have a listener hear of every pod that PreEnqueue rejects from now on."""
@@ -100,16 +114,28 @@ class SchedulingQueue:
 
     def get(self, uid: str) -> QueuedPod | None:
         """A queued pod; None for one in flight."""
-        return self._pods.get(uid)
+        return self._settled(uid)
 
     def pending(self) -> Iterable[QueuedPod]:
         """All queued pods."""
         return self._pods.values()
 
+    def in_flight(self) -> list[str]:
+        """The uids of the pods in flight, in the order in which they were popped."""
+        return self._in_flight.uids()
+
+    def retry_time(self, queued: QueuedPod) -> float | None:
+        """When a queued pod is tried again without an event, at the latest, in seconds of the clock; None for never."""
+        if queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):
+            return self._backoff_policy.flush_time(queued)
+        if queued.place is not Place.UNSCHEDULABLE or math.isinf(self._max_unschedulable_seconds):
+            return None
+        return queued.timestamp + self._max_unschedulable_seconds + _UNSCHEDULABLE_FLUSH_PERIOD
+
     @property
     def ready(self) -> bool:
         """Whether :meth:`pop` would return a pod."""
-        return self._active.peek() is not None or self._backoff.peek() is not None
+        return self.is_moving or self._active.peek() is not None or self._backoff.peek() is not None
 
     # -- pods from the watch -------------------------------------------------------------------------------------
 
@@ -124,7 +150,7 @@ class SchedulingQueue:
             for event in events:
                 self._in_flight.keep(event, old, new)
             return
-        queued = self._pods.get(new.uid)
+        queued = self._settled(new.uid)
         if queued is None:
             self.add(new)
             return
@@ -132,8 +158,9 @@ class SchedulingQueue:
         if queued.place is Place.ACTIVE:
             self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self._unschedulable.add(queued, is_held=self._unschedulable.is_held(new.uid))
             for event in events:
-                if self._requeue_if_helped(queued, event, self._hints.matching(event), old, new):
+                if self._requeue_if_helped(queued, self._hints.decisions(event, self._hints.matching(event), old, new)):
                     break
 
     def delete(self, uid: str) -> None:
@@ -149,6 +176,8 @@ class SchedulingQueue:
 
         With activeQ empty, the pod whose backoff ends first is popped before its time (semantics 6.3).
         """
+        while self._moves:
+            self.continue_moving()
         queued = self._active.pop()
         if queued is None:
             queued = self._backoff.pop()
@@ -159,7 +188,7 @@ class SchedulingQueue:
 
     def pop_pod(self, uid: str) -> QueuedPod | None:
         """A particular pod, as if it were the next; None if it is not queued or gated, or backs off after an error."""
-        queued = self._pods.get(uid)
+        queued = self._settled(uid)
         if queued is None or self.error_backoff_end(uid) is not None:
             return None
         if queued.place is not Place.ACTIVE:
@@ -206,7 +235,8 @@ class SchedulingQueue:
             return Requeue.AFTER_BACKOFF
         found = Requeue.SKIP
         for kept in events:
-            decision = self._decide(queued, kept.event, self._hints.matching(kept.event), kept.old, kept.new)
+            decisions = self._hints.decisions(kept.event, self._hints.matching(kept.event), kept.old, kept.new)
+            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending=queued.pending)
             if decision is Requeue.IMMEDIATELY:
                 return decision
             if decision is Requeue.AFTER_BACKOFF:
@@ -223,7 +253,7 @@ class SchedulingQueue:
 
     def error_backoff_end(self, uid: str) -> float | None:
         """When a pod's backoff after an error ends, in seconds of the clock; None when it has none."""
-        queued = self._pods.get(uid)
+        queued = self._settled(uid)
         if queued is None or queued.place is not Place.ERROR_BACKOFF or not self._is_backing_off(queued):
             return None
         return queued.backoff_expiration
@@ -231,7 +261,7 @@ class SchedulingQueue:
     def activate(self, uids: Iterable[str]) -> None:
         """Move pods to activeQ whatever their backoff; pods in flight return after their attempt."""
         for uid in uids:
-            queued = self._pods.get(uid)
+            queued = self._settled(uid)
             if queued is None and uid in self._in_flight:
                 self._in_flight.keep(UNSCHEDULABLE_TIMEOUT, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
@@ -247,14 +277,78 @@ class SchedulingQueue:
         *,
         among: Callable[[PodInfo], bool] | None = None,
     ) -> None:
-        """Requeue the unschedulable pods that an event may help, of those ``among`` selects (semantics 6.7)."""
+        """Requeue the unschedulable pods that an event may help, of those ``among`` selects (semantics 6.7).
+
+        Pods are requeued in the order in which they began to wait.
+        """
         self._in_flight.keep(event, old, new)
-        if not self._unschedulable and not event.is_wildcard:
+        if not self._unschedulable:
             return
         registrations = self._hints.filtered(event, old, new)
-        for queued in list(self._candidates(event, registrations)):
-            if among is None or among(queued.info):
-                self._requeue_if_helped(queued, event, registrations, old, new)
+        decisions = self._hints.decisions(event, registrations, old, new)
+        subject = self._waiting_subject(old, new)
+        helped: list[QueuedPod] = []
+        for cohort in self._concerned_cohorts(decisions, registrations, old, new):
+            decision = self._decide_for_cohort(cohort, subject, decisions)
+            if decision is not Requeue.SKIP:
+                helped += self._take(cohort, (decision, event.label), among, spared=subject)
+        if subject is not None and (among is None or among(subject.info)):
+            self._requeue_if_helped(subject, decisions)
+        self._begin_moving(helped)
+
+    def _begin_moving(self, pods: list[QueuedPod]) -> None:
+        """Move pods that have a move, the first of them at once."""
+        if not pods:
+            return
+        pods.sort(key=_ticket)
+        if len(self._moves) > len(self._pods):  # a standby scheduler moves few pods, and many may have been deleted
+            self._moves = deque(move for move in self._moves if move[1].move is not None and move[1].ticket == move[0])
+        self._moves.extend(zip(map(_ticket, pods), pods, strict=True))
+        self.continue_moving()
+        if self._moves:
+            self._on_change()
+
+    def _take(
+        self,
+        cohort: Cohort,
+        move: tuple[Requeue, str],
+        among: Callable[[PodInfo], bool] | None,
+        *,
+        spared: QueuedPod | None,
+    ) -> list[QueuedPod]:
+        """Take the pods that an event has helped out of a cohort, to be moved."""
+        if among is None and spared is None:
+            pods = self._unschedulable.take_all(cohort)
+        else:
+            chosen = (q for q in cohort.pods.values() if q is not spared and (among is None or among(q.info)))
+            pods = self._unschedulable.take(cohort, [q.info.uid for q in chosen])
+        for queued in pods:
+            queued.move = move
+        return pods
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether pods that events have helped are yet to be moved; :meth:`pop` moves all of them first."""
+        return bool(self._moves)
+
+    def continue_moving(self, limit: int = _MOVED_AT_ONCE) -> None:
+        """Move the next pods that events have helped, at most ``limit`` of them, so that no event blocks for long."""
+        for _ in range(min(limit, len(self._moves))):
+            ticket, queued = self._moves.popleft()
+            if queued.ticket == ticket:  # else it was moved or deleted, and may wait again since
+                self._settle(queued)
+
+    def _settle(self, queued: QueuedPod) -> None:
+        """Move a pod if an event has helped it that was not carried out yet."""
+        if queued.move is not None:
+            self._place(queued, *queued.move)
+
+    def _settled(self, uid: str) -> QueuedPod | None:
+        """A queued pod; one that is yet to be moved is moved first."""
+        queued = self._pods.get(uid)
+        if queued is not None:
+            self._settle(queued)
+        return queued
 
     def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
         """Requeue the pods that may use a node for which a pod is no longer nominated; whether there is such a node.
@@ -271,43 +365,65 @@ class SchedulingQueue:
         self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.on(node_name), None, among=may_use_node)
         return True
 
-    def _candidates(self, event: ClusterEvent, registrations: Registrations) -> Iterator[QueuedPod]:
-        if event.is_wildcard:
-            return (q for q in self._pods.values() if q.place in (Place.UNSCHEDULABLE, Place.GATED))
-        plugins = dict.fromkeys(name for by_plugin in registrations.values() for name in by_plugin)
-        return self._unschedulable.rejected_by(plugins)
+    def _waiting_subject(self, old: Any, new: Any) -> QueuedPod | None:
+        """The unschedulable or gated pod that an event is about; its hints are called for it alone."""
+        obj = old if new is None else new
+        queued = self._pods.get(obj.uid) if isinstance(obj, PodInfo) else None
+        return queued if queued is not None and queued.info.uid in self._unschedulable else None
 
-    def _requeue_if_helped(
-        self, queued: QueuedPod, event: ClusterEvent, registrations: Registrations, old: Any, new: Any
-    ) -> bool:
-        """Requeue one unschedulable or gated pod if the event may help it; whether it was requeued."""
-        if queued.place is Place.GATED:
-            by_plugin = registrations.get(queued.info.spec.scheduler_name, {})
-            if queued.gated_by not in by_plugin:
-                return False
+    def _concerned_cohorts(
+        self, decisions: EventDecisions, registrations: Registrations, old: Any, new: Any
+    ) -> list[Cohort]:
+        """The cohorts that an event may help, by the plugins that registered it."""
+        if decisions.event.is_wildcard:
+            cohorts = self._unschedulable.cohorts()
+        else:
+            cohorts = self._unschedulable.rejected_by(self._hints.keys_of(registrations, old, new))
+        return [cohort for cohort in cohorts if self._may_be_helped(cohort.key, decisions)]
+
+    @staticmethod
+    def _may_be_helped(key: CohortKey, decisions: EventDecisions) -> bool:
+        """Gated pods need an event that the gating plugin registered; of held ones, only the first is remembered."""
+        if key.is_held and key.requeue_when_ungated:
+            return False
+        return not key.gated_by or decisions.concerns(key.scheduler_name, key.gated_by)
+
+    @staticmethod
+    def _decide_for_cohort(cohort: Cohort, subject: QueuedPod | None, decisions: EventDecisions) -> Requeue:
+        """What the event means for the pods of a cohort other than its subject."""
+        example = next((queued for queued in cohort.pods.values() if queued is not subject), None)
+        if example is None:
+            return Requeue.SKIP
         # An event that helped while the gate was closed (kube-scheduler drops it) need not happen again.
+        if cohort.key.requeue_when_ungated:
+            return Requeue.AFTER_BACKOFF
+        return decisions.of_all_like(example.info, cohort.key.signatures, pending=cohort.key.pending)
+
+    def _requeue_if_helped(self, queued: QueuedPod, decisions: EventDecisions) -> bool:
+        """Requeue one unschedulable or gated pod if the event may help it; whether it was requeued."""
+        is_gated = queued.place is Place.GATED
+        if is_gated and not decisions.concerns(queued.info.spec.scheduler_name, queued.gated_by):
+            return False
         decision = Requeue.AFTER_BACKOFF
         if not queued.requeue_when_ungated:
-            decision = self._decide(queued, event, registrations, old, new)
+            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending=queued.pending)
         if decision is Requeue.SKIP:
             return False
-        self._place(queued, decision, event.label)
+        self._place(queued, decision, decisions.event.label)
         return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
 
-    def _decide(
-        self, queued: QueuedPod, event: ClusterEvent, registrations: Registrations, old: Any, new: Any
-    ) -> Requeue:
-        if event.is_wildcard or not (queued.rejectors or queued.pending):
-            return Requeue.AFTER_BACKOFF
-        return self._hints.decide(
-            queued.info,
-            registrations.get(queued.info.spec.scheduler_name, {}),
-            event=event,
-            rejectors=queued.rejectors,
-            pending=queued.pending,
-            old=old,
-            new=new,
-        )
+    # -- preemption ----------------------------------------------------------------------------------------------
+
+    def preemption_started(self, uids: Iterable[str]) -> None:
+        """Evictions for these pods have begun: once gated, they are not looked at until :meth:`preemption_ended`."""
+        self._preempting.update(uids)
+
+    def preemption_ended(self, uids: Iterable[str]) -> None:
+        """The evictions for these pods have ended; the next event that helps them requeues them."""
+        for uid in uids:
+            self._preempting.discard(uid)
+            if self._unschedulable.is_held(uid):
+                self._unschedulable.add(self._pods[uid])
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -332,12 +448,12 @@ class SchedulingQueue:
             self._flush_unschedulable(now)
 
     def _flush_unschedulable(self, now: float) -> None:
-        unschedulable = [queued for queued in self._pods.values() if queued.place is Place.UNSCHEDULABLE]
-        for queued in unschedulable:
-            if now - queued.timestamp <= self._max_unschedulable_seconds:
-                continue
-            queued.was_flushed = True
-            self._place(queued, Requeue.AFTER_BACKOFF, "UnschedulableTimeout")
+        unschedulable = (q for q in self._pods.values() if q.place is Place.UNSCHEDULABLE and q.move is None)
+        expired = [q for q in unschedulable if now - q.timestamp > self._max_unschedulable_seconds]
+        for queued in expired:
+            self._unschedulable.remove(queued.info.uid)
+            queued.was_flushed, queued.move = True, (Requeue.AFTER_BACKOFF, "UnschedulableTimeout")
+        self._begin_moving(expired)
 
     def _is_backing_off(self, queued: QueuedPod) -> bool:
         return self._backoff_policy.is_backing_off(queued, self._clock.monotonic())
@@ -346,16 +462,20 @@ class SchedulingQueue:
 
     def _place(self, queued: QueuedPod, decision: Requeue, event: str) -> None:
         """Put a pod where a requeue decision takes it; ``event`` is the label of its cause."""
-        self._unschedulable.remove(queued)
+        queued.move = None
         if decision is Requeue.SKIP:
-            queued.place = Place.UNSCHEDULABLE
-            self._observer.pod_enqueued(_UNSCHEDULABLE, event)
+            queued.place, queued.requeue_when_ungated = Place.UNSCHEDULABLE, False
+            queued.ticket = next(self._tickets)
             self._unschedulable.add(queued)
-        elif decision is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):
+            self._observer.pod_enqueued(_UNSCHEDULABLE, event)
+            return
+        queued.requeue_when_ungated = True
+        if decision is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):
             self._back_off(queued, event)
         else:
             self._enqueue(queued, event)
-        queued.requeue_when_ungated = queued.place is Place.GATED
+        if queued.place is not Place.GATED:
+            queued.requeue_when_ungated = False
 
     def _back_off(self, queued: QueuedPod, event: str) -> None:
         if self._is_gated(queued, event):
@@ -368,7 +488,6 @@ class SchedulingQueue:
     def _enqueue(self, queued: QueuedPod, event: str) -> None:
         """Move a pod to activeQ unless a PreEnqueue plugin gates it."""
         self._pods[queued.info.uid] = queued
-        self._unschedulable.remove(queued)
         if not self._is_gated(queued, event):
             self._push_active(queued, event)
 
@@ -381,9 +500,11 @@ class SchedulingQueue:
 
     def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         """Run the PreEnqueue plugins; a pod that one of them rejects stays out of activeQ and backoffQ."""
+        gates = self._gates_of(queued)
         runtime = self._profiles[queued.info.spec.scheduler_name].runtime
-        status = runtime.run_pre_enqueue_plugins(queued.info)
+        status = runtime.run_pre_enqueue_plugins(queued.info, gates)
         if status.ok:
+            self._unschedulable.remove(queued.info.uid)
             queued.gated_by = ""
             return False
         for listener in self._gating_listeners:
@@ -391,6 +512,7 @@ class SchedulingQueue:
         queued.gated_by = status.plugin
         if status.code is Code.ERROR:
             # No event is known to help, so the plugins run again after a backoff.
+            self._unschedulable.remove(queued.info.uid)
             queued.consecutive_errors += 1
             queued.timestamp = self._clock.monotonic()
             queued.backoff_expiration = self._backoff_policy.expiration(queued)
@@ -398,11 +520,20 @@ class SchedulingQueue:
             self._observer.pod_enqueued(_BACKOFF, event)
             return True
         if queued.place is not Place.GATED:
+            queued.place, queued.ticket = Place.GATED, next(self._tickets)
             self._observer.pod_enqueued(_UNSCHEDULABLE, event)
         queued.rejectors |= {queued.gated_by}
-        queued.place = Place.GATED
-        self._unschedulable.add(queued)
+        is_held = any(gate.name == queued.gated_by and gate.gates_during_preemption for gate in gates)
+        self._unschedulable.add(queued, is_held=is_held)
         return True
+
+    def _gates_of(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        """The PreEnqueue plugins to call for a pod now."""
+        info = queued.info
+        if queued.gates is None or queued.gates[0] is not info:
+            queued.gates = info, self._profiles[info.spec.scheduler_name].runtime.gates_of(info)
+        gates = queued.gates[1]
+        return gates if info.uid in self._preempting else [gate for gate in gates if not gate.gates_during_preemption]
 
     def _push_error_backoff(self, queued: QueuedPod) -> None:
         rank = self._sort.sort_key(queued)
@@ -410,6 +541,6 @@ class SchedulingQueue:
         self._on_change()
 
     def _remove(self, queued: QueuedPod) -> None:
-        self._unschedulable.remove(queued)
+        self._unschedulable.remove(queued.info.uid)
         del self._pods[queued.info.uid]
-        queued.ticket = 0
+        queued.ticket, queued.move = 0, None

@@ -1,46 +1,156 @@
-"""Unschedulable pods, indexed by the plugins that rejected them.
+"""Unschedulable and gated pods, in cohorts: pods for which every event means the same.
 
-An event concerns few plugins. The index gives the pods that those plugins rejected, so that an event never walks over
-all pending pods.
+The pods of a cohort were rejected by the same plugins and have the same hint signatures, so one evaluation of the hints
+decides for all of them. Cohorts are indexed by the plugins that rejected their pods, because an event concerns few
+plugins. What it costs to decide about an event depends on how many kinds of pods wait, not on how many pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from typing import NamedTuple, TypeVar
 
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.queue.queueing_hints import HintSignatures
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["UnschedulablePods"]
+__all__ = ["Cohort", "CohortKey", "UnschedulablePods"]
+
+Sign = Callable[[PodInfo, Iterable[str]], HintSignatures]
+"""Returns the hint signatures of a pod for the plugins that rejected it."""
+
+Keys = Callable[[PodInfo, Iterable[str]], Mapping[str, Set[Hashable] | None]]
+"""Returns the hint keys of a pod for those plugins that have keyed events; None where every key may help."""
+
+K = TypeVar("K")
+
+
+class CohortKey(NamedTuple):
+    """What the pods of a cohort have in common."""
+
+    scheduler_name: str
+    signatures: HintSignatures
+    pending: frozenset[str]
+    gated_by: str
+    requeue_when_ungated: bool
+    #: Whether the pods are gated and stay gated, whatever happens, until their own preemption has ended.
+    is_held: bool
+    #: The uid of a pod that is a cohort of its own, because the hints of a plugin are called for every pod; else "".
+    only: str
+
+
+class Cohort:
+    """Pods for which every event means the same, by uid."""
+
+    __slots__ = ("hint_keys", "key", "pods")
+
+    def __init__(self, key: CohortKey) -> None:
+        self.key = key
+        #: By which events with keys can help, with the plugin.
+        self.hint_keys: list[tuple[str, Hashable | None]] = []
+        self.pods: dict[str, QueuedPod] = {}
 
 
 class UnschedulablePods:
-    """The unschedulable and gated pods by each plugin in their ``rejectors`` and ``pending``."""
+    """The unschedulable and gated pods."""
 
-    def __init__(self) -> None:
-        self._by_plugin: dict[str, dict[str, QueuedPod]] = {}
+    def __init__(self, sign: Sign, keys: Keys) -> None:
+        self._sign, self._keys = sign, keys
+        self._cohorts: dict[CohortKey, Cohort] = {}
+        #: The cohorts by each plugin that rejected their pods or returned Pending; the dictionaries are ordered sets.
+        self._by_plugin: dict[str, dict[Cohort, None]] = {}
+        #: The same by plugin and hint key; None for cohorts that every key may help.
+        self._by_key: dict[tuple[str, Hashable | None], dict[Cohort, None]] = {}
+        self._cohort_of: dict[str, Cohort] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_plugin)
+        return bool(self._cohort_of)
 
-    def add(self, queued: QueuedPod) -> None:
-        """Index a pod under the plugins that rejected it."""
-        for plugin in queued.rejectors | queued.pending:
-            self._by_plugin.setdefault(plugin, {})[queued.info.uid] = queued
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._cohort_of
 
-    def remove(self, queued: QueuedPod) -> None:
-        """Remove a pod, if it is here. Its rejectors must be those with which it was added."""
-        for plugin in queued.rejectors | queued.pending:
-            rejected = self._by_plugin.get(plugin)
-            if rejected is not None:
-                rejected.pop(queued.info.uid, None)
-                if not rejected:
-                    del self._by_plugin[plugin]
+    def add(self, queued: QueuedPod, *, is_held: bool = False) -> None:
+        """Add a pod, or move it to the cohort of its present state. ``is_held`` as in :class:`CohortKey`."""
+        info, uid = queued.info, queued.info.uid
+        self.remove(uid)
+        signatures = self._sign(info, sorted(queued.rejectors | queued.pending))
+        is_individual = any(signature is None for _, signature in signatures)
+        key = CohortKey(
+            info.spec.scheduler_name,
+            signatures,
+            queued.pending,
+            queued.gated_by,
+            queued.requeue_when_ungated,
+            is_held,
+            uid if is_individual else "",
+        )
+        cohort = self._cohorts.get(key)
+        if cohort is None:
+            cohort = self._cohorts[key] = Cohort(key)
+            for plugin, _ in signatures:
+                self._by_plugin.setdefault(plugin, {})[cohort] = None
+            for plugin, keys in self._keys(info, [plugin for plugin, _ in signatures]).items():
+                cohort.hint_keys += [(plugin, each) for each in ((None,) if keys is None else keys)]
+            for hint_key in cohort.hint_keys:
+                self._by_key.setdefault(hint_key, {})[cohort] = None
+        cohort.pods[uid] = queued
+        self._cohort_of[uid] = cohort
 
-    def rejected_by(self, plugins: Iterable[str]) -> Iterator[QueuedPod]:
-        """The pods that any of the plugins rejected, each once."""
-        seen: set[str] = set()
-        for plugin in plugins:
-            for uid, queued in self._by_plugin.get(plugin, {}).items():
-                if uid not in seen:
-                    seen.add(uid)
-                    yield queued
+    def remove(self, uid: str) -> None:
+        """Remove a pod, if it is here."""
+        cohort = self._cohort_of.pop(uid, None)
+        if cohort is None:
+            return
+        del cohort.pods[uid]
+        if not cohort.pods:
+            self._drop(cohort)
+
+    def take(self, cohort: Cohort, uids: Iterable[str]) -> list[QueuedPod]:
+        """Remove some pods of a cohort and return them."""
+        taken = [cohort.pods.pop(uid) for uid in list(uids)]
+        for queued in taken:
+            del self._cohort_of[queued.info.uid]
+        if not cohort.pods:
+            self._drop(cohort)
+        return taken
+
+    def take_all(self, cohort: Cohort) -> list[QueuedPod]:
+        """Remove all pods of a cohort and return them."""
+        for uid in cohort.pods:
+            del self._cohort_of[uid]
+        self._drop(cohort)
+        return list(cohort.pods.values())
+
+    def _drop(self, cohort: Cohort) -> None:
+        del self._cohorts[cohort.key]
+        for plugin, _ in cohort.key.signatures:
+            _remove_from(self._by_plugin, plugin, cohort)
+        for hint_key in cohort.hint_keys:
+            _remove_from(self._by_key, hint_key, cohort)
+
+    def is_held(self, uid: str) -> bool:
+        """Whether a pod is held (see :class:`CohortKey`)."""
+        cohort = self._cohort_of.get(uid)
+        return cohort is not None and cohort.key.is_held
+
+    def cohorts(self) -> list[Cohort]:
+        """All cohorts."""
+        return list(self._cohorts.values())
+
+    def rejected_by(self, plugins: Mapping[str, Set[Hashable] | None]) -> list[Cohort]:
+        """The cohorts that any of the plugins rejected, each once; only those with one of the hint keys, if given."""
+        found: dict[Cohort, None] = {}
+        for plugin, keys in plugins.items():
+            if keys is None:
+                found.update(self._by_plugin.get(plugin, {}))
+            else:
+                for key in (*keys, None):
+                    found.update(self._by_key.get((plugin, key), {}))
+        return list(found)
+
+
+def _remove_from(index: dict[K, dict[Cohort, None]], key: K, cohort: Cohort) -> None:
+    cohorts = index[key]
+    del cohorts[cohort]
+    if not cohorts:
+        del index[key]

@@ -1,0 +1,259 @@
+"""Plugins that raise or return nonsense at every extension point: the scheduler goes on and binds other pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.pods.pod_groups import Members
+from kubestow.config import FeatureGates
+from kubestow.framework.event_registration import on
+from kubestow.framework.gang import Evictable, Gang, GangPlugin, GangPreemptionPlugin
+from kubestow.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    Permission,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Queued,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.observability.observability import Observability
+from kubestow.testing import node, pod
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
+from kubestow.wall_clock import WallClock
+
+#: A coroutine that a plugin returns where none is expected is never awaited.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of logged tracebacks take longer than the tests."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+class Liar:
+    """Raises wherever it is used."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("no truth value")
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("not comparable")
+
+    def __lt__(self, other: object) -> bool:
+        raise ValueError("not comparable")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise ValueError("not iterable")
+
+    def __index__(self) -> int:
+        raise ValueError("not a number")
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def behave() -> Any:
+        raise error
+
+    return behave
+
+
+async def _raising_later(error: BaseException) -> None:
+    await asyncio.sleep(1)
+    raise error
+
+
+def returning(value: Any) -> Callable[[], Any]:
+    def behave() -> Any:
+        return value
+
+    return behave
+
+
+BEHAVIOURS = [
+    raising(ValueError("broken")),
+    raising(RecursionError("too deep")),
+    raising(SystemExit(3)),
+    raising(asyncio.CancelledError()),
+    raising(StopIteration()),
+    returning(object()),
+    returning(Liar()),
+    returning(np.array([1.5, math.nan])),
+    returning("nonsense"),
+    returning(-(10**30)),
+    returning(math.nan),
+    returning(Status(None, None, None)),  # type: ignore[arg-type]
+    returning(Status(Code.UNSCHEDULABLE, (1, None))),  # type: ignore[arg-type]
+    returning(Status(Code.WAIT)),
+    returning(Status(Code.SKIP)),
+    returning(Permission.wait(math.nan)),
+    returning(Permission.wait(-math.inf)),
+    returning(Permission.wait(math.inf)),
+    returning(Permission(None, None)),  # type: ignore[arg-type]
+    returning(PreFilterResult(frozenset({"none", 1}))),  # type: ignore[arg-type]
+    returning(PostFilterResult(None, 5, action=5)),  # type: ignore[arg-type]
+    returning(PostFilterResult(SUCCESS, 5)),  # type: ignore[arg-type]
+    returning(PostFilterResult(SUCCESS, "n", action=lambda: _raising_later(SystemExit(3)))),
+    returning(PostFilterResult(SUCCESS, "n", extender_candidates=Liar())),  # type: ignore[arg-type]
+    returning(Gang("x", "", "many", math.nan, None)),  # type: ignore[arg-type]
+    returning(Gang(Liar(), None, -1, -1.0, Members({}.keys(), {}, {}))),  # type: ignore[arg-type]
+    returning(Evictable(None, None)),  # type: ignore[arg-type]
+    returning([Placement("x", None)]),  # type: ignore[arg-type]
+    lambda: Verdict(np.full(1, 7, np.int32), Liar()),  # type: ignore[arg-type]
+    lambda: Verdict.of(np.full(1, 7, np.int32), {7: SUCCESS}),
+    lambda: _raising_later(SystemExit(3)),
+    lambda: _raising_later(asyncio.CancelledError()),
+]
+METHODS = {
+    "applies_to": True,
+    "signature": None,
+    "pre_enqueue": SUCCESS,
+    "pre_filter": None,
+    "filter": None,
+    "post_filter": PostFilterResult(Status.unschedulable("no")),
+    "pre_score": None,
+    "score": lambda *arguments: np.zeros(len(arguments[-1]), np.int64),
+    "normalize": lambda *arguments: arguments[-2],
+    "reserve": None,
+    "unreserve": None,
+    "permit": None,
+    "pre_bind_pre_flight": SUCCESS,
+    "pre_bind": None,
+    "post_bind": None,
+    "bind": Status.skip(),
+    "gang_of": lambda info: Gang("all", "", 1, 5.0, Members({}.keys(), {info.uid: info}, {info.uid: None})),
+    "attempt_ended": None,
+    "preempts_as_a_whole": True,
+    "evictable_units": Status.unschedulable("no"),
+    "placements": lambda gang, pods, nodes: [Placement("all", nodes)],
+    "score_placement": 1,
+    "normalize_placements": lambda gang, scores: scores,
+    "may_gate": True,
+    "hint_signature": None,
+    "hint_keys": ("key",),
+    "hint": True,
+    "hint_key": "key",
+    "event_filter": True,
+}
+#: The methods that are tested with pods of a gang.
+GANG_METHODS = {
+    *("gang_of", "attempt_ended", "preempts_as_a_whole", "evictable_units", "placements"),
+    *("score_placement", "normalize_placements", "pre_enqueue", "may_gate", "filter", "permit"),
+}
+
+
+def misbehaving(at: str, behave: Callable[[], Any], *, name: str = "Hostile") -> type[Plugin]:
+    """A plugin with every extension point but QueueSort, which misbehaves in one."""
+
+    def method(called: str, default: Any) -> Callable[..., Any]:
+        def call(self: Any, *arguments: Any) -> Any:
+            if called == at:
+                return behave()
+            return default(*arguments) if callable(default) else default
+
+        return call
+
+    methods = {called: method(called, default) for called, default in METHODS.items()}
+
+    def hint(*arguments: Any) -> Any:
+        return methods["hint"](None, *arguments)
+
+    def event_filter(*arguments: Any) -> Any:
+        return methods["event_filter"](None, *arguments)
+
+    def hint_key(*arguments: Any) -> Any:
+        return methods["hint_key"](None, *arguments)
+
+    key = hint_key if at in ("hint_key", "hint_keys") else None
+    registrations = (on(EventResource.NODE, Action.ALL, hint=hint, event_filter=event_filter, hint_key=key),)
+    gang = (GangPlugin, GangPreemptionPlugin, PlacementGeneratePlugin, PlacementScorePlugin)
+    bases = (
+        *(gang if at in GANG_METHODS else ()),
+        PreFilterPlugin,
+        FilterPlugin,
+        PostFilterPlugin,
+        PreScorePlugin,
+        ScorePlugin,
+        ReservePlugin,
+        PermitPlugin,
+        PreBindPlugin,
+        BindPlugin,
+        PostBindPlugin,
+    )
+    return type("Hostile", bases, {"name": name, "events_to_register": registrations, **methods})
+
+
+@pytest.mark.parametrize("at", list(METHODS))
+def test_the_scheduler_goes_on(at: str) -> None:
+    plugins = [misbehaving(at, behave, name=f"hostile-{number}") for number, behave in enumerate(BEHAVIOURS)]
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for plugin in plugins:
+            harness.cluster.put(pod(f"{plugin.name}-a", cpu="100m", scheduler=plugin.name, priority=5))
+            harness.cluster.put(pod(f"{plugin.name}-b", cpu="100m", scheduler=plugin.name))
+            harness.cluster.put(pod(f"{plugin.name}-too-big", cpu="20", scheduler=plugin.name))
+        await harness.advance(20)
+        harness.cluster.put(node("n", cpu="8", labels={"changed": "yes"}))
+        await harness.advance(20)
+        harness.cluster.put(node("m", cpu="8"))
+        await harness.advance(40)
+        harness.cluster.put(pod("fine", cpu="500m"))
+        await harness.advance(5)
+        assert harness.node_of("fine")
+
+    disabled = [{"name": "DefaultPreemption"}] if at in GANG_METHODS else []
+    hostile = [
+        {
+            "schedulerName": plugin.name,
+            "plugins": {"multiPoint": {"enabled": [{"name": plugin.name}], "disabled": disabled}},
+        }
+        for plugin in plugins
+    ]
+    profiles = [{"schedulerName": "default-scheduler"}, *hostile]
+    observer = Observability(WallClock(), FeatureGates()).observer
+    in_virtual_time(scenario, node("n", cpu="8"), plugins=plugins, profiles=profiles, observer=observer)
+
+
+class HostileSort(QueueSortPlugin):
+    name = "HostileSort"
+    behave: ClassVar[Callable[[], Any]]
+
+    def sort_key(self, queued: Queued) -> Any:
+        return type(self).behave()
+
+
+@pytest.mark.parametrize("behave", BEHAVIOURS)
+def test_the_scheduler_goes_on_without_an_order_of_the_queue(behave: Callable[[], Any]) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for number in range(3):
+            harness.cluster.put(pod(f"p{number}", cpu="1"))
+        await harness.advance(20)
+        assert all(harness.node_of(f"p{number}") for number in range(3))
+
+    plugin = type("HostileSort", (HostileSort,), {"behave": staticmethod(behave)})
+    queue_sort = {"enabled": [{"name": "HostileSort"}], "disabled": [{"name": "*"}]}
+    in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=[{"plugins": {"queueSort": queue_sort}}])
