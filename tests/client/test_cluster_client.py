@@ -145,3 +145,17 @@ async def test_too_many_requests_at_startup_is_retried(server: ScriptedServer, m
         await manual_clock.wait_for_sleepers(3)  # besides the two background tasks
         await manual_clock.advance(0.75)
         await waiting
+
+
+async def test_any_other_request_has_plain_data(server: ScriptedServer, manual_clock: ManualClock) -> None:
+    path = "/api/v1/namespaces/default/configmaps/prices"
+    server.respond("GET", path, response(body={"data": {"zone-a": "1"}}))
+    server.respond("PATCH", path, response(body={"data": {"zone-a": "2"}}))
+    server.respond("DELETE", path, failure(403, "Forbidden"))
+    async with client(server, manual_clock) as cluster:
+        assert await cluster.request("GET", path) == {"data": {"zone-a": "1"}}
+        assert await cluster.request("PATCH", path, {"data": {"zone-a": "2"}}) == {"data": {"zone-a": "2"}}
+        with pytest.raises(APIError):
+            await cluster.request("DELETE", path)
+    sent = [(request.method, request.headers.get("Content-Type")) for request in server.requests]
+    assert sent[1] == ("PATCH", "application/merge-patch+json")

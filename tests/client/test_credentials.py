@@ -140,13 +140,24 @@ async def test_the_error_for_missing_credentials_lists_the_loading_rules() -> No
         await load_credentials()
 
 
-async def test_an_address_alone_does_not_import_kubernetes_asyncio() -> None:
+def imports_kubernetes_asyncio(arguments: str) -> bool:
+    """Whether ``load_credentials`` with these arguments imports it, in a process of its own."""
     program = (
         "import asyncio, sys; from kubestow.client.rest.credentials import load_credentials; "
-        "asyncio.run(load_credentials(master='http://localhost:1')); "
-        "sys.exit('kubernetes_asyncio' in sys.modules)"
+        f"asyncio.run(load_credentials({arguments})); "
+        "sys.exit(3 if 'kubernetes_asyncio' in sys.modules else 0)"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0  # noqa: ASYNC221
+    return {0: False, 3: True}[subprocess.run([sys.executable, "-c", program], check=False).returncode]
+
+
+def test_an_address_alone_does_not_import_kubernetes_asyncio() -> None:
+    assert not imports_kubernetes_asyncio("master='http://localhost:1'")
+
+
+def test_a_kubeconfig_with_at_most_a_token_does_not_import_kubernetes_asyncio(tmp_path: Path) -> None:
+    assert not imports_kubernetes_asyncio(repr(save(tmp_path, kubeconfig())))
+    assert not imports_kubernetes_asyncio(repr(save(tmp_path, kubeconfig(token="t0"))))
+    assert imports_kubernetes_asyncio(repr(save(tmp_path, kubeconfig(username="me", password="pw"))))
 
 
 @needs_openssl

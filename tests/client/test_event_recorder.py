@@ -18,7 +18,7 @@ from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 from tests.client.clocks import ManualClock
 from tests.client.scripted_server import ScriptedServer, disconnect, failure, response
-from tests.client.wire import exchanges, needs_wire
+from tests.recordings import exchanges
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1", resource_version="7")
 SCHEDULED = EventRecord(POD, reason="Scheduled", action="Binding", note="Successfully assigned default/p1 to n1")
@@ -59,7 +59,6 @@ async def test_an_event_is_created_as_events_v1(server: ScriptedServer, manual_c
     }
 
 
-@needs_wire
 @pytest.mark.parametrize("scenario", ["scheduler-bind", "scheduler-unschedulable", "scheduler-preemption"])
 async def test_events_equal_those_of_kube_scheduler(
     server: ScriptedServer, manual_clock: ManualClock, scenario: str
@@ -133,6 +132,30 @@ async def test_the_first_repetition_is_patched_and_further_ones_are_counted(
     assert len(server.requests) == 2
 
 
+async def test_an_event_that_differs_in_its_note_only_is_a_repetition(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("POST", EVENTS, response(201))
+    async with recording(server, manual_clock) as recorder:
+        recorder.record(SCHEDULED)
+        await server.wait_for_requests(1)
+        server.respond("PATCH", f"{EVENTS}/{server.requests[0].json['metadata']['name']}", response())
+        recorder.record(replace(SCHEDULED, note="0/5000 nodes are available"))
+        await server.wait_for_requests(2)
+    assert server.requests[1].json["series"]["count"] == 2
+
+
+async def test_an_event_about_another_version_of_the_object_is_no_repetition(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("POST", EVENTS, response(201), response(201))
+    async with recording(server, manual_clock) as recorder:
+        recorder.record(SCHEDULED)
+        recorder.record(replace(SCHEDULED, regarding=replace(POD, resource_version="8")))
+        await server.wait_for_requests(2)
+    assert [request.method for request in server.requests] == ["POST", "POST"]
+
+
 async def test_an_idle_series_is_finished_with_its_final_count(
     server: ScriptedServer, manual_clock: ManualClock
 ) -> None:
@@ -169,10 +192,13 @@ async def test_an_expired_event_is_created_again_with_its_count(
 async def test_events_are_dropped_and_counted_when_the_queue_is_full(
     server: ScriptedServer, manual_clock: ManualClock
 ) -> None:
+    drops: list[None] = []
     async with recording(server, manual_clock, queue_size=3, writers=1) as recorder:
+        recorder.on_drop = lambda: drops.append(None)
         for number in range(10):
-            recorder.record(replace(SCHEDULED, note=str(number)))
+            recorder.record(replace(SCHEDULED, reason=str(number)))
         assert recorder.dropped == 7
+        assert len(drops) == 7
         server.respond("POST", EVENTS, *[response(201)] * 3)
 
 
@@ -180,8 +206,8 @@ async def test_a_rejected_event_is_not_retried(server: ScriptedServer, manual_cl
     server.respond("POST", EVENTS, failure(422, "Invalid"), response(201))
     async with recording(server, manual_clock, writers=1) as recorder:
         recorder.record(SCHEDULED)
-        recorder.record(replace(SCHEDULED, note="next"))
-    assert [request.json["note"] for request in server.requests] == [SCHEDULED.note, "next"]
+        recorder.record(replace(SCHEDULED, reason="Next"))
+    assert [request.json["reason"] for request in server.requests] == [SCHEDULED.reason, "Next"]
 
 
 async def test_an_event_that_cannot_be_encoded_does_not_stop_the_others(
@@ -191,7 +217,7 @@ async def test_an_event_that_cannot_be_encoded_does_not_stop_the_others(
     note: Any = ValueError("not a string")
     async with recording(server, manual_clock, writers=1) as recorder:
         recorder.record(replace(SCHEDULED, note=note))
-        recorder.record(SCHEDULED)
+        recorder.record(replace(SCHEDULED, reason="Next"))
         await server.wait_for_requests(1)
     assert "(Scheduled) lost" in caplog.text
 

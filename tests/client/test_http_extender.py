@@ -248,3 +248,12 @@ def endless() -> Responder:
 async def test_reading_stops_at_the_size_limit(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RESPONSE_ALLOWANCE", 10_000)
     assert "response exceeds" in await problem(server, endless())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(server: ScriptedServer, status: int) -> None:
+    server.respond("POST", "/elsewhere", response(200, {"NodeNames": ["a"]}))
+    server.respond("GET", "/elsewhere", response(200, {"NodeNames": ["a"]}))
+    redirect = response(status, {}, Location=f"{server.url}/elsewhere")
+    assert f"code {status}" in await problem(server, redirect, **CACHING)
+    assert len(server.requests) == 1

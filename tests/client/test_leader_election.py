@@ -17,7 +17,7 @@ from kubestow.scheduling.interfaces import EventRecord
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.client.clocks import AutoAdvancingClock
 from tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
-from tests.client.wire import exchanges, needs_wire
+from tests.recordings import exchanges
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{COLLECTION}/kube-scheduler"
@@ -273,7 +273,6 @@ def test_a_renew_deadline_without_time_for_a_second_try_is_rejected() -> None:
         LeaseTimings(renew_deadline=2.0, retry_period=2.0)
 
 
-@needs_wire
 async def test_lease_writes_equal_those_of_kube_scheduler(server: ScriptedServer, elector: LeaderElector) -> None:
     create, renew = [exchanges("scheduler-startup", method, "/leases")[0]["reqBody"] for method in ("POST", "PUT")]
     (release,) = exchanges("scheduler-stop", "PUT", "/leases")

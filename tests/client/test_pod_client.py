@@ -11,7 +11,7 @@ from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
 from tests.client.scripted_server import Responder, ScriptedServer, failure, response
-from tests.client.wire import exchanges, needs_wire
+from tests.recordings import exchanges
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
 BINDING, STATUS, ITSELF = [f"/api/v1/namespaces/default/pods/p1{end}" for end in ("/binding", "/status", "")]
@@ -117,7 +117,6 @@ async def test_a_forbidden_deletion_raises(server: ScriptedServer, pods: PodClie
         await pods.delete_pod(POD)
 
 
-@needs_wire
 async def test_bindings_equal_those_of_kube_scheduler(server: ScriptedServer, pods: PodClient) -> None:
     for recorded in exchanges("scheduler-bind", "POST", "/binding"):
         body = recorded["reqBody"]
@@ -127,7 +126,6 @@ async def test_bindings_equal_those_of_kube_scheduler(server: ScriptedServer, po
         assert server.requests[-1].json == body
 
 
-@needs_wire
 @pytest.mark.parametrize("scenario", ["scheduler-unschedulable", "scheduler-preemption", "scheduler-volume-binding"])
 async def test_status_patches_equal_those_of_kube_scheduler(
     server: ScriptedServer, pods: PodClient, scenario: str

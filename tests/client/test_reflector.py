@@ -8,7 +8,7 @@ from kubestow.client.rest.transport import Transport
 from tests.client.clocks import AutoAdvancingClock
 from tests.client.scripted_server import ScriptedServer, failure, response
 from tests.client.subscribers import NODES, PODS, bookmark, event, pod, reflecting
-from tests.client.wire import exchanges, needs_wire
+from tests.recordings import exchanges
 
 
 async def test_a_streaming_list_replaces_once_and_continues_as_a_watch(
@@ -128,7 +128,6 @@ async def test_events_do_not_depend_on_chunk_boundaries(
         assert await subscriber.wait_until_seen(3) == [("replace", []), ("ADDED", "ä"), ("ADDED", "b")]
 
 
-@needs_wire
 async def test_a_recorded_watch_is_decoded_event_by_event(
     server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
 ) -> None:

@@ -14,8 +14,12 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from kubestow.api.core import Pod
+from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
+from kubestow.client.list_names import list_names
 from kubestow.client.merge_patch import merge_patch
 from kubestow.client.pod_client import PodClient
 from kubestow.client.raw_object_cache import RawObjectCache
@@ -23,8 +27,9 @@ from kubestow.client.reflector import Reflector
 from kubestow.client.resource_claim_client import ResourceClaimClient
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit, TokenBucketRateLimiter
-from kubestow.client.rest.transport import OnResponse, Transport
+from kubestow.client.rest.transport import JSON, MERGE_PATCH, OnResponse, Transport
 from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 
@@ -88,7 +93,8 @@ class ClusterClient:
             try:
                 await self._credentials.refresh()
             except InputError as error:
-                _log.warning("cannot refresh the credentials, continuing with the old ones: %s", error)
+                text = "cannot refresh the credentials, continuing with the old ones: %s"
+                _log.warning(text, error, extra=fields(err=str(error)))
 
     async def wait_for_api_server(self) -> None:
         """Return once the API server responds. Raises APIError if it rejects the request (401, 403)."""
@@ -102,7 +108,10 @@ class ClusterClient:
                     raise
                 delay = next(delays)
                 server = self._credentials.server
-                _log.warning("API server %s is not available: %s; retrying in %.1f s", server, error, delay)
+                extra = fields(server=server, err=str(error), retryIn=round(delay, 1))
+                _log.warning(
+                    "API server %s is not available: %s; retrying in %.1f s", server, error, delay, extra=extra
+                )
             await self._clock.sleep(delay)
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
@@ -119,6 +128,10 @@ class ClusterClient:
                 )
                 reflectors.create_task(reflector.run(), name=f"reflector {resource.plural}")
 
+    async def list_names(self, resource: Resource) -> dict[str, str]:
+        """The names of all objects, with their namespaces, by uid. Raises APIError and Unreachable."""
+        return await list_names(self._transport, resource)
+
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
         await self._pods.bind(pod, node_name)
 
@@ -132,6 +145,15 @@ class ClusterClient:
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
         return await merge_patch(self._transport, resource, obj, changes, subresource=subresource)
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        encoded = None if body is None else msgspec.json.encode(body)
+        content_type = MERGE_PATCH if method == "PATCH" else JSON
+        response = await self._transport.request(method, path, encoded, content_type=content_type)
+        try:
+            return msgspec.json.decode(response)
+        except UNDECODABLE as error:
+            raise Unreachable(self._credentials.server, f"malformed response: {error}") from None
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         await self._pods.delete_pod(pod)

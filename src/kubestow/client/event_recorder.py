@@ -1,8 +1,9 @@
 """The event recorder: Kubernetes events are recorded synchronously, written in the background, and grouped into series.
 
-An event equal to an earlier one (semantics 1.7) is not written again; from its second occurrence on, the first event is
-patched with a series. :meth:`EventRecorder.record` decides that, and only the resulting writes are queued. If the queue
-is full, the event is dropped and counted, so scheduling never waits for events.
+An event that differs from an earlier one in nothing but its note (semantics 1.7) is not written again; from its second
+occurrence on, the first event is patched with a series. :meth:`EventRecorder.record` decides that, and only the
+resulting writes are queued. If the queue is full, the event is dropped and counted, so scheduling never waits for
+events.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
@@ -21,6 +23,7 @@ import msgspec
 from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import jittered
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
 
@@ -36,9 +39,19 @@ _SERIES_REFRESHED_AFTER = timedelta(minutes=30)
 _REFRESH_SECONDS = 60.0
 _MAX_NOTE_BYTES = 1024
 _MAX_INSTANCE_LENGTH = 128
-#: Events in the cache that recognizes repetitions.
+#: Events in the cache that recognizes repetitions, about 1.5 kB each.
 _CACHE_SIZE = 20_000
+#: Events that are yet to be written, as large. Preempting for a thousand pods records ten thousand events in seconds.
+_QUEUE_SIZE = 20_000
 _FLUSH_SECONDS = 1.0
+
+
+_Key = tuple[str, str, str, str, ObjectReference, ObjectReference | None]
+"""What repetitions of an event have in common."""
+
+
+def _key(event: EventRecord) -> _Key:
+    return event.type, event.action, event.reason, event.reporting_controller, event.regarding, event.related
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +76,7 @@ class _Series:
 class EventRecorder:
     """Implements ``record`` of the scheduler's ClusterAPI; ``async with`` runs the writers.
 
-    ``dropped`` counts the events that were lost because the queue was full.
+    ``dropped`` counts the events that were lost because the queue was full; ``on_drop`` is called for each.
     """
 
     def __init__(
@@ -74,20 +87,21 @@ class EventRecorder:
         clock: Clock,
         random: Random,
         writers: int = 4,
-        queue_size: int = 4096,
+        queue_size: int = _QUEUE_SIZE,
     ) -> None:
         self._transport, self._host, self._clock, self._random = transport, host, clock, random
         self._writers = writers
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(queue_size)
-        self._cache: dict[EventRecord, _Series] = {}
+        self._cache: dict[_Key, _Series] = {}
         self._last_suffix = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.dropped = 0
+        self.on_drop: Callable[[], None] = lambda: None
 
     def record(self, event: EventRecord) -> None:
         """Queue the event, or the series that it repeats. Never blocks; drops the event if the queue is full."""
         now = self._clock.now()
-        series = self._cache.get(event)
+        series = self._cache.get(_key(event))
         if series is None:
             series = _Series(event, self._name(event.regarding, now), first=now, last=now)
             if self._enqueue(series):
@@ -128,20 +142,24 @@ class EventRecorder:
             self._queue.put_nowait(series)
         except asyncio.QueueFull:
             self.dropped += 1
+            self.on_drop()
             if self.dropped.bit_count() == 1:  # at 1, 2, 4, 8, …
-                _log.warning("event queue is full, %d events dropped so far", self.dropped)
+                _log.warning(
+                    "event queue is full, %d events dropped so far", self.dropped, extra=fields(dropped=self.dropped)
+                )
             return False
         series.queued = True
         return True
 
     def _add_to_cache(self, series: _Series) -> None:
-        self._cache[series.event] = series
+        self._cache[_key(series.event)] = series
         if len(self._cache) > _CACHE_SIZE:
             del self._cache[next(iter(self._cache))]
 
     def _remove_from_cache(self, series: _Series) -> None:
-        if self._cache.get(series.event) is series:
-            del self._cache[series.event]
+        key = _key(series.event)
+        if self._cache.get(key) is series:
+            del self._cache[key]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -151,7 +169,8 @@ class EventRecorder:
             try:
                 await self._write(series)
             except Exception:  # plugins choose reasons and notes, and not every text can be encoded
-                _log.exception("event %s (%s) lost", series.name, series.event.reason)
+                extra = fields(event=series.name, reason=series.event.reason)
+                _log.exception("event %s (%s) lost", series.name, series.event.reason, extra=extra)
                 self._remove_from_cache(series)
             finally:
                 series.queued = False
@@ -170,9 +189,13 @@ class EventRecorder:
                 self._rejected(series, error)
                 return
             except Unreachable as error:
-                _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, error)
+                extra = fields(event=series.name, err=str(error))
+                _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, error, extra=extra)
                 await self._clock.sleep(jittered(_RETRY_SECONDS, _RETRY_JITTER, self._random))
-        _log.warning("unable to write event %s: retry limit exceeded after %d tries", series.name, _TRIES_PER_EVENT)
+        extra = fields(event=series.name, tries=_TRIES_PER_EVENT)
+        _log.warning(
+            "unable to write event %s: retry limit exceeded after %d tries", series.name, _TRIES_PER_EVENT, extra=extra
+        )
         self._remove_from_cache(series)
 
     async def _create(self, series: _Series) -> None:
@@ -196,7 +219,9 @@ class EventRecorder:
 
     def _rejected(self, series: _Series, error: APIError) -> None:
         level = logging.DEBUG if error.reason == "AlreadyExists" else logging.WARNING
-        _log.log(level, "server rejected event %s (%s): %s", series.name, series.event.reason, error)
+        reason = series.event.reason
+        extra = fields(event=series.name, reason=reason, err=str(error))
+        _log.log(level, "server rejected event %s (%s): %s", series.name, reason, error, extra=extra)
         self._remove_from_cache(series)
 
     # -- series --------------------------------------------------------------------------------------------------------

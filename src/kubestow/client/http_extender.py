@@ -186,14 +186,18 @@ class HTTPExtender:
                     raise
                 return await self._send(verb, body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise self._error(verb, f'Post "{self._base}/{verb}": {describe_connection_error(error)}') from error
+            raise self._error(verb, f'Post "{self._base}/{verb}": {_describe(error)}') from error
 
     async def _send(self, verb: str, body: bytes) -> bytes:
         assert self._session is not None, "the extender is used outside its async with"
         url = f"{self._base}/{verb}"
         server_name = self.settings.tls_config.server_name if self.settings.tls_config is not None else ""
         async with self._session.post(
-            url, data=body, headers={"Content-Type": JSON}, server_hostname=server_name or None
+            url,
+            data=body,
+            headers={"Content-Type": JSON},
+            server_hostname=server_name or None,
+            allow_redirects=False,  # to a host that the configuration does not name, with the pod
         ) as response:
             if response.status != 200:
                 raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
@@ -214,3 +218,18 @@ class HTTPExtender:
 
     def _error(self, verb: str, problem: str) -> ExtenderError:
         return ExtenderError(self.settings.url_prefix, verb, problem)
+
+
+def _describe(error: Exception) -> str:
+    """One line of text for an exception of aiohttp, of a connection, or of the operating system."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return describe_connection_error(error.certificate_error)
+        case aiohttp.ClientConnectorDNSError():
+            return describe_connection_error(error.os_error)
+        case aiohttp.ServerDisconnectedError():
+            return "connection closed before a response"
+        case aiohttp.ClientPayloadError():
+            return "connection closed in the middle of a response"
+        case _:
+            return describe_connection_error(error)

@@ -15,16 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from kubestow.api.timestamps import micro_timestamp
 from kubestow.client.lease_lock import LeaseLock
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import USER_AGENT, Transport
 from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
-from kubestow.scheduling.interfaces import Clock
+from kubestow.log_fields import fields
+from kubestow.scheduling.interfaces import Clock, EventRecord
 
-__all__ = ["LeaderElector", "LeaseTimings"]
+__all__ = ["LeaderElector", "LeaseTimings", "lease_candidate"]
 
 _log = logging.getLogger(__name__)
 
@@ -89,12 +95,13 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Return once this candidate leads."""
-        _log.info("attempting to acquire leader lease %s", self._lock)
+        _log.info("attempting to acquire leader lease %s", self._lock, extra=fields(lock=str(self._lock)))
         while not await self._try_acquire_or_renew():
             left = self._left_to_other_holder()
             retry_period = self._timings.retry_period
             await self._clock.sleep(min(left, retry_period) if left > 0 else retry_period)
-        _log.info("successfully acquired lease %s as %s", self._lock, self._lock.identity)
+        extra = fields(lock=str(self._lock), identity=self._lock.identity)
+        _log.info("successfully acquired lease %s as %s", self._lock, self._lock.identity, extra=extra)
         self._lock.record_event("became leader")
 
     async def hold(self) -> NoReturn:
@@ -118,7 +125,9 @@ class LeaderElector:
                 if self.is_leader:
                     await self._update(holder="", duration=1, acquired=True)
         except (APIError, Unreachable, TimeoutError) as error:
-            _log.warning("failed to release lease %s: %s", self._lock, str(error) or "timed out")
+            problem = str(error) or "timed out"
+            extra = fields(lock=str(self._lock), err=problem)
+            _log.warning("failed to release lease %s: %s", self._lock, problem, extra=extra)
 
     # -- acquire and renew ---------------------------------------------------------------------------------------------
 
@@ -145,7 +154,9 @@ class LeaderElector:
             async with asyncio.timeout(self._timings.renew_deadline):  # as in _renew
                 return await self._acquire_or_renew()
         except (APIError, Unreachable, TimeoutError) as error:
-            _log.warning("failed to acquire or renew lease %s: %s", self._lock, str(error) or "timed out")
+            problem = str(error) or "timed out"
+            extra = fields(lock=str(self._lock), err=problem)
+            _log.warning("failed to acquire or renew lease %s: %s", self._lock, problem, extra=extra)
             return False
 
     async def _acquire_or_renew(self) -> bool:
@@ -170,7 +181,8 @@ class LeaderElector:
         try:
             await self._update(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=False)
         except APIError as error:
-            _log.debug("failed to update lease %s optimistically, reading it first: %s", self._lock, error)
+            extra = fields(lock=str(self._lock), err=str(error))
+            _log.debug("failed to update lease %s optimistically, reading it first: %s", self._lock, error, extra=extra)
             return False
         return True
 
@@ -220,3 +232,33 @@ class LeaderElector:
             self.leader = leader
             if leader:
                 self._on_new_leader(leader)
+
+
+@asynccontextmanager
+async def lease_candidate(
+    credentials: Credentials,
+    *,
+    namespace: str,
+    name: str,
+    timings: LeaseTimings,
+    record: Callable[[EventRecord], None],
+    reporting_controller: str,
+    clock: Clock,
+    on_new_leader: Callable[[str], None] = lambda identity: None,
+) -> AsyncIterator[LeaderElector]:
+    """A candidate with connections of its own, so that load on the others cannot delay a renewal."""
+    async with Transport(
+        credentials,
+        clock=clock,
+        user_agent=f"{USER_AGENT}/leader-election",
+        timeout=max(1.0, timings.renew_deadline / 2),
+    ) as transport:
+        lock = LeaseLock(
+            transport,
+            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+            namespace=namespace,
+            name=name,
+            record=record,
+            reporting_controller=reporting_controller,
+        )
+        yield LeaderElector(lock, clock=clock, timings=timings, on_new_leader=on_new_leader)

@@ -33,6 +33,7 @@ from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.api_status import APIStatus
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, jittered
 from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
 
@@ -251,7 +252,10 @@ class Reflector:
         if error.code in (400, 410, 422):
             if not self._resource_version and self._watch_list_supported and error.code != 410:
                 _log.debug(
-                    "%s: streaming lists are not supported (%s), falling back to list", self._resource.plural, error
+                    "%s: streaming lists are not supported (%s), falling back to list",
+                    self._resource.plural,
+                    error,
+                    extra=fields(resource=self._resource.plural, err=str(error)),
                 )
                 self._watch_list_supported = False
                 return
@@ -266,7 +270,8 @@ class Reflector:
     async def _wait_until_served(self) -> None:
         """The server does not serve the resource, so there are no such objects for now."""
         if not self._not_served:
-            _log.debug("%s: not served by the API server", self._resource.plural)
+            plural = self._resource.plural
+            _log.debug("%s: not served by the API server", plural, extra=fields(resource=plural))
             self._replace("", [])
             self._not_served = True
         await self._clock.sleep(jittered(self._resource.absent_seconds, 1.0, self._random))
@@ -277,13 +282,16 @@ class Reflector:
         if self._clock.monotonic() - self._failed_at > _BACKOFF_RESET_AFTER:
             self._delays = _BACKOFF.delays(self._random)
         delay = max(next(self._delays), at_least)
-        _log.log(level, "failed to list and watch %s: %s; retrying in %.1f s", self._resource.plural, problem, delay)
+        plural = self._resource.plural
+        extra = fields(resource=plural, err=problem, retryIn=round(delay, 1))
+        _log.log(level, "failed to list and watch %s: %s; retrying in %.1f s", plural, problem, delay, extra=extra)
         await self._clock.sleep(delay)
         self._failed_at = self._clock.monotonic()
 
     def _recovered(self) -> None:
         if self._problem:
-            _log.info("watch of %s re-established", self._resource.plural)
+            plural = self._resource.plural
+            _log.info("watch of %s re-established", plural, extra=fields(resource=plural))
             self._problem = ""
 
     def _unreachable(self, problem: str) -> Unreachable:

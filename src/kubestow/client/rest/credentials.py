@@ -1,9 +1,9 @@
 """Credentials for an API server: address, TLS and request headers, and how they are renewed before they expire.
 
 Credentials come from a kubeconfig, from the service account of the pod (in-cluster), or consist of an address only.
-The config loader of kubernetes_asyncio evaluates tokens, token files, exec credential plugins and OIDC; it is imported
-only when it is needed, because the import takes a quarter of a second. Refreshed OIDC tokens are not written back to
-the kubeconfig.
+The config loader of kubernetes_asyncio evaluates certificates, token files, exec credential plugins and OIDC; it is
+imported only when it is needed, because the import takes a quarter of a second. Refreshed OIDC tokens are not written
+back to the kubeconfig.
 """
 
 from __future__ import annotations
@@ -190,9 +190,13 @@ class _KubeconfigSource:
         self.context: KubeconfigContext = read_kubeconfig(paths, context=context_name)
 
     async def load(self) -> SimpleNamespace:
+        self.context = read_kubeconfig(self._paths, context=self._context_name)
+        if _has_at_most_a_token(self.context):
+            token = self.context.user.value.token
+            return SimpleNamespace(api_key={"BearerToken": f"Bearer {token}"} if token else {})
+
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-        self.context = read_kubeconfig(self._paths, context=self._context_name)
         self._loader = KubeConfigLoader(self.context.as_config(), config_base_path=None)
         return await self._load_user()
 
@@ -236,6 +240,21 @@ class _ServiceAccountSource:
 
     def input_error(self, problem: str) -> InputError:
         return InputError(str(SERVICE_ACCOUNT), problem)
+
+
+def _has_at_most_a_token(context: KubeconfigContext) -> bool:
+    """Whether there is nothing to evaluate: no certificates, and no credentials but a token in the kubeconfig."""
+    user, cluster = context.user.value, context.cluster.value
+    return not (
+        user.exec is not None
+        or user.auth_provider is not None
+        or user.token_file
+        or user.username
+        or user.client_certificate
+        or user.client_certificate_data
+        or cluster.certificate_authority
+        or cluster.certificate_authority_data
+    )
 
 
 def _kubeconfig_tls(cluster: Located[KubeconfigCluster], loaded: SimpleNamespace) -> ssl.SSLContext:

@@ -7,24 +7,29 @@ reloads credentials once after a 401. Every other retry is up to the caller, whi
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
+import re
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+from urllib.parse import quote, urlsplit
 
-import aiohttp
-from aiohttp.connector import AddrInfoType
-from yarl import URL
+from multidict import CIMultiDict
 
 from kubestow.api.meta import UNDECODABLE
 from kubestow.client.rest.api_status import APIStatus
+from kubestow.client.rest.connection import Connection, ConnectionBroken, Response
+from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.rate_limiter import TokenBucketRateLimiter
 from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 from kubestow.version import VERSION
 
@@ -46,21 +51,19 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 USER_AGENT = f"kubestow/{VERSION}"
 
 #: Called after each request with its method, the server, the status (``<error>`` without a response) and the seconds
-#: until the response headers.
+#: until the end of the response, or of its head for a stream.
 OnResponse = Callable[[str, str, str, float], None]
 
 _RETRIES = 10
 #: The longest Retry-After, in seconds, that is respected: a load balancer may send a longer one than the outage lasts.
 _MAX_RETRY_AFTER = 60.0
-_CONNECTIONS = 256
-_CONNECT_TIMEOUT = 30.0
 #: The API server itself ends requests other than watches after 60 s.
 _REQUEST_TIMEOUT = 70.0
-#: Bytes read ahead from a stream; all that has arrived is decoded at once, so a larger buffer costs less per event.
-_STREAM_BUFFER = 2**18
+#: The characters that a request target consists of, and those of them that are not letters, digits or ``_.-~``.
+_TARGET = re.compile(r"[!-~]*")
+_RESERVED = "!#$%&'()*+,/:;=?@[]"
 
-#: Raised by aiohttp when there is no response, or only a part of one.
-_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+_CONNECTION_ERRORS = (ConnectionBroken, TimeoutError, OSError)
 
 
 class Transport:
@@ -80,9 +83,13 @@ class Transport:
         on_response: OnResponse | None = None,
     ) -> None:
         self._credentials, self._clock, self._rate_limiter = credentials, clock, rate_limiter
-        self._user_agent, self._on_response = user_agent, on_response
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT)
-        self._session: aiohttp.ClientSession | None = None
+        self._user_agent, self._timeout, self._on_response = user_agent, timeout, on_response
+        self._authority = urlsplit(credentials.server).netloc.rpartition("@")[2]
+        self._base_path = urlsplit(credentials.server).path
+        self._pool: ConnectionPool | None = None
+        #: The headers of every request, and the credential headers that they contain.
+        self._headers = ""
+        self._headers_from: CIMultiDict[str] | None = None
 
     @property
     def server(self) -> str:
@@ -90,28 +97,21 @@ class Transport:
         return self._credentials.server
 
     async def __aenter__(self) -> Self:
-        tls = self._credentials.tls
-        connector = aiohttp.TCPConnector(
-            ssl=True if tls is None else tls,
-            limit=_CONNECTIONS,
-            keepalive_timeout=30,
-            socket_factory=_keepalive_socket,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=self._timeout,
-            proxy=self._credentials.proxy,
-            auto_decompress=False,
+        credentials = self._credentials
+        self._pool = ConnectionPool(
+            credentials.server,
+            tls=credentials.tls,
+            tls_server_name=credentials.tls_server_name,
+            proxy=credentials.proxy,
         )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._session is not None
-        await self._session.close()
+        assert self._pool is not None
+        self._pool.close()
+        await asyncio.sleep(0)  # closed transports release their sockets in the next iteration
 
     async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
         """Send a request and return the body of the successful response.
@@ -122,12 +122,13 @@ class Transport:
         in_doubt = False
         for attempt in range(_RETRIES + 1):
             try:
-                return await self._send(method, path, body, content_type)
+                return await self._request_once(method, path, body, content_type)
             except APIError as error:
                 in_doubt = error.in_doubt = error.in_doubt or in_doubt
                 if error.retry_after is None or attempt == _RETRIES or not _is_retriable(error.code):
                     raise
-                _log.debug("%s %s: %s; retrying after %g s", method, path, error, error.retry_after)
+                extra = fields(verb=method, path=path, err=str(error), retryAfter=error.retry_after)
+                _log.debug("%s %s: %s; retrying after %g s", method, path, error, error.retry_after, extra=extra)
                 await self._clock.sleep(error.retry_after)
         raise AssertionError("the last attempt returns or raises")
 
@@ -138,78 +139,129 @@ class Transport:
         A connection that is idle for ``idle_timeout`` seconds counts as broken. Raises APIError and Unreachable, on
         entry and from the iterator of chunks.
         """
-        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT, sock_read=idle_timeout)
         if self._rate_limiter is not None:
             await self._rate_limiter.wait()
-        try:
-            response = await self._open("GET", path, timeout=timeout, read_bufsize=_STREAM_BUFFER)
-        except _CONNECTION_ERRORS as error:
-            raise self._unreachable(error) from error
-        chunks = self._chunks(response)
+        assert self._pool is not None, "the transport is used outside its async with"
+        connection = await self._open_stream(self._pool, path)
+        chunks = self._chunks(connection, idle_timeout)
         try:
             yield chunks
         finally:
             await chunks.aclose()
-            response.close()
+            self._pool.release(connection)
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    async def _open_stream(self, pool: ConnectionPool, path: str) -> Connection:
+        """A connection that has received the head of a successful response."""
+        for attempt in range(2):
+            rejected = self._credentials.headers
+            connection, response = await self._round_trip("GET", path, None, "", streams=True)
+            if response.status < 300:
+                return connection
+            try:
+                async with asyncio.timeout(self._timeout):
+                    response.body = b"".join([chunk async for chunk in connection.chunks()])
+            except _CONNECTION_ERRORS as error:
+                raise self._unreachable(error) from error
+            finally:
+                pool.release(connection)
+            if attempt or response.status != 401 or not await self._reload_credentials(rejected):
+                break
+        raise _api_error(response)
+
+    async def _chunks(self, connection: Connection, idle_timeout: float) -> AsyncGenerator[bytes, None]:
         try:
-            async for chunk in response.content.iter_any():
+            async for chunk in connection.chunks(idle_timeout):
                 yield chunk
         except _CONNECTION_ERRORS as error:
             raise self._unreachable(error) from error
 
-    async def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
+    async def _request_once(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         if self._rate_limiter is not None:
             await self._rate_limiter.wait()
-        try:
-            response = await self._open(method, path, data=body, content_type=content_type if body else "")
-            return await response.read()
-        except _CONNECTION_ERRORS as error:
-            raise self._unreachable(error) from error
-
-    async def _open(self, method: str, path: str, *, content_type: str = "", **options: Any) -> aiohttp.ClientResponse:
-        """The response to a successful request, its body not yet read."""
-        response, headers = await self._round_trip(method, path, content_type, options)
-        if response.status == 401 and await self._reload_credentials(headers):
-            response.release()
-            response, _ = await self._round_trip(method, path, content_type, options)
+        rejected = self._credentials.headers
+        _, response = await self._round_trip(method, path, body, content_type)
+        if response.status == 401 and await self._reload_credentials(rejected):
+            _, response = await self._round_trip(method, path, body, content_type)
         if response.status >= 300:
-            raise _api_error(response, await response.read())
-        return response
+            raise _api_error(response)
+        return response.body
 
     async def _round_trip(
-        self, method: str, path: str, content_type: str, options: dict[str, Any]
-    ) -> tuple[aiohttp.ClientResponse, Any]:
-        """The response, and the credential headers that the request was sent with."""
-        assert self._session is not None, "the transport is used outside its async with"
-        credentials = self._credentials
-        credential_headers = headers = credentials.headers
-        if content_type:
-            headers = credential_headers.copy()
-            headers["Content-Type"] = content_type
-        url = URL(credentials.server + path, encoded=True)
+        self, method: str, path: str, body: bytes | None, content_type: str, *, streams: bool = False
+    ) -> tuple[Connection, Response]:
+        """The response to a request, read as a whole unless it ``streams``; then the caller releases the connection.
+
+        Raises Unreachable.
+        """
+        request = self._encode(method, path, body, content_type)
         started, code = self._clock.monotonic(), "<error>"
         try:
-            response = await self._session.request(
-                method,
-                url,
-                headers=headers,
-                server_hostname=credentials.tls_server_name,
-                allow_redirects=False,
-                **options,
-            )
+            async with asyncio.timeout(self._timeout):
+                connection, response = await self._exchange(method, request, streams=streams)
             code = str(response.status)
+        except _CONNECTION_ERRORS as error:
+            raise self._unreachable(error) from error
         finally:
             if self._on_response is not None:
-                self._on_response(method, url.authority, code, self._clock.monotonic() - started)
-        return response, credential_headers
+                self._on_response(method, self._authority, code, self._clock.monotonic() - started)
+        return connection, response
 
-    async def _reload_credentials(self, rejected: Any) -> bool:
+    async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[Connection, Response]:
+        """Send a request on a connection of the pool.
+
+        The server may close a connection that was idle just when a request is sent on it. A GET is then sent again on
+        another connection. A write may have taken effect, and would conflict with itself.
+        """
+        pool = self._pool
+        assert pool is not None, "the transport is used outside its async with"
+        while True:
+            connection, reused = await pool.acquire()
+            response = None
+            try:
+                response = await (connection.open(request) if streams else connection.request(request))
+                return connection, response
+            except ConnectionBroken as error:
+                if not (reused and error.before_response and method == "GET"):
+                    raise
+            finally:
+                if response is None or not streams:
+                    pool.release(connection)
+
+    def _encode(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
+        """The request as it is sent. No character of the path can end the request line."""
+        assert self._pool is not None, "the transport is used outside its async with"
+        if _TARGET.fullmatch(path) is None:
+            path = quote(path, safe=_RESERVED)
+        if self._headers_from is not self._credentials.headers:
+            self._headers_from = self._credentials.headers
+            self._headers = self._fixed_headers(self._credentials.headers)
+        head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
+        if body is None:
+            return f"{head}\r\n".encode("latin-1")
+        head = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode("latin-1") + body
+
+    def _fixed_headers(self, credential_headers: CIMultiDict[str]) -> str:
+        assert self._pool is not None
+        headers = {
+            "Host": self._authority,
+            "User-Agent": self._user_agent,
+            "Accept": JSON,
+            "Accept-Encoding": "identity",
+        }
+        pairs = [*headers.items(), *credential_headers.items()]
+        for name, value in pairs:
+            if not value.isprintable():
+                raise Unreachable(self.server, f"the header {name} contains a character that is not printable")
+        return "".join(f"{name}: {value}\r\n" for name, value in pairs) + self._pool.proxy_headers
+
+    async def _reload_credentials(self, rejected: Mapping[str, str]) -> bool:
         try:
             return await self._credentials.reload(rejected)
         except InputError as error:
-            _log.warning("cannot reload the credentials that the API server rejected: %s", error)
+            _log.warning(
+                "cannot reload the credentials that the API server rejected: %s", error, extra=fields(err=str(error))
+            )
             return False
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -221,25 +273,22 @@ def _is_retriable(code: int) -> bool:
 
 
 def describe_connection_error(error: Exception) -> str:
-    """One line of text for an exception of aiohttp or of the operating system."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"certificate verification failed: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    """One line of text for an exception of a connection or of the operating system."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verification failed: {error}"
+    if isinstance(error, socket.gaierror):
         return "no such host"
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno).lower()
     if isinstance(error, TimeoutError):
         return "request timed out"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "connection closed before a response"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "connection closed in the middle of a response"
     return str(error) or type(error).__name__
 
 
-def _api_error(response: aiohttp.ClientResponse, body: bytes) -> APIError:
+def _api_error(response: Response) -> APIError:
     """The failure that a response stands for; one sent by a proxy or load balancer contains no Status."""
-    header = response.headers.get("Retry-After", "")
+    body = response.body
+    header = response.headers.get("retry-after", "")
     retry_after = _cap(float(header) if header.isdecimal() else None)
     try:
         status = APIStatus.parse(body)
@@ -254,15 +303,3 @@ def _api_error(response: aiohttp.ClientResponse, body: bytes) -> APIError:
 
 def _cap(retry_after: float | None) -> float | None:
     return None if retry_after is None else min(retry_after, _MAX_RETRY_AFTER)
-
-
-def _keepalive_socket(address: AddrInfoType) -> socket.socket:
-    """A socket with TCP keep-alive, so that a dead peer is detected within a minute."""
-    family, kind, protocol, _, _ = address
-    connection = socket.socket(family=family, type=kind, proto=protocol)
-    connection.setblocking(False)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # not on every platform
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return connection

@@ -1,0 +1,57 @@
+"""Lists of whole collections, read in pages of one resourceVersion."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import msgspec
+
+from kubestow.client.rest.transport import Transport
+from kubestow.errors import APIError
+
+__all__ = ["list_pages"]
+
+_PAGE_SIZE = 1000
+_GONE = 410
+
+
+class _ListMeta(msgspec.Struct, rename={"next": "continue", "version": "resourceVersion"}):
+    next: str = ""
+    version: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+async def list_pages(transport: Transport, path: str, field_selector: str = "") -> tuple[list[bytes], str]:
+    """The pages of a list as JSON, and the resourceVersion of all of them. Raises APIError and Unreachable.
+
+    If the server compacts that version away before the last page, the list is read again in one piece.
+    """
+    for limit in (_PAGE_SIZE, 0):
+        pages, version = [], ""
+        try:
+            async for page, page_version in _pages(transport, path, field_selector, limit):
+                pages.append(page)
+                version = version or page_version
+        except APIError as error:
+            if error.code != _GONE or not limit:
+                raise
+        else:
+            break
+    return pages, version
+
+
+async def _pages(transport: Transport, path: str, field_selector: str, limit: int) -> AsyncIterator[tuple[bytes, str]]:
+    token = ""
+    while True:
+        query = {"limit": limit, "continue": token, "fieldSelector": field_selector}
+        encoded = urlencode({key: value for key, value in query.items() if value})
+        page = await transport.request("GET", f"{path}?{encoded}" if encoded else path)
+        metadata = msgspec.json.decode(page, type=_List).metadata
+        yield page, metadata.version
+        token = metadata.next
+        if not token:
+            return

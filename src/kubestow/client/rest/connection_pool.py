@@ -1,0 +1,193 @@
+"""Connections to one server: opened on demand, directly or through a proxy, and kept for later requests.
+
+The most recently used connection is used first, so that those that are not needed become idle and are closed. When
+the limit is reached, requests wait in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from collections import deque
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from kubestow.client.rest.connection import Connection, ConnectionBroken
+
+__all__ = ["ConnectionPool"]
+
+#: Seconds after which another address of a server is tried beside the first (RFC 8305).
+_NEXT_ADDRESS_DELAY = 0.25
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+class ConnectionPool:
+    """Connections to a server, at most ``limit`` at a time.
+
+    ``tls`` applies if the server is an https URL. Connections that were idle for ``idle_timeout`` seconds are closed,
+    before a load balancer drops them without a word.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: ssl.SSLContext | None,
+        tls_server_name: str | None = None,
+        proxy: str | None = None,
+        limit: int = 256,
+        connect_timeout: float = 30.0,
+        idle_timeout: float = 30.0,
+    ) -> None:
+        self._server = urlsplit(server)
+        self._tls = (tls or ssl.create_default_context()) if self._server.scheme == "https" else None
+        self._tls_server_name = tls_server_name or self._server.hostname or ""
+        self._proxy = None if proxy is None else urlsplit(proxy)
+        self._limit, self._connect_timeout, self._idle_timeout = limit, connect_timeout, idle_timeout
+        self._idle: deque[Connection] = deque()
+        self._in_use: set[Connection] = set()
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        #: What precedes the path in a request: scheme and host of the server where a proxy forwards plain HTTP.
+        forwards = self._proxy is not None and self._tls is None
+        self.target_prefix = f"http://{self._server.netloc.rpartition('@')[2]}" if forwards else ""
+        #: Headers for the proxy, as far as it reads those of requests.
+        self.proxy_headers = _proxy_authorization(self._proxy) if self.target_prefix else ""
+
+    async def acquire(self) -> tuple[Connection, bool]:
+        """A connection, and whether it has carried requests before; give it back with :meth:`release`.
+
+        Raises OSError and TimeoutError when the server cannot be reached, and ConnectionBroken when the proxy fails.
+        """
+        has_waited = False
+        self._close_idle()
+        while True:
+            if has_waited or not self._waiters:
+                while self._idle:
+                    connection = self._idle.pop()
+                    if connection.reusable:
+                        self._in_use.add(connection)
+                        return connection, True
+                if len(self._in_use) + self._opening < self._limit:
+                    return await self._open(), False
+            waiter = asyncio.get_running_loop().create_future()
+            if has_waited:
+                self._waiters.appendleft(waiter)
+            else:
+                self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_next()
+                raise
+            has_waited = True
+
+    def release(self, connection: Connection) -> None:
+        """Keep a connection for the next request, or close it if its response is not complete."""
+        self._in_use.discard(connection)
+        if connection.reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.close()
+        self._close_idle()
+        self._wake_next()
+
+    def _close_idle(self) -> None:
+        """Close the connections that were idle for too long."""
+        now = asyncio.get_running_loop().time()
+        while self._idle and (now - self._idle[0].idle_since > self._idle_timeout or not self._idle[0].reusable):
+            self._idle.popleft().close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in (*self._idle, *self._in_use):
+            connection.close()
+        self._idle.clear()
+
+    def _wake_next(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> Connection:
+        self._opening += 1
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                connection = await (self._connect() if self._proxy is None else self._connect_through(self._proxy))
+        except BaseException:
+            self._wake_next()
+            raise
+        finally:
+            self._opening -= 1
+        self._in_use.add(connection)
+        return connection
+
+    async def _connect(self) -> Connection:
+        return await _connect(self._server, self._tls, self._tls_server_name)
+
+    async def _connect_through(self, proxy: SplitResult) -> Connection:
+        proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
+        connection = await _connect(proxy, proxy_tls, proxy.hostname or "")
+        if self._tls is None:
+            return connection
+        host = self._server.hostname or ""
+        target = f"{f'[{host}]' if ':' in host else host}:{_port(self._server)}"
+        try:
+            head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{_proxy_authorization(proxy)}\r\n"
+            response = await connection.open(head.encode("ascii"))
+            if response.status != 200:
+                problem = f"the proxy refused the connection: {response.status} {response.reason}"
+                raise ConnectionBroken(problem, before_response=True)
+            await connection.start_tls(self._tls, self._tls_server_name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+async def _connect(server: SplitResult, tls: ssl.SSLContext | None, tls_server_name: str) -> Connection:
+    loop = asyncio.get_running_loop()
+    try:
+        addresses = await loop.getaddrinfo(server.hostname or "", _port(server), type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, str(error)) from None
+    connected = await aiohappyeyeballs.start_connection(
+        addresses, happy_eyeballs_delay=_NEXT_ADDRESS_DELAY, interleave=1, socket_factory=_keepalive_socket
+    )
+    _, connection = await loop.create_connection(
+        Connection, sock=connected, ssl=tls, server_hostname=tls_server_name if tls is not None else None
+    )
+    return connection
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or _DEFAULT_PORTS.get(url.scheme, 80)
+
+
+def _proxy_authorization(proxy: SplitResult | None) -> str:
+    if proxy is None or proxy.username is None:
+        return ""
+    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}\r\n"
+
+
+def _keepalive_socket(address: AddrInfoType) -> socket.socket:
+    """A socket with TCP keep-alive, so that a dead peer is detected within a minute."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family=family, type=kind, proto=protocol)
+    connection.setblocking(False)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # not on every platform
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection
