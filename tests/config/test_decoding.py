@@ -150,3 +150,30 @@ def test_certificates_are_decoded_from_base64() -> None:
     tls = configuration.extenders[0].tls_config
     assert tls is not None
     assert (tls.ca_data, tls.key_data, configuration.extenders[0].enable_https) == (b"PEM", b"", True)
+
+
+@pytest.mark.parametrize("given", [{}, [], "", 0, False], ids=repr)
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        ("profiles", list),
+        ("extenders", list),
+        ("leaderElection", dict),
+        ("clientConnection", dict),
+        ("profiles[0].plugins", dict),
+        ("profiles[0].plugins.score", dict),
+        ("profiles[0].plugins.score.enabled", list),
+        ("profiles[0].pluginConfig", list),
+        ("extenders[0].managedResources", list),
+        ("extenders[0].tlsConfig", dict),
+    ],
+)
+def test_an_empty_value_of_another_type_does_not_count_as_absent(field: str, kind: type[Any], given: Any) -> None:
+    *parents, name = field.split(".")
+    value: Any = {name: given}
+    for parent in reversed(parents):
+        key, is_item, _ = parent.partition("[")
+        value = {key: [value] if is_item else value}
+    errors = [error.partition(", got ")[0] for error in field_errors(v1(**value))]
+    expected = f"{field}: expected {'a list' if kind is list else 'an object'}"
+    assert (expected in errors) == (type(given) is not kind)

@@ -49,10 +49,11 @@ def test_zero_and_empty_in_leader_election_mean_the_default() -> None:
     )
 
 
-def test_an_unset_qps_differs_from_an_explicit_one() -> None:
-    assert config.default_configuration().client_connection.qps is None
-    assert config.load(v1(clientConnection={"qps": 0, "burst": 0})).client_connection.burst is None
-    given = config.load(v1(clientConnection={"qps": 50, "burst": 100})).client_connection
+def test_requests_are_unlimited_unless_qps_is_set() -> None:
+    unset = config.default_configuration().client_connection
+    assert (unset.qps, unset.burst) == (-1.0, 100)
+    assert config.load(v1(clientConnection={"qps": 0, "burst": 0})).client_connection == unset
+    given = config.load(v1(clientConnection={"qps": 50})).client_connection
     assert (given.qps, given.burst) == (50.0, 100)
 
 

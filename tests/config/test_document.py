@@ -70,7 +70,7 @@ def test_a_duplicate_field_is_an_error_in_yaml() -> None:
 def test_a_duplicate_field_is_an_error_in_json() -> None:
     text = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",'
     text += ' "profiles": [{"schedulerName": "a", "schedulerName": "b"}]}'
-    assert field_errors(text) == ["profiles[0].schedulerName: duplicate field"]
+    assert field_errors(text) == ["profiles[0].schedulerName: duplicate field (line 1)"]
 
 
 def test_anchors_and_merge_keys_are_resolved() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.config import FEATURE_SPECS, FeatureGates, Stage
+from kubestow.config.ignored_feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
 
@@ -78,3 +79,40 @@ def test_an_unknown_gate_raises_key_error() -> None:
 
 def test_gates_of_other_components_are_accepted_and_ignored() -> None:
     assert FeatureGates.parse("GracefulNodeShutdown=false,NodeSwap=true") == FeatureGates()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ClientsAllowCBOR=true,WatchListClient=false",  # client-go
+        "CustomCPUCFSQuotaPeriod=true,MemoryQoS=true,NodeSwap=true",  # the kubelet; the last is locked on
+        "CRDObservedGenerationTracking=true,ShardedListAndWatch=true",  # the API servers
+        "CloudControllerManagerWebhook=true,ControllerManagerReleaseLeaderElectionLockOnExit=true",
+        "ContextualLogging=false,LoggingAlphaOptions=true",
+    ],
+)
+def test_one_flag_serves_all_components(text: str) -> None:
+    assert FeatureGates.parse(text) == FeatureGates()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("NodeSwap=false", "cannot set feature gate NodeSwap to false, feature is locked to true"),
+        ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
+        ("HonorPVReclaimPolicy=true", "unrecognized feature gate: HonorPVReclaimPolicy"),  # not in v1.36 any more
+    ],
+)
+def test_locked_and_removed_gates_of_other_components_are_rejected(text: str, error: str) -> None:
+    with pytest.raises(InputError, match=error):
+        FeatureGates.parse(text)
+
+
+def test_no_gate_is_both_known_and_ignored() -> None:
+    assert not FEATURE_SPECS.keys() & OTHER_COMPONENT_FEATURES.keys()
+
+
+def test_gates_that_were_enabled_without_effect_are_known() -> None:
+    assert FeatureGates().without_effect == ()  # OpportunisticBatching is on by default
+    enabled = FeatureGates.parse("NativeHistograms=true,DRADeviceTaintRules=true,CoordinatedLeaderElection=false")
+    assert enabled.without_effect == ("DRADeviceTaintRules", "NativeHistograms")

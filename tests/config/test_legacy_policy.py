@@ -220,3 +220,95 @@ def test_a_policy_in_a_config_map_is_converted() -> None:
 def test_errors_have_the_line_numbers_of_the_policy() -> None:
     text = "kind: Policy\npredicates:\n- name: HostName\n- name: Fancy\n"
     assert conversion_errors(text) == ['predicates[1]: predicate type not found for "Fancy" (line 4)']
+
+
+@pytest.mark.parametrize("given", ["", 0, False, {}], ids=repr)
+def test_an_empty_value_of_another_type_does_not_count_as_absent(given: Any) -> None:
+    presence = {"name": "zone", "argument": {"labelsPresence": {"labels": given}}}
+    with pytest.raises(ConfigurationError, match=r"predicates\[0\].argument.labelsPresence.labels: expected a list"):
+        legacy.convert(policy(predicates=[presence]))
+    ratio = {"name": "r", "weight": 1, "argument": {"requestedToCapacityRatioArguments": {"shape": given}}}
+    converted = legacy.convert({**policy(), "priorities": [ratio]}).data
+    assert any(error.path.endswith("requestedToCapacityRatio.shape") for error in config.check(converted))
+
+
+@pytest.mark.parametrize("given", ["", False, {}, []], ids=repr)
+def test_a_hard_pod_affinity_weight_must_be_a_number(given: Any) -> None:
+    converted = legacy.convert(policy(hardPodAffinitySymmetricWeight=given)).data
+    assert [error.path.rpartition(".")[2] for error in config.check(converted)] == ["hardPodAffinityWeight"]
+
+
+_PREDICATES_OF_1_13_TO_1_18 = [
+    "CheckNodeCondition",
+    "CheckNodeDiskPressure",
+    "CheckNodeLabelPresence",
+    "CheckNodeMemoryPressure",
+    "CheckNodePIDPressure",
+    "CheckNodeUnschedulable",
+    "CheckServiceAffinity",
+    "CheckVolumeBinding",
+    "EvenPodsSpread",
+    "GeneralPredicates",
+    "HostName",
+    "MatchInterPodAffinity",
+    "MatchNodeSelector",
+    "MaxAzureDiskVolumeCount",
+    "MaxCSIVolumeCountPred",
+    "MaxCinderVolumeCount",
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "NoDiskConflict",
+    "NoVolumeZoneConflict",
+    "PodFitsHostPorts",
+    "PodFitsPorts",
+    "PodFitsResources",
+    "PodToleratesNodeNoExecuteTaints",
+    "PodToleratesNodeTaints",
+]
+_PRIORITIES_OF_1_13_TO_1_18 = [
+    "BalancedResourceAllocation",
+    "EqualPriority",
+    "EvenPodsSpreadPriority",
+    "ImageLocalityPriority",
+    "InterPodAffinityPriority",
+    "LeastRequestedPriority",
+    "MostRequestedPriority",
+    "NodeAffinityPriority",
+    "NodeLabelPriority",
+    "NodePreferAvoidPodsPriority",
+    "RequestedToCapacityRatioPriority",
+    "ResourceLimitsPriority",
+    "SelectorSpreadPriority",
+    "ServiceAntiAffinityPriority",
+    "ServiceSpreadingPriority",
+    "TaintTolerationPriority",
+]
+_WITHOUT_COUNTERPART = {
+    "CheckNodeLabelPresence": "addedAffinity",
+    "CheckServiceAffinity": "pod affinity",
+    "NodeLabelPriority": "addedAffinity",
+    "ResourceLimitsPriority": "remove it",
+    "ServiceAntiAffinityPriority": "PodTopologySpread",
+}
+
+
+@pytest.mark.parametrize("name", _PREDICATES_OF_1_13_TO_1_18 + _PRIORITIES_OF_1_13_TO_1_18)
+def test_every_earlier_name_is_converted_or_its_replacement_named(name: str) -> None:
+    is_priority = name in _PRIORITIES_OF_1_13_TO_1_18
+    entries = [{"name": name, "weight": 1}] if is_priority else [{"name": name}]
+    given = {"kind": "Policy", "priorities" if is_priority else "predicates": entries}
+    if name in _WITHOUT_COUNTERPART:
+        (error,) = conversion_errors(json.dumps(given))
+        assert _WITHOUT_COUNTERPART[name] in error
+    else:
+        assert config.diagnose(legacy.convert(given).data, implements=IN_TREE) == []
+
+
+def test_the_ratio_priority_without_arguments_prefers_unused_nodes() -> None:
+    given = {"kind": "Policy", "priorities": [{"name": "RequestedToCapacityRatioPriority", "weight": 2}]}
+    (only,) = config.load(legacy.convert(given).data).profiles
+    strategy = only.args["NodeResourcesFit"].scoring_strategy
+    assert [(point.utilization, point.score) for point in strategy.requested_to_capacity_ratio.shape] == [
+        (0, 10),
+        (100, 0),
+    ]

@@ -1,6 +1,7 @@
 """KubeSchedulerConfiguration v1 (kubescheduler.config.k8s.io/v1): types, strict decoding, defaults, validation.
 
-:func:`load` turns a text into a complete configuration; :func:`check` returns every error with its path and line::
+:func:`load` turns a text into a complete configuration; :func:`check` returns the errors that stop kube-scheduler, and
+:func:`diagnose` all independent ones, with path and position::
 
     document ─► decoding ─► defaults ─► validation ─►│─► expansion ─► ordered plugins of each extension point
     YAML/JSON   strict      and merged  field rules  │   needs the registered plugins and
@@ -28,6 +29,7 @@ from kubestow.config.configuration import (
     PluginSet,
 )
 from kubestow.config.default_plugins import default_plugins, merge_plugins
+from kubestow.config.diagnosis import diagnose
 from kubestow.config.expansion import (
     EnabledPlugin,
     Implements,
@@ -38,13 +40,11 @@ from kubestow.config.expansion import (
 from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, FeatureSpec, Stage
 from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
-from kubestow.config.rendering import DEFAULT_BURST, DEFAULT_QPS, render
+from kubestow.config.rendering import render
 from kubestow.config.validation.configuration import validate
 
 __all__ = [
     "API_VERSION",
-    "DEFAULT_BURST",
-    "DEFAULT_QPS",
     "FEATURE_SPECS",
     "KIND",
     "ClientConnectionConfiguration",
@@ -72,6 +72,7 @@ __all__ = [
     "construction_errors",
     "default_configuration",
     "default_plugins",
+    "diagnose",
     "expand",
     "load",
     "merge_plugins",

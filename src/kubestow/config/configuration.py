@@ -79,13 +79,16 @@ class _ConfigObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClientConnectionConfiguration(_ConfigObject, frozen=True):
-    """The connection to the API server. ``qps`` and ``burst`` are None when they are unset or 0 in the file."""
+    """The connection to the API server. ``qps``, requests per second, is unlimited if it is not positive.
+
+    kube-scheduler limits requests to 50 per second by default; 0 stands for the default, too.
+    """
 
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: float | None = None
-    burst: int | None = None
+    qps: float = -1.0
+    burst: int = 100
 
 
 class LeaderElectionConfiguration(_ConfigObject, frozen=True):
@@ -215,7 +218,7 @@ class KubeSchedulerConfiguration(_ConfigObject, frozen=True):
     """A KubeSchedulerConfiguration.
 
     ``percentage_of_nodes_to_score`` 0, the default, scores every feasible node; kube-scheduler samples adaptively
-    there.
+    there, as does a profile with the arguments ``NodeSampling: {adaptive: true}``.
     """
 
     parallelism: int = 16

@@ -12,7 +12,7 @@ import binascii
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -20,7 +20,7 @@ from msgspec import inspect
 from kubestow.api.duration import Duration
 from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Decoder", "describe_value"]
+__all__ = ["Decoder", "describe_value", "is_list"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -34,12 +34,13 @@ class Decoder:
     """Decodes values and collects errors.
 
     ``type_errors`` are values of the wrong type, ``strict_errors`` are unknown fields: kube-scheduler reports unknown
-    fields only when there are no type errors.
+    fields only when there are no type errors. ``misspelt`` are the paths of the fields that unknown ones resemble.
     """
 
     def __init__(self) -> None:
         self.type_errors: list[FieldError] = []
         self.strict_errors: list[FieldError] = []
+        self.misspelt: set[str] = set()
 
     def decode(self, kind: type[T], data: Any, path: str = "") -> T:
         """Decode one Struct; fields with errors keep their default."""
@@ -82,10 +83,12 @@ class Decoder:
     def _items(self, data: Any, kind: inspect.Type, path: str) -> list[Any]:
         if data is None:
             return []
-        if not isinstance(data, Sequence) or isinstance(data, (str, bytes)):
+        if not is_list(data):
             self._mismatch(path, "a list", data)
             return []
         items = [self._value(item, kind, f"{path}[{index}]") for index, item in enumerate(data)]
+        if isinstance(kind, inspect.StructType):  # an invalid object is left empty, so that the others keep their index
+            return [kind.cls() if item is _INVALID else item for item in items]
         return [item for item in items if item is not _INVALID]
 
     def _members(self, data: Any, kind: inspect.Type, path: str) -> dict[str, Any]:
@@ -144,8 +147,14 @@ class Decoder:
 
     def _unknown(self, path: str, name: str, known: list[str]) -> None:
         near = difflib.get_close_matches(name, known, n=1)
+        self.misspelt.update(child(path, field) for field in near)
         hint = f', did you mean "{near[0]}"?' if near else ""
         self.strict_errors.append(FieldError(child(path, name), f"unknown field{hint}"))
+
+
+def is_list(data: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list; a string is none."""
+    return isinstance(data, Sequence) and not isinstance(data, (str, bytes))
 
 
 def describe_value(data: Any) -> str:

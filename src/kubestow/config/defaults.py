@@ -48,7 +48,9 @@ _FREE_CAPACITY_SHAPE = (
 
 def set_data_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """The data with the defaults of fields whose absence is no longer visible after decoding."""
-    profiles = data.get("profiles") or [{}]
+    profiles = data.get("profiles")
+    if profiles is None or profiles == []:
+        profiles = [{}]
     if isinstance(profiles, list) and len(profiles) == 1:
         profile = {} if profiles[0] is None else profiles[0]
         if isinstance(profile, Mapping) and profile.get("schedulerName") is None:

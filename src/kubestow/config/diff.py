@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -28,13 +29,20 @@ class FieldDiff(NamedTuple):
     description: str
 
 
-def annotated(configuration: Mapping[str, Any], default: Mapping[str, Any]) -> str:
-    """A rendered configuration as YAML, with a comment on each line that differs from the rendered ``default``."""
+def annotated(
+    configuration: Mapping[str, Any], default: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """A rendered configuration as YAML, with a comment on each line that differs from the rendered ``default``.
+
+    ``notes`` are further comments by path.
+    """
     lines = yaml.safe_dump(dict(configuration), sort_keys=False, width=float("inf"), allow_unicode=True).splitlines()
     document = parse_document("\n".join(lines))
-    for path, description in diff(configuration, default):
-        line = document.line_of(path)
-        if line:
+    noted = (FieldDiff(path, note) for path, note in notes.items() if path in document.positions)
+    for path, description in (*diff(configuration, default), *noted):
+        position = document.position_of(path)
+        if position:
+            line = position.line
             lines[line - 1] += f"{'; ' if '  # ' in lines[line - 1] else '  # '}{description}"
     return "\n".join(lines) + "\n"
 

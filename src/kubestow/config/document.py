@@ -1,8 +1,8 @@
 """Parsing the text of a configuration, YAML or JSON, into plain data.
 
 YAML is parsed as sigs.k8s.io/yaml does: YAML 1.1 booleans and numbers (but no timestamps and no sexagesimal numbers),
-the first document of a stream only, whole floats as integers. A :class:`Document` also has the line of each field and
-the duplicate keys, which a plain mapping loses.
+the first document of a stream only, whole floats as integers. A :class:`Document` also has the position of each field
+and the duplicate keys, which a plain mapping loses. A configuration in a ConfigMap is a document inside a document.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from msgspec import structs
@@ -19,7 +19,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Document", "DocumentError", "parse_document"]
+__all__ = ["Document", "DocumentError", "Position", "parse_document", "unwrap_config_map"]
 
 
 class DocumentError(Exception):
@@ -30,23 +30,94 @@ class DocumentError(Exception):
         super().__init__(str(error))
 
 
+class Position(NamedTuple):
+    """A position in a text; both numbers count from 1."""
+
+    line: int
+    column: int
+
+
 @dataclass(frozen=True)
 class Document:
-    """Plain data, the lines (from 1) of its fields by path, and an error for each duplicate key."""
+    """Plain data, the positions of its fields by path, and an error for each duplicate key.
+
+    ``text`` is the source, "" for data that was parsed before.
+    """
 
     data: Any
-    lines: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, Position] = field(default_factory=dict)
     duplicates: tuple[FieldError, ...] = ()
+    text: str = ""
 
-    def line_of(self, path: str) -> int | None:
-        """The line of a field, or of its nearest parent that has one; None without line numbers."""
-        while path and path not in self.lines:
+    def position_of(self, path: str) -> Position | None:
+        """The position of a field, or of its nearest parent that has one; None if there is none."""
+        while path and path not in self.positions:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.lines.get(path)
+        return self.positions.get(path)
 
-    def with_line(self, error: FieldError) -> FieldError:
-        """The error with the line of its field, if it has no line yet."""
-        return error if error.line else structs.replace(error, line=self.line_of(error.path))
+    def located(self, error: FieldError) -> FieldError:
+        """The error with the position of its field, if it has no position yet."""
+        position = None if error.line else self.position_of(error.path)
+        return structs.replace(error, line=position.line, column=position.column) if position else error
+
+
+def unwrap_config_map(document: Document) -> Document:
+    """The configuration inside a ConfigMap, or the document itself if it is not a ConfigMap.
+
+    Positions are those in the text of the ConfigMap where its value is a block of lines, else that of the value. Raises
+    DocumentError if the ConfigMap has no or several values that could be meant.
+    """
+    data = document.data
+    if not isinstance(data, Mapping) or data.get("kind") != "ConfigMap":
+        return document
+    texts = data.get("data")
+    names = list(texts) if isinstance(texts, Mapping) else []
+    name = _POLICY_KEY if _POLICY_KEY in names else names[0] if len(names) == 1 else None
+    if name is None or not isinstance(texts, Mapping) or not isinstance(texts[name], str):
+        error = FieldError("data", f'expected a key "{_POLICY_KEY}", or one key with a configuration')
+        raise DocumentError(document.located(error))
+    origin = _embedding(document, child("data", name), texts[name])
+    try:
+        inner = parse_document(texts[name])
+    except DocumentError as failure:
+        raise DocumentError(origin.error(failure.error)) from None
+    positions = {path: origin.position(position) for path, position in inner.positions.items()}
+    return Document(inner.data, positions, tuple(map(origin.error, inner.duplicates)), document.text)
+
+
+_POLICY_KEY = "policy.cfg"
+
+
+class _Embedding(NamedTuple):
+    """Where a text is inside another: its first character, or, if ``key`` is set, somewhere behind this key."""
+
+    line: int
+    indentation: int
+    key: Position | None = None
+
+    def position(self, inner: Position) -> Position:
+        return self.key or Position(self.line + inner.line - 1, self.indentation + inner.column)
+
+    def error(self, inner: FieldError) -> FieldError:
+        if not inner.line:
+            return inner
+        position = self.position(Position(inner.line, inner.column or 1))
+        return structs.replace(inner, line=position.line, column=position.column)
+
+
+def _embedding(document: Document, path: str, text: str) -> _Embedding:
+    key = document.position_of(path)
+    if key is None:
+        return _Embedding(1, 0)
+    block, wanted = document.text.splitlines()[key.line :], text.splitlines()
+    indentation = 0
+    for given, inner in zip(block, wanted, strict=False):
+        if inner:
+            indentation = max(len(given) - len(inner), 0)
+            break
+    if len(block) < len(wanted) or any(a[indentation:] != b for a, b in zip(block, wanted, strict=False)):
+        return _Embedding(key.line, 0, key)
+    return _Embedding(key.line + 1, indentation)
 
 
 def parse_document(source: str | bytes | Mapping[str, Any]) -> Document:
@@ -88,10 +159,20 @@ def _read_json(text: str) -> Document:
             json.loads(text, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant), "", duplicates
         )
     except json.JSONDecodeError as error:
-        raise DocumentError(FieldError("", f"invalid JSON: {error.msg} (column {error.colno})", error.lineno)) from None
+        text = f"invalid JSON: {error.msg} (column {error.colno})"
+        raise DocumentError(FieldError("", text, error.lineno, error.colno)) from None
     except RecursionError:
         raise DocumentError(FieldError("", "invalid JSON: nested too deeply")) from None
-    return Document(data, duplicates=tuple(duplicates))
+    return _with_positions(Document(data, duplicates=tuple(duplicates), text=text))
+
+
+def _with_positions(document: Document) -> Document:
+    """The document of a JSON text with positions, as far as the text is also YAML: it is, except for tabs."""
+    try:
+        located = _YAMLParser().parse(document.text.replace("\t", " "))
+    except DocumentError:
+        return document
+    return Document(document.data, located.positions, located.duplicates, document.text)
 
 
 def _reject_constant(name: str) -> Any:
@@ -143,10 +224,10 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+.0123456789"))
 
 
 class _YAMLParser:
-    """Parses the first document of a YAML text into plain data, and collects lines and duplicate keys."""
+    """Parses the first document of a YAML text into plain data, and collects positions and duplicate keys."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, int] = {}
+        self._positions: dict[str, Position] = {}
         self._duplicates: list[FieldError] = []
         self._ancestors: set[int] = set()
         self._values = 0
@@ -157,23 +238,22 @@ class _YAMLParser:
             data = None if node is None else self._value(node, "")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            raise DocumentError(
-                FieldError("", f"invalid YAML: {error.problem}", mark.line + 1 if mark else None)
-            ) from None
+            position = (mark.line + 1, mark.column + 1) if mark else (None, None)
+            raise DocumentError(FieldError("", f"invalid YAML: {error.problem}", *position)) from None
         except RecursionError:
             raise DocumentError(FieldError("", "invalid YAML: nested too deeply")) from None
         except yaml.YAMLError as error:
             raise DocumentError(FieldError("", f"invalid YAML: {str(error).splitlines()[0]}")) from None
-        return Document(data, self._lines, tuple(self._duplicates))
+        return Document(data, self._positions, tuple(self._duplicates), text)
 
     def _value(self, node: Node, path: str) -> Any:
         self._values += 1
         if self._values > _MAX_VALUES:
-            raise DocumentError(FieldError(path, "invalid YAML: too large after expanding aliases", _line(node)))
+            raise DocumentError(FieldError(path, "invalid YAML: too large after expanding aliases", *_position(node)))
         if isinstance(node, ScalarNode):
             return _scalar(node)
         if id(node) in self._ancestors:
-            raise DocumentError(FieldError(path, "invalid YAML: anchor contains itself", _line(node)))
+            raise DocumentError(FieldError(path, "invalid YAML: anchor contains itself", *_position(node)))
         self._ancestors.add(id(node))
         value = self._sequence(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
         self._ancestors.discard(id(node))
@@ -183,7 +263,7 @@ class _YAMLParser:
         items = []
         for index, item in enumerate(node.value):
             item_path = f"{path}[{index}]"
-            self._lines.setdefault(item_path, _line(item))
+            self._positions.setdefault(item_path, _position(item))
             items.append(self._value(item, item_path))
         return items
 
@@ -198,8 +278,8 @@ class _YAMLParser:
             name = _key(key_node)
             field_path = child(path, name)
             if name in members:
-                self._duplicates.append(FieldError(field_path, "duplicate field", _line(key_node)))
-            self._lines[field_path] = _line(key_node)
+                self._duplicates.append(FieldError(field_path, "duplicate field", *_position(key_node)))
+            self._positions[field_path] = _position(key_node)
             members[name] = self._value(value_node, field_path)
         return {**merged, **members}
 
@@ -217,14 +297,14 @@ def _mappings(node: Node) -> Iterator[Node]:
     for candidate in node.value if isinstance(node, SequenceNode) else [node]:
         if not isinstance(candidate, MappingNode):
             raise DocumentError(
-                FieldError("", "invalid YAML: a merge key takes a mapping or a list of mappings", _line(node))
+                FieldError("", "invalid YAML: a merge key takes a mapping or a list of mappings", *_position(node))
             )
         yield candidate
 
 
 def _key(node: Node) -> str:
     if not isinstance(node, ScalarNode):
-        raise DocumentError(FieldError("", "invalid YAML: a mapping key must be a scalar", _line(node)))
+        raise DocumentError(FieldError("", "invalid YAML: a mapping key must be a scalar", *_position(node)))
     if node.tag == f"{_TAG}bool":
         return "true" if _scalar(node) else "false"
     return str(node.value)
@@ -244,7 +324,7 @@ def _scalar(node: ScalarNode) -> Any:
                 number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else number
     except ValueError:
-        raise DocumentError(FieldError("", f'invalid YAML: "{text}" is not a number', _line(node))) from None
+        raise DocumentError(FieldError("", f'invalid YAML: "{text}" is not a number', *_position(node))) from None
     return text
 
 
@@ -253,5 +333,5 @@ def _integer(text: str) -> int:
     return int(f"{octal[1]}0o{octal[2]}", 0) if octal else int(text, 0)
 
 
-def _line(node: Node) -> int:
-    return int(node.start_mark.line) + 1
+def _position(node: Node) -> Position:
+    return Position(int(node.start_mark.line) + 1, int(node.start_mark.column) + 1)

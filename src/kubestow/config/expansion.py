@@ -14,13 +14,22 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from kubestow.api.int64 import as_int64
 from kubestow.config.configuration import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginEntry
 from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.config.validation.plugin_args import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
 
-__all__ = ["EnabledPlugin", "Implements", "apply_ignored_resources", "construction_errors", "expand"]
+__all__ = [
+    "ConstructionError",
+    "EnabledPlugin",
+    "Implements",
+    "apply_ignored_resources",
+    "construction_errors",
+    "expand",
+    "plugin_errors",
+]
 
 Implements = Mapping[str, Set[str]]
 """The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
@@ -44,23 +53,42 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     """
     errors = list(_profile_errors(profile, implements))
     if errors:
-        raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error) for error in errors])
+        raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error.message) for error in errors])
     return MappingProxyType({point: _weighted(profile, point, implements) for point in ExtensionPoint})
 
 
 def construction_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[FieldError]:
     """The errors of building a scheduler from a valid configuration and the registered plugins."""
+    return [FieldError("", error.message) for error in plugin_errors(configuration, implements)]
+
+
+class ConstructionError(NamedTuple):
+    """An error of building a scheduler; with the index of the profile and the plugin, if it is about one."""
+
+    message: str
+    profile: int | None = None
+    plugin: str = ""
+
+
+def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[ConstructionError]:
+    """As :func:`construction_errors`, with the profiles and plugins that are concerned."""
     if not _extenders_can_be_built(configuration):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
-        return [FieldError("", text)]
+        return [ConstructionError(text)]
     configuration = apply_ignored_resources(configuration)
     errors = [
-        f"creating profile for scheduler name {profile.scheduler_name}: {error}"
-        for profile in configuration.profiles
+        ConstructionError(
+            f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: {error.message}",
+            index,
+            error.plugin,
+        )
+        for index, profile in enumerate(configuration.profiles)
         for error in (*_fit_errors(profile, implements), *_profile_errors(profile, implements))
     ]
-    errors = errors or list(_queue_sort_errors(configuration, implements))
-    return [FieldError("", f"initializing profiles: {error}") for error in errors]
+    return errors or [
+        error._replace(message=f"initializing profiles: {error.message}")
+        for error in _queue_sort_errors(configuration, implements)
+    ]
 
 
 def apply_ignored_resources(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
@@ -136,12 +164,13 @@ def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, 
 # Errors --------------------------------------------------------------------------------------------------------------
 
 
-def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
     """The errors of one profile in kube-scheduler's order; each plugin is reported once."""
-    first_of_kind: dict[tuple[str, str], str] = {}
+    first_of_kind: dict[tuple[str, str], ConstructionError] = {}
     for error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
-        first_of_kind.setdefault((error.plugin, error.kind), error.message)
-    yield from first_of_kind.values() or _composition_errors(profile, implements)
+        reported = ConstructionError(error.message, plugin=error.plugin)
+        first_of_kind.setdefault((error.plugin, error.kind), reported)
+    yield from first_of_kind.values() or map(ConstructionError, _composition_errors(profile, implements))
 
 
 class _PluginError(NamedTuple):
@@ -216,18 +245,14 @@ def _total_score_overflows(profile: KubeSchedulerProfile, point: ExtensionPoint,
     for name, weight in _weights(profile, point).items():
         if point not in implements.get(name, ()):
             continue
-        remainder = _as_int64(2**63 - 1 - total)
+        remainder = as_int64(2**63 - 1 - total)
         if weight * _MAX_NODE_SCORE > remainder:
             return True
-        total = _as_int64(total + weight * _MAX_NODE_SCORE)
+        total = as_int64(total + weight * _MAX_NODE_SCORE)
     return False
 
 
-def _as_int64(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
-
-
-def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
     """kube-scheduler validates the arguments of NodeResourcesFit, and only those, when it builds the plugin."""
     args = profile.args.get(_FIT)
     if _FIT not in profile.plugins.enabled_names or _FIT not in implements:
@@ -236,18 +261,22 @@ def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterat
         errors = [str(error) for error in node_resources_fit_errors(args, "")]
         if errors:
             message = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-            yield f'initializing plugin "{_FIT}": {message}'
+            yield ConstructionError(f'initializing plugin "{_FIT}": {message}', plugin=_FIT)
 
 
-def _queue_sort_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> Iterator[str]:
+def _queue_sort_errors(
+    configuration: KubeSchedulerConfiguration, implements: Implements
+) -> Iterator[ConstructionError]:
     """All profiles share one queue, so they need the same queue sort plugin with the same arguments."""
     if not configuration.profiles:
         return
     (first,) = _expanded(configuration.profiles[0], ExtensionPoint.QUEUE_SORT, implements)
     first_args = configuration.profiles[0].args.get(first)
-    for profile in configuration.profiles[1:]:
+    for index, profile in enumerate(configuration.profiles[1:], start=1):
         (name,) = _expanded(profile, ExtensionPoint.QUEUE_SORT, implements)
         if name != first:
-            yield f'different queue sort plugins for profile "{profile.scheduler_name}": "{name}", first: "{first}"'
+            text = f'different queue sort plugins for profile "{profile.scheduler_name}": "{name}", first: "{first}"'
+            yield ConstructionError(text, index)
         elif profile.args.get(name) != first_args:
-            yield f'different queue sort plugin args for profile "{profile.scheduler_name}"'
+            text = f'different queue sort plugin args for profile "{profile.scheduler_name}"'
+            yield ConstructionError(text, index)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from kubestow.config.ignored_feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
-__all__ = ["FEATURE_SPECS", "FeatureGates", "FeatureSpec", "Stage"]
+__all__ = ["FEATURE_SPECS", "NOT_IMPLEMENTED", "FeatureGates", "FeatureSpec", "Stage"]
 
 _FLAG = "--feature-gates"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -106,6 +106,19 @@ FEATURE_SPECS: Mapping[str, FeatureSpec] = MappingProxyType(
 )
 """Every gate that affects scheduling, by name."""
 
+NOT_IMPLEMENTED = frozenset(
+    {
+        "CoordinatedLeaderElection",
+        "DRADeviceTaintRules",
+        "DRAListTypeAttributes",
+        "DRANodeAllocatableResources",
+        "DRAWorkloadResourceClaims",
+        "NativeHistograms",
+        "OpportunisticBatching",
+    }
+)
+"""The gates of scheduling that have no effect, because what they enable is not implemented."""
+
 _STAGE_GATES = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
@@ -134,6 +147,11 @@ class FeatureGates:
         if name not in FEATURE_SPECS:
             raise KeyError(name)
         return name in self._enabled
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The gates that were enabled although what they enable is not implemented, by name."""
+        return tuple(sorted(n for n in self._enabled & NOT_IMPLEMENTED if not FEATURE_SPECS[n].default))
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """The (name, enabled) pairs of all gates."""
@@ -173,20 +191,22 @@ def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -
 
 
 def _override_errors(overrides: Mapping[str, bool]) -> list[str]:
-    known = FEATURE_SPECS.keys() | _STAGE_GATES.keys() | OTHER_COMPONENT_FEATURES
+    known = {*FEATURE_SPECS, *_STAGE_GATES, *OTHER_COMPONENT_FEATURES}
     unknown = [f"unrecognized feature gate: {name}" for name in overrides if name not in known]
     if unknown:
         return unknown
-    locked = ((name, FEATURE_SPECS[name].default) for name in overrides if _is_locked(name))
     return [
-        f"cannot set feature gate {name} to {_go_bool(not default)}, feature is locked to {_go_bool(default)}"
-        for name, default in locked
-        if overrides[name] != default
+        f"cannot set feature gate {name} to {_go_bool(value)}, feature is locked to {_go_bool(not value)}"
+        for name, value in overrides.items()
+        if _locked_value(name) is (not value)
     ]
 
 
-def _is_locked(name: str) -> bool:
-    return name in FEATURE_SPECS and FEATURE_SPECS[name].lock_to_default
+def _locked_value(name: str) -> bool | None:
+    """The value that a gate is locked to, or None."""
+    if name in FEATURE_SPECS:
+        return FEATURE_SPECS[name].default if FEATURE_SPECS[name].lock_to_default else None
+    return OTHER_COMPONENT_FEATURES.get(name)
 
 
 def _parse_assignment(part: str, subject: str) -> tuple[str, bool]:

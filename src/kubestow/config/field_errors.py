@@ -1,6 +1,6 @@
 """Validation errors of configuration fields, in the wording of apimachinery's ``field.Error``.
 
-A :class:`FieldError` has the path of the field, the message, and the line where the configuration was YAML. Functions
+A :class:`FieldError` has the path of the field, the message, and its position in the text, if there is one. Functions
 of this package return lists of them; :func:`configuration_error` combines a list into one
 :class:`~kubestow.errors.ConfigurationError`.
 """
@@ -22,11 +22,15 @@ __all__ = ["FieldError", "child", "configuration_error", "duplicate", "forbidden
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """An error at a field: its path (empty for the whole document), a message, and its line from 1, if known."""
+    """An error at a field: its path (empty for the whole document), a message, and its position, if known.
+
+    Line and column count from 1.
+    """
 
     path: str
     message: str
     line: int | None = None
+    column: int | None = None
 
     def __str__(self) -> str:
         """``path: message (line n)``, without the parts that are unknown."""

@@ -1,60 +1,82 @@
-"""The names of the feature gates of other Kubernetes components.
+"""The feature gates of Kubernetes 1.36 that mean nothing to scheduling, of every component.
 
-kube-scheduler accepts the gates of every component, so that one ``--feature-gates`` value works for a whole cluster.
-Here they are accepted and have no effect. Gates that are missing from this list are rejected as unknown.
+They are accepted and have no effect, so that one ``--feature-gates`` value works for a whole cluster. kube-scheduler
+accepts the gates that are linked into it. A gate that is locked cannot be set to the other value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 __all__ = ["OTHER_COMPONENT_FEATURES"]
 
-_NAMES = """
-    AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
-    AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceLBStatusOnNonLB
-    AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
-    APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AuthorizeNodeWithSelectors
-    AuthorizeWithSelectors BtreeWatchCache CBORServingAndStorage CloudControllerManagerWebhook
-    ClusterTrustBundle ClusterTrustBundleProjection ComponentSLIs ConcurrentWatchObjectDecode
-    ConsistentListFromCache ContainerCheckpoint ContainerStopSignals ContextualLogging CPUCFSQuotaPeriod
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRDValidationRatcheting
-    CronJobsScheduledAnnotation CrossNamespaceVolumeDataSource CSIMigrationPortworx CSIVolumeHealth
-    CustomResourceFieldSelectors DeclarativeValidation DeclarativeValidationTakeover
-    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DevicePluginCDIDevices
-    DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG
-    ExecProbeTimeout ExternalServiceAccountTokenSigner GitRepoVolumeDriver GracefulNodeShutdown
-    GracefulNodeShutdownBasedOnPodPriority HonorPVReclaimPolicy HPAConfigurableTolerance HPAScaleToZero
-    ImageMaximumGCAge InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InTreePluginPortworxUnregister JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy
-    KMSv1 KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-    KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
-    KubeletPodResourcesListUseActivePods KubeletPSI KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC
-    KubeletServiceAccountTokenForCredentialProviders KubeletTracing LegacySidecarContainers
-    ListFromCacheSnapshot LoadBalancerIPMode LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown
-    LoggingAlphaOptions LoggingBetaOptions MaxUnavailableStatefulSet MemoryManager MemoryQoS
-    MultiCIDRServiceAllocator MutableCSINodeAllocatableCount MutatingAdmissionPolicy NFTablesProxyMode
-    NodeLogQuery NodeSwap OpenAPIEnums OrderedNamespaceDeletion PodAndContainerStatsFromCRI PodDeletionCost
-    PodIndexLabel PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams
-    PodReadyToStartContainersCondition PodTopologyLabelsAdmission PortForwardWebsockets
-    PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType QOSReserved
-    RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay
-    RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation
-    ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResilientWatchCacheInitialization
-    ResourceHealthStatus RetryGenerateName RotateKubeletServerCertificate RuntimeClassInImageCriAPI
-    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod SeparateCacheWatchRPC
-    SeparateTaintEvictionController ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI
-    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
-    ServiceTrafficDistribution SizeBasedListCostEstimate SizeMemoryBackedVolumes StatefulSetAutoDeletePVC
-    StorageNamespaceIndex StorageVersionAPI StorageVersionHash StorageVersionMigrator
-    StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StrictCostEnforcementForVAP
-    StrictCostEnforcementForWebhooks StrictIPCIDRValidation StructuredAuthenticationConfiguration
-    StructuredAuthenticationConfigurationEgressSelector StructuredAuthorizationConfiguration
-    SupplementalGroupsPolicy SystemdWatchdog TokenRequestServiceAccountUIDValidation TopologyAwareHints
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
+_SWITCHES = """
+    AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth
+    AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion APIResponseCompression APIServerIdentity
+    APIServingWithRoutine AtomicFIFO AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage
+    ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation ClientsAllowCBOR ClientsAllowTLSCacheGC
+    ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+    ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode ConstrainedImpersonation
+    ContainerCheckpoint ContainerRestartRules ContainerStopSignals ContextualLogging
+    ControllerManagerReleaseLeaderElectionLockOnExit CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
+    CRDObservedGenerationTracking CRIListStreaming CrossNamespaceVolumeDataSource CSIVolumeHealth
+    CustomCPUCFSQuotaPeriod DeclarativeValidationBeta DeclarativeValidationTakeover
+    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DisableCPUQuotaWithExclusiveCPUs
+    DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus EnvFiles EventedPLEG ExtendWebSocketsToKubelet
+    GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride HPAConfigurableTolerance
+    HPAScaleToZero ImageVolumeWithDigest InformerResourceVersion InOrderInformersBatchProcess
+    InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+    InPlacePodVerticalScalingInitContainers KMSv1 KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+    KubeletInUserNamespace KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
+    KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
+    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
+    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MutablePodResourcesForSuspendedJobs
+    MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy OpenAPIEnums
+    PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI PodCertificateRequest
+    PodDeletionCost PodLevelResourceManagers PodLogsQuerySplitStreams PodReadyToStartContainersCondition PodsAPI
+    PodTopologyLabelsAdmission PortForwardWebsockets PreventStaticPodAPIReferences QOSReserved
+    ReduceDefaultCrashLoopBackOffDecay RelaxedServiceNameValidation ReloadKubeletClientCAFile
+    ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus ResourceHealthStatusMessage
+    RestartAllContainersOnContainerExits RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxMount
+    ServiceAccountNodeAudienceRestriction ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate
+    StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
+    StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageNamespaceIndex
+    StorageVersionAPI StorageVersionHash StorageVersionMigrator StrictIPCIDRValidation
+    StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
+    TokenRequestServiceAccountUIDValidation TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
     TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-    UserNamespacesPodSecurityStandards UserNamespacesSupport WatchCacheInitializationPostStartHook
-    WatchFromStorageWithoutResourceVersion WatchList WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
-    WindowsHostNetwork WinDSR WinOverlay
+    UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport WatchCacheInitializationPostStartHook WatchList
+    WatchListClient WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadWithJob
 """
 
-OTHER_COMPONENT_FEATURES = frozenset(_NAMES.split())
-"""Known gates that mean nothing to scheduling."""
+_LOCKED_ON = """
+    AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints AnyVolumeDataSource APIServerTracing
+    AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache ConsistentListFromCache
+    CPUManagerPolicyOptions CRDValidationRatcheting CSIServiceAccountTokenSecrets CustomResourceFieldSelectors
+    DeclarativeValidation DisableAllocatorDualWrite DisableNodeKubeProxyVersion ExecProbeTimeout
+    ExternalServiceAccountTokenSigner ImageMaximumGCAge InOrderInformers JobBackoffLimitPerIndex JobManagedBy
+    JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz
+    KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletPSI KubeletTracing LogarithmicScaleDown
+    MultiCIDRServiceAllocator MutableCSINodeAllocatableCount NFTablesProxyMode NodeLogQuery NodeSwap
+    OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PreferSameTrafficDistribution
+    ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts RelaxedDNSSearchValidation
+    RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization RetryGenerateName SELinuxChangePolicy
+    SELinuxMountReadWriteOncePod SeparateTaintEvictionController ServiceAccountTokenJTI
+    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+    StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration
+    SupplementalGroupsPolicy TopologyManagerPolicyOptions UserNamespacesSupport WinDSR WinOverlay
+"""
+
+_LOCKED_OFF = """
+    AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC
+"""
+
+OTHER_COMPONENT_FEATURES: Mapping[str, bool | None] = MappingProxyType(
+    {
+        **dict.fromkeys(_SWITCHES.split()),
+        **dict.fromkeys(_LOCKED_ON.split(), True),
+        **dict.fromkeys(_LOCKED_OFF.split(), False),
+    }
+)
+"""The value that each gate is locked to; None if it can be set."""

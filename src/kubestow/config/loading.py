@@ -1,8 +1,7 @@
 """Loading: from text to a complete, valid :class:`KubeSchedulerConfiguration`, or to a list of errors.
 
 The stages are parsing, kind and version, value types, field names, and validation. As in kube-scheduler, a stage runs
-only if the previous one found no errors; within a stage all errors are reported. Errors of a YAML text have line
-numbers.
+only if the previous one found no errors; within a stage all errors are reported. Errors of a text have positions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kubestow.config.configuration import (
 )
 from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import set_data_defaults, set_defaults
-from kubestow.config.document import Document, DocumentError, parse_document
+from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
 from kubestow.config.expansion import Implements, construction_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, configuration_error
@@ -30,10 +29,10 @@ from kubestow.config.plugin_args import ARGS_TYPES
 from kubestow.config.type_meta import ARGS_KINDS, split_type_meta
 from kubestow.config.validation.configuration import validate
 
-__all__ = ["Source", "check", "default_configuration", "load"]
+__all__ = ["Source", "check", "decode_args", "default_configuration", "load"]
 
 Source = str | bytes | Mapping[str, Any]
-"""YAML or JSON text, or the parsed data."""
+"""YAML or JSON text, or the parsed data; a configuration, or a ConfigMap with one."""
 
 
 def load(
@@ -64,7 +63,7 @@ def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerCon
 def check(
     source: Source, *, gates: FeatureGates | None = None, implements: Implements | None = None
 ) -> list[FieldError]:
-    """All errors of a configuration; empty if it is valid.
+    """The errors of a configuration that kube-scheduler reports at once; empty if it is valid.
 
     ``implements`` adds the errors of building a scheduler from the registered plugins.
     """
@@ -77,7 +76,7 @@ def check(
 def _load(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
     """The configuration, or None and the errors."""
     try:
-        document = parse_document(source)
+        document = unwrap_config_map(parse_document(source))
     except DocumentError as failure:
         return None, [failure.error]
     try:
@@ -85,7 +84,7 @@ def _load(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfigurati
         configuration = set_defaults(decoded, gates)
         _raise_if(validate(configuration, gates))
     except _StageFailed as failed:
-        return None, [document.with_line(error) for error in failed.errors]
+        return None, [document.located(error) for error in failed.errors]
     return configuration, []
 
 
@@ -111,16 +110,22 @@ def _decode(document: Document) -> KubeSchedulerConfiguration:
         raise _StageFailed([FieldError("", f"couldn't decode as {KIND}, got {API_VERSION}, Kind={typed.kind}")])
     decoded = decoder.decode(KubeSchedulerConfiguration, set_data_defaults(typed.body))
     _raise_if(decoder.type_errors)
-    profiles = tuple(
-        _decode_args(profile, decoder, f"profiles[{index}].pluginConfig")
-        for index, profile in enumerate(decoded.profiles)
-    )
+    with_args = decode_args(decoded, decoder)
     _raise_if(decoder.type_errors)
     _raise_if([*document.duplicates, *decoder.strict_errors])
+    return with_args
+
+
+def decode_args(decoded: KubeSchedulerConfiguration, decoder: Decoder) -> KubeSchedulerConfiguration:
+    """The configuration with the arguments of in-tree plugins decoded; their errors are added to the decoder's."""
+    profiles = tuple(
+        _decode_profile_args(profile, decoder, f"profiles[{index}].pluginConfig")
+        for index, profile in enumerate(decoded.profiles)
+    )
     return structs.replace(decoded, profiles=profiles)
 
 
-def _decode_args(profile: KubeSchedulerProfile, decoder: Decoder, path: str) -> KubeSchedulerProfile:
+def _decode_profile_args(profile: KubeSchedulerProfile, decoder: Decoder, path: str) -> KubeSchedulerProfile:
     configs = tuple(
         structs.replace(config, args=_typed_args(config, decoder, f"{path}[{index}].args"))
         for index, config in enumerate(profile.plugin_config)

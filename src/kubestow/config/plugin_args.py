@@ -18,12 +18,14 @@ from kubestow.api.duration import Duration
 
 __all__ = [
     "ARGS_TYPES",
+    "NODE_SAMPLING",
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
     "InterPodAffinityArgs",
     "NodeAffinityArgs",
     "NodeResourcesBalancedAllocationArgs",
     "NodeResourcesFitArgs",
+    "NodeSamplingArgs",
     "PluginArgs",
     "PodTopologySpreadArgs",
     "RequestedToCapacityRatio",
@@ -134,6 +136,19 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
     binding_timeout: Duration | None = None
 
 
+NODE_SAMPLING = "NodeSampling"
+"""Not a plugin, but an entry of ``pluginConfig`` with a setting that kube-scheduler does not have (semantics 5.4).
+
+kube-scheduler ignores the arguments of plugins that it does not know, so the configuration stays valid there.
+"""
+
+
+class NodeSamplingArgs(PluginArgs, frozen=True):
+    """Whether ``percentageOfNodesToScore: 0`` is kube-scheduler's adaptive percentage instead of all nodes."""
+
+    adaptive: bool = False
+
+
 ARGS_TYPES: Mapping[str, type[PluginArgs]] = MappingProxyType(
     {
         "DefaultPreemption": DefaultPreemptionArgs,
@@ -142,8 +157,9 @@ ARGS_TYPES: Mapping[str, type[PluginArgs]] = MappingProxyType(
         "NodeAffinity": NodeAffinityArgs,
         "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
         "NodeResourcesFit": NodeResourcesFitArgs,
+        NODE_SAMPLING: NodeSamplingArgs,
         "PodTopologySpread": PodTopologySpreadArgs,
         "VolumeBinding": VolumeBindingArgs,
     }
 )
-"""The args type of each in-tree plugin that takes arguments."""
+"""The args type of each in-tree plugin that takes arguments, and of node sampling."""

@@ -1,7 +1,7 @@
 """Encoding of the effective configuration as a v1 object.
 
-:func:`render` returns a plain dictionary that can be printed as YAML or JSON and loaded again without changing any
-scheduling decision. Empty fields that decode to the same empty value are omitted.
+:func:`render` returns a plain dictionary that can be printed as YAML or JSON and loaded again to an equal
+configuration. Empty fields that decode to the same empty value are omitted.
 """
 
 from __future__ import annotations
@@ -17,22 +17,12 @@ from kubestow.api.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.plugin_args import PluginArgs
 
-__all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "render", "rendered"]
-
-DEFAULT_QPS = 50.0
-DEFAULT_BURST = 100
+__all__ = ["render", "rendered"]
 
 
 def render(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
     """A configuration as a v1 object with every default written out."""
-    connection = configuration.client_connection
-    effective = structs.replace(
-        connection,
-        qps=DEFAULT_QPS if connection.qps is None else connection.qps,
-        burst=DEFAULT_BURST if connection.burst is None else connection.burst,
-    )
-    body = rendered(structs.replace(configuration, client_connection=effective))
-    return {"apiVersion": API_VERSION, "kind": KIND, **body}
+    return {"apiVersion": API_VERSION, "kind": KIND, **rendered(configuration)}
 
 
 def rendered(value: Any) -> Any:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from kubestow.api.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLSConfig
-from kubestow.config.decoding import describe_value
+from kubestow.config.decoding import describe_value, is_list
 from kubestow.config.field_errors import FieldError, child, invalid
 from kubestow.config.legacy.conversion import Conversion, ConversionError
 from kubestow.config.legacy.policy_names import (
@@ -34,6 +34,7 @@ from kubestow.config.legacy.policy_names import (
     SELECTOR_SPREAD_PRIORITIES,
     STRATEGIES,
 )
+from kubestow.config.legacy.scoring_strategies import DEFAULT_SHAPE, Strategies
 
 __all__ = ["convert_policy"]
 
@@ -79,13 +80,12 @@ class _PolicyConverter:
         self.args: dict[str, dict[str, Any]] = {}
         self.extenders: list[dict[str, Any]] = []
         self._spread_priorities: dict[str, int] = {}
-        self._strategies: dict[str, int] = {}
-        self._ratio: Mapping[str, Any] | None = None
+        self._strategies = Strategies({}, {})
 
     def convert(self, policy: Mapping[str, Any]) -> None:
         self._predicates(policy.get("predicates"))
         self._priorities(policy.get("priorities"))
-        self._hard_affinity(policy.get("hardPodAffinitySymmetricWeight") or 0)
+        self._hard_affinity(policy.get("hardPodAffinitySymmetricWeight"))
         for entry, path in self._entries(policy.get("extenders"), "extenders"):
             self.extenders.append(self._extender(entry, path))
         if policy.get("alwaysCheckAllPredicates"):
@@ -97,15 +97,18 @@ class _PolicyConverter:
         self.errors += [FieldError(str(name), "unknown field of a Policy") for name in policy if name not in _KNOWN]
 
     def _entries(self, given: Any, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-        if given is not None and (not isinstance(given, Sequence) or isinstance(given, str)):
-            self.errors.append(FieldError(path, f"expected a list, got {describe_value(given)}"))
-            return
-        for index, entry in enumerate(given or ()):
+        for index, entry in enumerate(self._list(given, path)):
             place = f"{path}[{index}]"
             if isinstance(entry, Mapping):
                 yield entry, place
             else:
                 self.errors.append(FieldError(place, f"expected an object, got {describe_value(entry)}"))
+
+    def _list(self, given: Any, path: str) -> Sequence[Any]:
+        if given is not None and not is_list(given):
+            self.errors.append(FieldError(path, f"expected a list, got {describe_value(given)}"))
+            return ()
+        return given or ()
 
     # Predicates ------------------------------------------------------------------------------------------------------
 
@@ -122,19 +125,23 @@ class _PolicyConverter:
             self.warnings.append(FieldError(path, f"{name} is omitted: {REMOVED_PREDICATES[name]}"))
         elif isinstance(argument.get("labelsPresence"), Mapping):
             self._labels_presence(argument["labelsPresence"], f"{path}.argument.labelsPresence")
-        elif "serviceAffinity" in argument:
+        elif "serviceAffinity" in argument or name == "CheckServiceAffinity":
             self.errors.append(FieldError(path, "serviceAffinity is no longer supported, use pod affinity instead"))
+        elif name == "CheckNodeLabelPresence":
+            text = "CheckNodeLabelPresence requires the argument labelsPresence; or use addedAffinity of NodeAffinity"
+            self.errors.append(FieldError(path, text))
         else:
             self.errors.append(FieldError(path, f'predicate type not found for "{name}"'))
 
     def _labels_presence(self, argument: Mapping[str, Any], path: str) -> None:
         """Convert required or forbidden node labels to the addedAffinity of NodeAffinity."""
+        labels = self._list(argument.get("labels"), f"{path}.labels")
         operator = "Exists" if argument.get("presence") else "DoesNotExist"
         args = self.args.setdefault("NodeAffinity", {"addedAffinity": {}})
         required = "requiredDuringSchedulingIgnoredDuringExecution"
         selector = args["addedAffinity"].setdefault(required, {"nodeSelectorTerms": [{"matchExpressions": []}]})
         expressions = selector["nodeSelectorTerms"][0]["matchExpressions"]
-        expressions += [{"key": label, "operator": operator} for label in argument.get("labels") or ()]
+        expressions += [{"key": label, "operator": operator} for label in labels]
         self.filters.add("NodeAffinity")
         self.warnings.append(FieldError(path, "converted to the addedAffinity of NodeAffinity"))
 
@@ -156,16 +163,21 @@ class _PolicyConverter:
         if name in PRIORITIES:
             self.scores[PRIORITIES[name]] = weight
         elif name in STRATEGIES:
-            self._strategies[STRATEGIES[name]] = weight
+            self._strategies.weights[STRATEGIES[name]] = weight
         elif name == EVEN_PODS_SPREAD_PRIORITY or name in SELECTOR_SPREAD_PRIORITIES:
             self._spread_priorities[name] = weight
         elif name in REMOVED_PRIORITIES:
             self.warnings.append(FieldError(path, f"{name} is omitted: {REMOVED_PRIORITIES[name]}"))
         elif isinstance(argument.get("requestedToCapacityRatioArguments"), Mapping):
-            self._ratio = argument["requestedToCapacityRatioArguments"]
-            self._strategies["RequestedToCapacityRatio"] = weight
+            self._set_ratio(weight, argument["requestedToCapacityRatioArguments"])
+        elif name == "RequestedToCapacityRatioPriority" and not argument:
+            self._set_ratio(weight, {"shape": list(DEFAULT_SHAPE)})
         else:
             self.errors.append(FieldError(path, _unsupported_priority(name, argument)))
+
+    def _set_ratio(self, weight: int, args: Mapping[str, Any]) -> None:
+        self._strategies.weights["RequestedToCapacityRatio"] = weight
+        self._strategies.args["RequestedToCapacityRatio"] = args
 
     def _convert_spread_priorities(self) -> None:
         """PodTopologySpread implements both spread priorities; EvenPodsSpreadPriority's weight takes precedence."""
@@ -178,23 +190,19 @@ class _PolicyConverter:
 
     def _convert_strategies(self, path: str) -> None:
         """NodeResourcesFit has one scoring strategy; LeastAllocated and MostAllocated are opposites and cancel out."""
-        least, most = self._strategies.get("LeastAllocated", 0), self._strategies.get("MostAllocated", 0)
-        if least and most:
-            text = f"LeastRequestedPriority ({least}) and MostRequestedPriority ({most}) cancel each other out"
-            self.warnings.append(FieldError(path, f"{text}: the difference of their weights is used"))
-            self._strategies["LeastAllocated"] = max(least - most, 0)
-            self._strategies["MostAllocated"] = max(most - least, 0)
-        strategies = {name: weight for name, weight in self._strategies.items() if weight}
+        self.warnings += self._strategies.balance(path, ("LeastRequestedPriority", "MostRequestedPriority"))
+        strategies = self._strategies.selected()
         if len(strategies) > 1:
             self.errors.append(
                 FieldError(path, f"NodeResourcesFit supports one scoring strategy, got {_listed(strategies)}")
             )
         for name, weight in strategies.items():
             self.scores["NodeResourcesFit"] = weight
-            self.args["NodeResourcesFit"] = {"scoringStrategy": _strategy(name, self._ratio or {})}
+            self.args["NodeResourcesFit"] = {"scoringStrategy": self._strategies.scoring_strategy(name)}
 
-    def _hard_affinity(self, weight: int) -> None:
-        if weight:
+    def _hard_affinity(self, weight: Any) -> None:
+        """Null and 0 mean the default; any other value is checked as the argument it becomes."""
+        if isinstance(weight, bool) or weight not in (None, 0):
             self.args["InterPodAffinity"] = {"hardPodAffinityWeight": weight}
 
     # Extenders -------------------------------------------------------------------------------------------------------
@@ -228,18 +236,13 @@ def _argument(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unsupported_priority(name: str, argument: Mapping[str, Any]) -> str:
-    if "labelPreference" in argument:
+    if name == "ResourceLimitsPriority":
+        return "ResourceLimitsPriority is no longer supported: remove it, NodeResourcesFit scores requests, not limits"
+    if "labelPreference" in argument or name == "NodeLabelPriority":
         return "labelPreference is no longer supported, consider a preferred addedAffinity of NodeAffinity"
-    if "serviceAntiAffinity" in argument:
+    if "serviceAntiAffinity" in argument or name == "ServiceAntiAffinityPriority":
         return "serviceAntiAffinity is no longer supported, use PodTopologySpread instead"
     return f'priority type not found for "{name}"'
-
-
-def _strategy(name: str, ratio: Mapping[str, Any]) -> dict[str, Any]:
-    if name != "RequestedToCapacityRatio":
-        return {"type": name}
-    strategy: dict[str, Any] = {"type": name, "requestedToCapacityRatio": {"shape": ratio.get("shape") or []}}
-    return strategy | ({"resources": ratio["resources"]} if ratio.get("resources") else {})
 
 
 def _listed(names: Mapping[str, Any]) -> str:

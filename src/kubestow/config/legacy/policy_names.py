@@ -1,6 +1,6 @@
 """The predicates and priorities of a scheduler Policy, and the plugins that implement them.
 
-The names are those of Kubernetes 1.22, the last release that read a Policy, and of the earlier node condition checks.
+The names are those of all releases from Kubernetes 1.13 to 1.22, the last one that read a Policy.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ PREDICATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "PodFitsHostPorts": ("NodePorts",),
         "PodFitsPorts": ("NodePorts",),
         "PodFitsResources": ("NodeResourcesFit",),
+        "PodToleratesNodeNoExecuteTaints": ("TaintToleration",),
         "PodToleratesNodeTaints": ("TaintToleration",),
     }
 )

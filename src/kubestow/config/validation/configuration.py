@@ -48,7 +48,7 @@ def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> 
 
 
 def _client_connection(connection: ClientConnectionConfiguration, path: str) -> Iterator[FieldError]:
-    if connection.burst is not None and connection.burst < 0:
+    if connection.burst < 0:
         yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
 
 

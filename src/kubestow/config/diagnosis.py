@@ -1,0 +1,127 @@
+"""Diagnosis: all independent mistakes of a configuration in one pass.
+
+kube-scheduler stops at the first stage that finds errors (:mod:`kubestow.config.loading`), so a file with a wrong type,
+an unknown field and an unknown plugin takes three runs to correct. :func:`diagnose` runs every stage. A field with an
+error keeps its default for the later stages, and their errors about such a field, or about one that is compared with
+it, are consequences and are omitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kubestow.config.configuration import KIND, ExtensionPoint, KubeSchedulerConfiguration
+from kubestow.config.decoding import Decoder
+from kubestow.config.defaults import set_data_defaults, set_defaults
+from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
+from kubestow.config.expansion import Implements, plugin_errors
+from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.field_errors import FieldError, child
+from kubestow.config.legacy.versions import LEGACY_VERSIONS
+from kubestow.config.loading import Source, check, decode_args
+from kubestow.config.type_meta import split_type_meta
+from kubestow.config.validation.configuration import validate
+
+__all__ = ["diagnose"]
+
+_COMPARED = (
+    frozenset({"leaderElect", "leaseDuration", "renewDeadline", "retryPeriod"}),
+    frozenset({"podInitialBackoffSeconds", "podMaxBackoffSeconds"}),
+    frozenset({"defaultConstraints", "defaultingType"}),
+    frozenset({"prioritizeVerb", "weight"}),
+    frozenset({"type", "requestedToCapacityRatio"}),
+)
+"""Fields of one object that validation compares with each other."""
+
+
+def diagnose(
+    source: Source, *, gates: FeatureGates | None = None, implements: Implements | None = None
+) -> list[FieldError]:
+    """All independent errors of a configuration, in the order of the text; empty if and only if it loads.
+
+    ``implements`` adds the errors of building a scheduler from the registered plugins.
+    """
+    gates = gates or FeatureGates()
+    staged = check(source, gates=gates, implements=implements)
+    if not staged:
+        return []
+    try:
+        document = unwrap_config_map(parse_document(source))
+    except DocumentError:
+        return staged
+    data = document.data
+    if not _is_meant_as_configuration(data):
+        return staged
+    errors = [document.located(error) for error in _errors(document, data, gates, implements)]
+    return sorted(dict.fromkeys(errors), key=lambda error: (error.line or 0, error.column or 0)) or staged
+
+
+def _is_meant_as_configuration(data: Any) -> bool:
+    return (
+        isinstance(data, Mapping)
+        and data.get("kind") in (None, "", KIND)
+        and data.get("apiVersion") not in LEGACY_VERSIONS
+    )
+
+
+def _errors(
+    document: Document, data: Mapping[str, Any], gates: FeatureGates, implements: Implements | None
+) -> Iterator[FieldError]:
+    yield from split_type_meta(data).errors
+    if not data.get("kind"):
+        yield from split_type_meta({**data, "kind": KIND}).errors
+    body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
+    decoder = Decoder()
+    decoded = decode_args(decoder.decode(KubeSchedulerConfiguration, set_data_defaults(body)), decoder)
+    yield from (*decoder.type_errors, *document.duplicates, *decoder.strict_errors)
+    invalid_paths = {error.path for error in decoder.type_errors} | decoder.misspelt
+    configuration = set_defaults(decoded, gates)
+    field_errors = [error for error in validate(configuration, gates) if _is_independent(error.path, invalid_paths)]
+    yield from field_errors
+    if implements is not None:
+        invalid_paths |= {error.path for error in field_errors}
+        yield from _plugin_errors(decoded, configuration, implements, invalid_paths)
+
+
+def _plugin_errors(
+    decoded: KubeSchedulerConfiguration,
+    configuration: KubeSchedulerConfiguration,
+    implements: Implements,
+    invalid_paths: set[str],
+) -> Iterator[FieldError]:
+    """Errors of building a scheduler, at the entry of the plugin that the text has; ``decoded`` has no defaults."""
+    for error in plugin_errors(configuration, implements):
+        path = "" if error.profile is None else _entry(decoded, error.profile, error.plugin)
+        if _is_independent(path or "profiles", invalid_paths):
+            yield FieldError(path, error.message)
+
+
+def _entry(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> str:
+    """The path of the first entry of a plugin; of the profile's plugins without one, of its arguments by default."""
+    path = f"profiles[{profile}]"
+    if not plugin:
+        return f"{path}.plugins"
+    plugins = decoded.profiles[profile].plugins
+    sets = [*((str(point), plugins.at(point)) for point in ExtensionPoint), ("multiPoint", plugins.multi_point)]
+    for name, plugin_set in sets:
+        for index, entry in enumerate(plugin_set.enabled):
+            if entry.name == plugin:
+                return f"{path}.plugins.{name}.enabled[{index}]"
+    return f"{path}.pluginConfig"
+
+
+def _is_independent(path: str, invalid_paths: set[str]) -> bool:
+    return not any(_concerns(path, invalid) for invalid in invalid_paths)
+
+
+def _concerns(path: str, invalid: str) -> bool:
+    """Whether an error at ``path`` can be a consequence of an error at ``invalid``."""
+    if _contains(path, invalid) or _contains(invalid, path):
+        return True
+    parent, _, name = invalid.rpartition(".")
+    return any(name in fields and path in {child(parent, field) for field in fields} for fields in _COMPARED)
+
+
+def _contains(outer: str, inner: str) -> bool:
+    return inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
