@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ssl
-import stat
 from pathlib import Path
 
 import pytest
 
-from kubestow.certificates import CertificateAuthority, KeyPair, write_private
+from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
 
 
@@ -97,17 +96,6 @@ def test_an_invalid_authority_raises_an_input_error(authority: CertificateAuthor
         )
 
 
-def test_private_files_are_replaced_atomically_with_mode_0600(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
-    path.chmod(0o644)
-    write_private(path, b"new")
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_missing_directory_raises_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
-        write_private(tmp_path / "none" / "key", b"")
     with pytest.raises(InputError, match="cannot be read: No such file or directory"):
         KeyPair.read(tmp_path / "none", tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Self-signed certificate authorities, the certificates they issue to servers and clients, and private PEM files.
+"""Self-signed certificate authorities, the certificates they issue to servers and clients.
 
 A server without certificates of its own generates a :class:`CertificateAuthority`, publishes its certificate for
 clients to trust, and issues itself a :class:`KeyPair` for its host names. A client certificate holds a user and groups
@@ -10,7 +10,6 @@ verification is left to ``ssl``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,8 +24,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubestow.errors import InputError
+from kubestow.private_files import write_private
 
-__all__ = ["CertificateAuthority", "KeyPair", "write_private"]
+__all__ = ["CertificateAuthority", "KeyPair"]
 
 _AUTHORITY_VALID = timedelta(days=3650)
 _LEAF_VALID = timedelta(days=365)
@@ -121,24 +121,6 @@ class CertificateAuthority:
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
         return _sign(builder, key, signer=self._key)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600, atomically. Raises InputError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(str(path), f"cannot be written: {error.strerror or error}") from None
 
 
 def _read(path: Path) -> bytes:

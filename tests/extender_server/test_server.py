@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -16,6 +18,7 @@ from kubestow import config
 from kubestow.api.core import Node
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extender_server import ExtenderServer, ProfileExtender
+from kubestow.extender_server import server as server_module
 from kubestow.extender_server.app import ExtenderApp, minimal_configuration, server_tls
 from kubestow.extender_server.binder import ExtenderBinder
 from kubestow.framework.interface import Plugin
@@ -76,9 +79,9 @@ class ExtenderClient:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session, self._url = session, url
 
-    async def post(self, verb: str, body: Any) -> tuple[int, str]:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self._session.post(f"{self._url}/{verb}", data=data) as response:
+    async def post(self, verb: str, body: Any, **options: Any) -> tuple[int, str]:
+        data = json.dumps(body).encode() if isinstance(body, dict) else body
+        async with self._session.post(f"{self._url}/{verb}", data=data, **options) as response:
             return response.status, await response.text()
 
     async def call(self, verb: str, body: Any) -> Any:
@@ -276,3 +279,52 @@ def test_invalid_tls_files_are_reported(files: tuple[str, str, str], problem: st
 def test_preempt_requires_a_cache() -> None:
     assert extending(Colour, node_cache_capable=False).capabilities.verbs == ["filter", "prioritize"]
     assert extending(Colour, binds=True).capabilities.verbs == ["filter", "prioritize", "preempt", "bind"]
+
+
+async def test_a_request_over_the_limit_is_rejected_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MAX_REQUEST_SIZE", 4096)
+    async with serving(extending(Colour, RED)) as client:
+        status, text = await client.post("filter", b"x" * 5000)
+        assert (status, text) == (413, "the request exceeds 4096 bytes\n")
+        assert (await client.call("filter", {"Pod": POD, "NodeNames": ["red"]}))["NodeNames"] == ["red"]
+
+
+async def test_the_requests_in_progress_are_limited_in_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MAX_TOTAL_SIZE", 8000)
+    first_part, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield b" " * 6000
+        first_part.set()
+        await finish.wait()
+        yield json.dumps({"Pod": POD, "NodeNames": ["red"]}).encode()
+
+    async with serving(extending(Colour, RED)) as client:
+        slow = asyncio.create_task(client.post("filter", slow_body()))
+        await first_part.wait()
+        refused = await client.post("filter", b" " * 6000)
+        while refused[0] != 503:  # the server may not have received the first part yet
+            refused = await client.post("filter", b" " * 6000)
+        assert refused[1] == "the requests in progress exceed 8000 bytes\n"
+        finish.set()
+        assert (await slow)[0] == 200
+        assert (await client.call("filter", {"Pod": POD, "NodeNames": ["red"]}))["NodeNames"] == ["red"]
+
+
+async def test_a_request_that_does_not_arrive_in_time_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_RECEIVE_SECONDS", 0.05)
+    never = asyncio.Event()
+
+    async def stalled_body() -> AsyncIterator[bytes]:
+        yield b" "
+        await never.wait()
+
+    async with serving(extending(Colour, RED)) as client:
+        assert (await client.post("filter", stalled_body()))[0] == 408
+
+
+async def test_a_compressed_body_is_not_expanded() -> None:
+    async with serving(extending(Colour, RED)) as client:
+        bomb = gzip.compress(b" " * 10_000_000)
+        status, _ = await client.post("filter", bomb, headers={"Content-Encoding": "gzip"})
+    assert status == 400

@@ -18,7 +18,7 @@ from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
-from kubestow.serving.routes import ComponentInfo
+from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.secure_server import SecureServer
 from kubestow.wall_clock import WallClock
 from tests.client.kubeconfigs import kubeconfig, save
@@ -59,8 +59,12 @@ class Reply:
     """A complete response as the client receives it."""
 
     status: int
-    text: str
+    body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
 
 
 @dataclass
@@ -69,6 +73,7 @@ class SecurePort:
 
     serving: SecureServer
     observability: Observability
+    routes: SchedulerRoutes
 
     async def get(
         self,
@@ -92,7 +97,7 @@ class SecurePort:
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
             session.request(method, url, headers=sent) as received,
         ):
-            return Reply(received.status, await received.text(), received.headers)
+            return Reply(received.status, await received.read(), received.headers)
 
     async def send_raw(self, content: bytes) -> bytes:
         """Send bytes over TLS and return everything that is received until the connection closes."""
@@ -121,5 +126,7 @@ async def secure_port(
     configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND, **(document or {})})
     observability = Observability(clock, gates)
     component = ComponentInfo(configuration, gates, {"secure-port": "10259", "bind-address": "0.0.0.0"})
-    async with SecureServer(options, component, observability, clock=clock) as serving:
-        yield SecurePort(serving, observability)
+    routes = SchedulerRoutes(component, observability, clock)
+    server = SecureServer(options, routes.mux(), observability.metrics, clock=clock, before_stop=routes.dashboard.close)
+    async with server:
+        yield SecurePort(server, observability, routes)

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from kubestow.serving import listener
+from kubestow.serving.handler_chain import HandlerChain
+from kubestow.serving.http_messages import HTTPRequest, HTTPResponse
 from kubestow.serving.options import TLSOptions
 from tests.serving.harness import ALLOW_ALL, secure_port
 
@@ -68,9 +70,14 @@ async def test_a_connection_without_tls_is_closed() -> None:
         assert (await server.get("/livez")).status == 200
 
 
-async def test_tls_versions_below_the_minimum_are_rejected() -> None:
+def _unverified() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def test_tls_versions_below_the_minimum_are_rejected() -> None:
+    context = _unverified()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     async with secure_port(replace(ALLOW_ALL, tls=TLSOptions(min_version="VersionTLS13"))) as server:
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -78,18 +85,51 @@ async def test_tls_versions_below_the_minimum_are_rejected() -> None:
         assert (await server.get("/livez")).status == 200
 
 
-async def test_connections_beyond_the_maximum_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_MAX_CONNECTIONS", 2)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+async def test_health_checks_succeed_while_idle_connections_fill_the_port() -> None:
+    context = _unverified()
     async with secure_port() as server:
-        opened = [await asyncio.open_connection("localhost", server.serving.port, ssl=context) for _ in range(2)]
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            reader, writer = await asyncio.open_connection("localhost", server.serving.port, ssl=context)
-            opened.append((reader, writer))
-            await reader.readexactly(1)
+        opened = [
+            await asyncio.open_connection("127.0.0.1", server.serving.port, ssl=context)
+            for _ in range(listener._MAX_CONNECTIONS)
+        ]
+        assert (await server.get("/livez")).status == 200
         for _, writer in opened:
             writer.close()
+
+
+async def test_health_checks_succeed_while_connections_without_a_handshake_fill_the_port() -> None:
+    async with secure_port() as server:
+        opened = [
+            await asyncio.open_connection("127.0.0.1", server.serving.port)
+            for _ in range(listener._MAX_CONNECTIONS + 10)
+        ]
+        assert (await server.get("/livez")).status == 200
+        closed, _ = opened[0]
+        assert await closed.read() == b"", "the longest idle connection gives way"
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_health_checks_succeed_while_slow_requests_fill_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_MAX_CONNECTIONS_PER_PEER", 3)
+    release, started, handle = asyncio.Event(), asyncio.Semaphore(0), HandlerChain.__call__
+
+    async def slow(chain: HandlerChain, request: HTTPRequest) -> HTTPResponse:
+        if request.path == "/metrics":
+            started.release()
+            await release.wait()
+        return await handle(chain, request)
+
+    monkeypatch.setattr(HandlerChain, "__call__", slow)
+    async with secure_port() as server:
+        requests = [asyncio.create_task(server.get("/metrics")) for _ in range(3)]
+        for _ in requests:
+            await started.acquire()
+        health, other = await server.get("/livez"), await server.get("/configz")
+        release.set()
+        assert [(await request).status for request in requests] == [200, 200, 200]
+    assert health.status == 200
+    assert other.status == 503 and "too many requests" in other.text
 
 
 async def test_internal_errors_are_logged_and_not_sent_to_the_client(

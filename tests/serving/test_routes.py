@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import cbor2
 import pytest
 
 from kubestow.config import FeatureGates
@@ -115,6 +116,20 @@ async def test_flagz_and_statusz_are_objects_on_request(kind: str) -> None:
         page = json.loads((await server.get(f"/{kind.lower()}", headers={"Accept": accept})).text)
         assert (page["kind"], page["apiVersion"]) == (kind, "config.k8s.io/v1beta1")
         assert (await server.get(f"/{kind.lower()}", headers={"Accept": "image/png"})).status == 406
+
+
+@pytest.mark.parametrize("kind", ["Flagz", "Statusz"])
+async def test_flagz_and_statusz_are_self_described_cbor_on_request(kind: str) -> None:
+    parameters = f"v=v1beta1;g=config.k8s.io;as={kind}"
+    async with secure_port() as server:
+        path = f"/{kind.lower()}"
+        response = await server.get(path, headers={"Accept": f"application/cbor;{parameters}"})
+        assert response.headers["Content-Type"] == "application/cbor"
+        tag, page = response.body[:3], cbor2.loads(response.body[3:])
+        in_json = json.loads((await server.get(path, headers={"Accept": f"application/json;{parameters}"})).text)
+        assert tag == b"\xd9\xd9\xf7"
+        assert {**page, "uptimeSeconds": 0} == {**in_json, "uptimeSeconds": 0}
+        assert (await server.get(path, headers={"Accept": "application/cbor"})).status == 406
 
 
 async def test_a_z_page_with_a_disabled_gate_is_not_found() -> None:

@@ -50,6 +50,7 @@ class ExtenderApp:
     profile: Profile
     capabilities: ExtenderCapabilities
     random: Random
+    handle: ReadOnlyHandle
 
     @classmethod
     def of(
@@ -64,13 +65,14 @@ class ExtenderApp:
     ) -> ExtenderApp:
         """Build the extender of a profile. Raises InputError if the profile neither filters nor scores."""
         cache, random = WatchCache(), Random(seed)
-        built = build_profile(profile, registry, ReadOnlyHandle(cache.cluster, gates, random))
+        handle = ReadOnlyHandle(cache.cluster, gates, random)
+        built = build_profile(profile, registry, handle)
         capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)
         if not capabilities.verbs:
             raise InputError(
                 f"profile {profile.scheduler_name}", "has neither Filter nor Score plugins, nothing to serve"
             )
-        return cls(cache, built, capabilities, random)
+        return cls(cache, built, capabilities, random, handle)
 
     def partially_served(self) -> list[str]:
         """The plugins of the profile that also implement extension points without a counterpart in the protocol."""
@@ -86,11 +88,13 @@ class ExtenderApp:
         tls: ssl.SSLContext | None,
         kubeconfig: str,
         master: str,
+        context: str = "",
         on_listening: Callable[[int], None],
         on_ready: Callable[[], None],
     ) -> None:
         """Wait for the API server, then serve until cancelled. Raises InputError, APIError and KubestowError."""
         extender = ProfileExtender(self.cache.cluster, self.profile)
+        self.handle.start_periodic_work()
         async with AsyncExitStack() as stack:
             if not self.capabilities.node_cache_capable:
                 server = ExtenderServer(extender, self.cache, self.capabilities)
@@ -98,7 +102,7 @@ class ExtenderApp:
                 on_ready()
                 await asyncio.get_running_loop().create_future()
                 return
-            credentials = await load_credentials(kubeconfig, master=master)
+            credentials = await load_credentials(kubeconfig, context=context, master=master)
             clock = WallClock()
             remote = ClusterClient(credentials, clock=clock, random=self.random)
             cluster = await stack.enter_async_context(remote)

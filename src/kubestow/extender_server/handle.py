@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, NoReturn, TypeVar
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.config import FeatureGates
+from kubestow.config import Extender, FeatureGates
 from kubestow.errors import KubestowError
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.interface import Waiting
+from kubestow.log_fields import fields
 
 __all__ = ["ReadOnlyHandle"]
 
@@ -35,6 +39,7 @@ class ReadOnlyHandle:
         self.random = random
         self._gates = gates
         self._background: set[asyncio.Task[None]] = set()
+        self._periodic: list[tuple[float, Callable[[], Awaitable[None]]]] = []
 
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is enabled."""
@@ -47,6 +52,10 @@ class ReadOnlyHandle:
     def waiting_pods(self) -> Sequence[Waiting]:
         """Always empty: pods waiting on Permit in kube-scheduler are unknown."""
         return ()
+
+    def waiting_pod(self, uid: str) -> Waiting | None:
+        """Always None."""
+        return None
 
     def pending_pods(self) -> Sequence[PodInfo]:
         """Always empty: the queue of kube-scheduler is unknown."""
@@ -66,9 +75,22 @@ class ReadOnlyHandle:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+    def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work in the background until the server ends, at once and so many seconds after each end of it."""
+        self._periodic.append((seconds, work))
+
+    def start_periodic_work(self) -> None:
+        """Begin the periodic work of the plugins."""
+        for seconds, work in self._periodic:
+            self.spawn(_repeated(seconds, work))
+
+    def report_change(self, event: ClusterEvent) -> None:
+        """Invalidate cached results; kube-scheduler's queue does not learn of the change."""
+        self.cluster.journal.write(EVERY_ROW, event.bits)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Log the event instead of creating it."""
-        _log.info("pod %s: %s: %s", pod.key, reason, note)
+        _log.info("pod %s: %s: %s", pod.key, reason, note, extra=fields(pod=pod.key, reason=reason))
 
     def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
         """No effect: an extender never waits for devices."""
@@ -81,9 +103,25 @@ class ReadOnlyHandle:
         """Call ``read`` once: there are no writes whose result is unknown."""
         return await read()
 
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """A lock."""
+        return asyncio.Lock()
+
+    async def pause_after_conflict(self) -> None:
+        """No effect: there are no writes that could conflict."""
+
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work: there are no writes to shield."""
         return await work
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        """Always empty: the other extenders of kube-scheduler are unknown."""
+        return ()
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Raises KubestowError."""
+        _reject("send requests")
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Raises KubestowError."""
@@ -103,8 +141,17 @@ def _reject(operation: str) -> NoReturn:
     raise KubestowError(f"plugins of an extender cannot {operation}: an extender only filters and scores")
 
 
+async def _repeated(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await work()
+        except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the server
+            _log.exception("periodic work of a plugin failed")
+        await asyncio.sleep(seconds)
+
+
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception:
+    except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the server
         _log.exception("background task of a plugin failed")

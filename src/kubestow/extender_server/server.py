@@ -1,12 +1,13 @@
 """The HTTP server of the extender protocol (semantics 5.5).
 
-A request is evaluated synchronously on the event loop, so the cluster state cannot change meanwhile. Errors are
-returned in the ``Error`` field where the protocol has one, otherwise as an HTTP status; repeated errors are logged
-once.
+A request is evaluated synchronously on the event loop, so the cluster state cannot change meanwhile. The bodies in
+memory are limited, each and in sum, and so is the time to receive one. Errors are returned in the ``Error`` field
+where the protocol has one, otherwise as an HTTP status; repeated errors are logged once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,18 +24,33 @@ from kubestow.errors import InvalidObject, KubestowError
 from kubestow.extender_server.capabilities import ExtenderCapabilities
 from kubestow.extender_server.profile_extender import ProfileExtender
 from kubestow.extender_server.watch_cache import WatchCache
+from kubestow.log_fields import fields
 
 __all__ = ["ExtenderServer"]
 
 _log = logging.getLogger(__name__)
 
-#: The maximum size of a request, in bytes: the objects of about ten thousand nodes.
-_MAX_REQUEST_SIZE = 2**28
+#: The maximum size of a request with the names of nodes, in bytes: a pod of 1.5 MiB, and the victims on all nodes.
+_MAX_REQUEST_SIZE = 2**24
+#: The maximum size of a request with whole nodes: the objects of about five thousand nodes.
+_MAX_REQUEST_SIZE_WITH_NODES = 2**27
+#: The maximum size of all requests in memory at a time.
+_MAX_TOTAL_SIZE = 2**28
+#: Seconds in which a request has to arrive; kube-scheduler itself gives up after 5 by default.
+_RECEIVE_SECONDS = 30.0
 _NOT_CACHE_CAPABLE = "the extender runs without a cache and needs full nodes, set nodeCacheCapable: false"
 _NOT_SYNCED = "the cache is not synced yet\n"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Verb = Callable[[bytes], Awaitable[msgspec.Struct | list[wire.HostPriority]]]
+
+
+class _Refused(Exception):
+    """A request is too large or too slow; the response has this status."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        super().__init__(problem)
+        self.status = status
 
 
 class ExtenderServer:
@@ -48,12 +64,15 @@ class ExtenderServer:
         bind: Callable[[wire.BindingArgs], Awaitable[None]] | None = None,
     ) -> None:
         self._extender, self._cache, self._capabilities, self._bind_pod = extender, cache, capabilities, bind
+        self._max_size = _MAX_REQUEST_SIZE if capabilities.node_cache_capable else _MAX_REQUEST_SIZE_WITH_NODES
+        self._total_size = 0
         self._last_errors: dict[str, str] = {}
 
     @asynccontextmanager
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
         """Serve within the context and yield the port; 0 selects a free one. Raises KubestowError if it is in use."""
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+        # A small compressed body may decompress to a thousand times its size.
+        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0, auto_decompress=False)
         await runner.setup()
         try:
             await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024).start()
@@ -66,7 +85,7 @@ class ExtenderServer:
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application(client_max_size=_MAX_REQUEST_SIZE)
+        application = web.Application()
         verbs: Mapping[str, Verb] = {
             "filter": self.filter,
             "prioritize": self.prioritize,
@@ -87,7 +106,10 @@ class ExtenderServer:
             if not self._is_ready():
                 return web.Response(status=503, text=_NOT_SYNCED)
             try:
-                result = await verb(await request.read())
+                async with self._body(request) as body:
+                    result = await verb(body)
+            except _Refused as refused:
+                return self._error_response(name, refused.status, str(refused))
             except InvalidObject as error:
                 return self._error_response(name, 400, f"invalid request: {error}")
             except KubestowError as error:
@@ -96,6 +118,29 @@ class ExtenderServer:
 
         return handle
 
+    @asynccontextmanager
+    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The body of a request, which counts towards the total while in use. Raises _Refused."""
+        body = bytearray()
+        try:
+            try:
+                async with asyncio.timeout(_RECEIVE_SECONDS):
+                    async for chunk in request.content.iter_any():
+                        body += chunk
+                        self._total_size += len(chunk)
+                        self._check_size(len(body))
+            except TimeoutError:
+                raise _Refused(408, f"the request did not arrive within {_RECEIVE_SECONDS:g} s") from None
+            yield bytes(body)
+        finally:
+            self._total_size -= len(body)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_size:
+            raise _Refused(413, f"the request exceeds {self._max_size} bytes")
+        if self._total_size > _MAX_TOTAL_SIZE:
+            raise _Refused(503, f"the requests in progress exceed {_MAX_TOTAL_SIZE} bytes")
+
     def _error_response(self, verb: str, status: int, error: str) -> web.Response:
         self._log_error(verb, error)
         return web.Response(status=status, text=f"{error}\n")
@@ -103,7 +148,7 @@ class ExtenderServer:
     def _log_error(self, verb: str, error: str) -> None:
         level = logging.DEBUG if self._last_errors.get(verb) == error else logging.WARNING
         self._last_errors[verb] = error
-        _log.log(level, "%s: %s", verb, error)
+        _log.log(level, "%s: %s", verb, error, extra=fields(verb=verb, err=error))
 
     def _is_ready(self) -> bool:
         return self._cache.synced or not self._capabilities.node_cache_capable

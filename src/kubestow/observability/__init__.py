@@ -6,7 +6,8 @@
     metrics_recorder    the observer that updates the metrics
     state_gauges        gauges computed at a scrape: queue, cache, feature gates
     pod_resources       the metrics of /metrics/resources
-    last_attempts       the observer that keeps the last scheduling attempt of each pod
+    recent_attempts     the observer that keeps the most recent scheduling attempts of each pod
+    pod_states          where a pod is on its way to a node, in words
     logging_observer    the observer that writes the log
     composite_observer  several observers as one
     logs                log formats: klog text and JSON

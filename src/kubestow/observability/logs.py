@@ -21,23 +21,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubestow.errors import InputError
+from kubestow.log_fields import FIELDS, MAX_VERBOSITY, V, fields
 
 __all__ = ["JSONFormatter", "TextFormatter", "V", "fields", "set_up"]
 
-_FIELDS = "kubestow_fields"
-#: From this verbosity on, everything is logged.
-_MAX_VERBOSITY = 4
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
-
-
-def V(verbosity: int) -> int:  # noqa: N802 - klog's name
-    """The logging level of messages that are logged from this verbosity on."""
-    return logging.INFO - verbosity if verbosity < _MAX_VERBOSITY else logging.DEBUG
-
-
-def fields(**pairs: Any) -> dict[str, Any]:
-    """Key-value pairs of a record; pass them to a logging call as ``extra``."""
-    return {_FIELDS: pairs}
 
 
 def set_up(
@@ -61,7 +49,7 @@ def set_up(
     logging.basicConfig(handlers=handlers, level=min([V(verbosity), *by_pattern.values()]))
     # The verbosity of Kubernetes components does not apply to libraries, which log at other levels.
     for library in ("asyncio", "aiohttp", "kubernetes_asyncio"):
-        logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < _MAX_VERBOSITY else 0))
+        logging.getLogger(library).setLevel(max(V(verbosity), logging.WARNING if verbosity < MAX_VERBOSITY else 0))
 
 
 def _level(pattern: str, text: str) -> int:
@@ -80,11 +68,11 @@ def _by_file(levels: Mapping[str, int], default: int) -> Callable[[logging.LogRe
 
 
 def _verbosity(record: logging.LogRecord) -> int:
-    return max(0, _MAX_VERBOSITY if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
+    return max(0, MAX_VERBOSITY if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    pairs = dict(getattr(record, _FIELDS, {}))
+    pairs = dict(getattr(record, FIELDS, {}))
     if record.exc_info and record.exc_info[1] is not None:
         pairs.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
     return pairs
@@ -119,8 +107,15 @@ class JSONFormatter(logging.Formatter):
         entry |= {name: value for name, value in _fields_of(record).items() if name not in entry}
         if record.exc_info and record.levelno >= logging.ERROR:
             entry["stacktrace"] = self.formatException(record.exc_info)
-        return json.dumps(entry, separators=(",", ":"), default=str, ensure_ascii=False)
+        return _printable(json.dumps(entry, separators=(",", ":"), default=str, ensure_ascii=False))
 
 
 def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value)
+    return _printable(json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value))
+
+
+def _printable(text: str) -> str:
+    """The text with escapes for characters that could end a line or control a terminal, such as ESC and CSI."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)

@@ -1,5 +1,7 @@
 """All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
+``kubestow_events_dropped_total`` is our own.
+
 :mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
 :mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.
 
@@ -269,6 +271,12 @@ class SchedulerMetrics:
             buckets=_REQUEST,
             prefix="",
         )
+        self.dropped_events = self._counter(
+            "kubestow_events_dropped_total",
+            "Number of Kubernetes events that were not written because too many were waiting to be written.",
+            _ALPHA,
+            prefix="",
+        )
 
     def _add_serving(self) -> None:
         self.authentication_duration = self._histogram(
@@ -329,6 +337,10 @@ class SchedulerMetrics:
         return self._families.values()
 
     # -- collection ----------------------------------------------------------------------------------------------------
+
+    def record_dropped_event(self) -> None:
+        """Count a Kubernetes event that is lost."""
+        self.dropped_events.labels().value += 1
 
     def collect(self) -> Iterator[Metric]:
         """The enabled metrics, for prometheus_client."""

@@ -190,7 +190,14 @@ def _is_error(result: Any) -> bool:
 
 
 def _code(result: Any) -> str | None:
-    """The status code that a plugin's result stands for; None for an awaitable."""
+    """The status code that a plugin's result stands for; None for an awaitable. The result is not validated yet."""
+    try:
+        return _code_of_result(result)
+    except Exception:
+        return _ERROR
+
+
+def _code_of_result(result: Any) -> str | None:
     kind = type(result)
     if kind is Status:
         return result.code._value_  # type: ignore[no-any-return]

@@ -15,11 +15,11 @@ from prometheus_client.exposition import choose_encoder
 from kubestow.config import FeatureGates
 from kubestow.observability.composite_observer import CompositeObserver
 from kubestow.observability.instruments import LabelAllowList
-from kubestow.observability.last_attempts import LastAttempts
 from kubestow.observability.logging_observer import LoggingObserver
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.pod_resources import PodResourceCollector
+from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.state_gauges import add_state_gauges
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership
@@ -42,7 +42,7 @@ class Observability:
         also: Observer | None = None,
     ) -> None:
         self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels)
-        self.attempts = LastAttempts(clock)
+        self.attempts = RecentAttempts(clock)
         self.scheduler: Scheduler | None = None
         #: Whether the process is shutting down gracefully.
         self.is_shutting_down: Callable[[], bool] = lambda: False

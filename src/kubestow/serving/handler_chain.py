@@ -8,18 +8,34 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Protocol
 
-from kubestow.observability.instruments import Histogram
+from kubestow.observability.instruments import Counter, Histogram
 from kubestow.observability.logs import V, fields
-from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.serving.auth.authentication import DelegatingAuthenticator
 from kubestow.serving.auth.authorization import DelegatingAuthorizer
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError, UserInfo
 from kubestow.serving.mux import PathMux
 
-__all__ = ["HandlerChain"]
+__all__ = ["HandlerChain", "RequestMetrics"]
 
 _log = logging.getLogger(__name__)
+
+
+class RequestMetrics(Protocol):
+    """The metrics of authentication and authorization, by result."""
+
+    @property
+    def authentication_duration(self) -> Histogram:
+        """In seconds."""
+
+    @property
+    def authorization_duration(self) -> Histogram:
+        """In seconds."""
+
+    @property
+    def authorization_attempts(self) -> Counter:
+        """The number of attempts."""
 
 
 class HandlerChain:
@@ -30,7 +46,7 @@ class HandlerChain:
         authenticator: DelegatingAuthenticator,
         authorizer: DelegatingAuthorizer,
         mux: PathMux,
-        metrics: SchedulerMetrics,
+        metrics: RequestMetrics,
     ) -> None:
         self._authenticator, self._authorizer, self._mux, self._metrics = authenticator, authorizer, mux, metrics
 
@@ -40,7 +56,7 @@ class HandlerChain:
         try:
             user = await self._authenticate(request)
             await self._authorize(user, request)
-            response = self._mux.handle(request)
+            response = await self._mux.handle(request)
         except StatusError as error:
             response = error.response
         except UnicodeEncodeError:  # header values are arbitrary bytes

@@ -6,7 +6,7 @@ contain tracebacks or paths of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,12 +58,13 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class HTTPResponse:
-    """A complete response."""
+    """A complete response, or one whose body is a ``stream`` that the server closes when the client has gone."""
 
     status: int
     body: bytes
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncGenerator[bytes, None] | None = None
 
     @classmethod
     def text(cls, text: str, status: int = 200) -> HTTPResponse:

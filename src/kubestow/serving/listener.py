@@ -1,23 +1,29 @@
-"""The listening socket and its connections, with limits against slow, excessive and malformed clients.
+"""The listening sockets and their connections, with limits against slow, excessive and malformed clients.
 
-Handshakes and requests have a deadline, request lines and headers a maximum size, connections a maximum number, and
-bodies are not read. Input that is not HTTP is answered by the HTTP library and logged only at verbosity 4.
+Handshakes and requests have a deadline, request lines and headers a maximum size, connections a maximum number
+(:mod:`connection_table`), and bodies are not read. Input that is not HTTP is answered by the HTTP library and logged
+only at verbosity 4.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from kubestow.errors import InputError
-from kubestow.observability.logs import V
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, PeerCertificate
+from kubestow.observability.logs import V, fields
+from kubestow.serving import aiohttp_messages
+from kubestow.serving.connection_table import Connection, ConnectionTable
+from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.serving.options import ServingOptions
 
 __all__ = ["SecureListener"]
@@ -25,15 +31,22 @@ __all__ = ["SecureListener"]
 _log = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
-#: From the start of the connection, or of the previous request on it, to the last byte of the response.
+#: From the start of the connection, or of the previous request on it, to the last byte of the response; in a stream,
+#: between two parts of it.
 _REQUEST_SECONDS = 60.0
 #: For requests in flight when the listener stops.
 _SHUTDOWN_SECONDS = 5.0
 _MAX_CONNECTIONS = 256
+_MAX_CONNECTIONS_PER_PEER = 64
+#: Connections beyond the maximum, for health checks only.
+_RESERVED_CONNECTIONS = 16
+#: Connections that the kernel completes before they are accepted.
+_BACKLOG = 128
+#: Until the next try after a connection could not be accepted.
+_ACCEPT_RETRY_SECONDS = 0.1
 #: Bytes of the request line and of each header; number of headers.
 _MAX_LINE_BYTES, _MAX_HEADERS = 8190, 100
-
-_HEADERS = {"Cache-Control": "no-cache, private", "Server": "kubestow"}
+_HEALTH_CHECKS = ("/healthz", "/livez", "/readyz")
 
 
 class SecureListener:
@@ -48,12 +61,12 @@ class SecureListener:
         self.port = options.port
         self._options, self._context, self._handle = options, context, handle
         self._connections: _Connections | None = None
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen. Raises InputError if the address is not available."""
-        options = self._options
-        self._connections = connections = _Connections(
+        self._connections = _Connections(
             self._respond,
             access_log=None,
             logger=_http_logger(),
@@ -64,39 +77,78 @@ class SecureListener:
             lingering_time=0.0,
             handler_cancellation=True,
         )
+        options = self._options
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                connections,
-                options.address,
-                options.port,
-                ssl=self._context,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-                reuse_port=options.reuse_port or None,
-                reuse_address=options.reuse_address or None,
-            )
+            self._sockets = await _listening_sockets(options)
         except OSError as error:
             problem = "is in use by another process" if error.errno == errno.EADDRINUSE else error.strerror or error
             raise InputError("--secure-port", f"{options.address}:{options.port} {problem}") from None
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._sockets[0].getsockname()[1]
+        self._accepting = [
+            asyncio.create_task(self._accept(listening, self._connections), name="secure port")
+            for listening in self._sockets
+        ]
 
     async def stop(self) -> None:
         """Stop listening, give requests in flight a few seconds, and close all connections."""
-        if self._server is not None:
-            self._server.close()
+        for accepting in self._accepting:
+            accepting.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
         if self._connections is not None:
+            await self._connections.stop_handshakes()
             self._connections.pre_shutdown()
             await self._connections.shutdown(_SHUTDOWN_SECONDS)
 
+    async def _accept(self, listening: socket.socket, connections: _Connections) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:  # typically no more file descriptors
+                _log.warning("Unable to accept a connection", extra=fields(err=error.strerror or str(error)))
+                connections.table.close_longest_idle()
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                continue
+            connections.open(accepted, address[0], self._context)
+            await asyncio.sleep(0)  # sock_accept does not suspend while connections are waiting
+
     async def _respond(self, incoming: web.BaseRequest) -> web.StreamResponse:
         assert self._connections is not None
-        self._connections.set_deadline(incoming.protocol)
-        response = await self._handle(_parse(incoming))
-        headers = {**_HEADERS, **response.headers, "Content-Type": response.content_type}
-        outgoing = web.Response(status=response.status, body=response.body, headers=headers)
-        if incoming.can_read_body:
-            outgoing.force_close()  # otherwise the library would read the body
+        with self._connections.request(incoming.protocol) as connection:
+            request = aiohttp_messages.parse(incoming)
+            if connection.is_reserved and not request.path.startswith(_HEALTH_CHECKS):
+                response = StatusError(503, "ServiceUnavailable", "too many requests are in progress").response
+            else:
+                response = await self._handle(request)
+            if response.stream is not None:
+                extend_deadline = partial(self._connections.set_deadline, incoming.protocol)
+                return await aiohttp_messages.send_stream(incoming, response, extend_deadline)
+        outgoing = aiohttp_messages.whole(response)
+        if incoming.can_read_body or connection.is_reserved:
+            outgoing.force_close()  # the library would read the body; a reserved connection has one request
         return outgoing
+
+
+async def _listening_sockets(options: ServingOptions) -> list[socket.socket]:
+    """One socket for each address of the host. Raises OSError."""
+    infos = await asyncio.get_running_loop().getaddrinfo(
+        options.address or None, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((info[0], info[4]) for info in infos):
+            listening = socket.create_server(
+                address[:2], family=family, backlog=_BACKLOG, reuse_port=options.reuse_port
+            )
+            listening.setblocking(False)
+            sockets.append(listening)
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    return sockets
 
 
 class _Connections(web.Server):
@@ -104,20 +156,68 @@ class _Connections(web.Server):
 
     def __init__(self, handler: Any, **options: Any) -> None:
         super().__init__(handler, **options)
+        self.table = ConnectionTable(
+            maximum=_MAX_CONNECTIONS, per_peer=_MAX_CONNECTIONS_PER_PEER, reserved=_RESERVED_CONNECTIONS
+        )
+        self._by_handler: dict[web.RequestHandler, Connection] = {}
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def open(self, accepted: socket.socket, peer: str, context: ssl.SSLContext) -> None:
+        """Start the TLS handshake of an accepted connection."""
+        handler = self()
+        handshake = asyncio.create_task(self._shake_hands(accepted, handler, context), name="TLS handshake")
+
+        def close() -> None:
+            handshake.cancel()
+            _abort(handler)
+
+        self._by_handler[handler] = self.table.add(peer, close)
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, accepted: socket.socket, handler: web.RequestHandler, context: ssl.SSLContext) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: handler,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+            )
+        except OSError as error:  # ssl.SSLError is one
+            _log.log(V(4), "TLS handshake error", extra=fields(err=str(error)))
+        finally:
+            if handler not in self._deadlines:  # the handshake failed
+                accepted.close()
+                self._forget(handler)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._deadlines) >= _MAX_CONNECTIONS:
-            transport.abort()
-        else:
-            self.set_deadline(handler)
+        self.set_deadline(handler)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         deadline = self._deadlines.pop(handler, None)
         if deadline is not None:
             deadline.cancel()
+        self._forget(handler)
+
+    def _forget(self, handler: web.RequestHandler) -> None:
+        connection = self._by_handler.pop(handler, None)
+        if connection is not None:
+            self.table.remove(connection)
+
+    @contextlib.contextmanager
+    def request(self, handler: web.RequestHandler) -> Iterator[Connection]:
+        """A request of a connection in progress."""
+        self.set_deadline(handler)
+        connection = self._by_handler[handler]
+        self.table.set_busy(connection)
+        try:
+            yield connection
+        finally:
+            self.table.set_idle(connection)
 
     def set_deadline(self, handler: web.RequestHandler) -> None:
         """Abort the connection unless another request starts, or the connection closes, within the deadline."""
@@ -125,33 +225,15 @@ class _Connections(web.Server):
             former.cancel()
         self._deadlines[handler] = asyncio.get_running_loop().call_later(_REQUEST_SECONDS, _abort, handler)
 
+    async def stop_handshakes(self) -> None:
+        for handshake in self._handshakes:
+            handshake.cancel()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+
 
 def _abort(handler: web.RequestHandler) -> None:
-    if isinstance(handler.transport, asyncio.Transport):
+    if handler.transport is not None:
         handler.transport.abort()
-
-
-def _parse(incoming: web.BaseRequest) -> HTTPRequest:
-    headers: dict[str, list[str]] = {}
-    for name, value in incoming.headers.items():
-        headers.setdefault(name.lower(), []).append(value)
-    query: dict[str, list[str]] = {}
-    for name, value in incoming.rel_url.query.items():
-        query.setdefault(name, []).append(value)
-    return HTTPRequest(incoming.method, incoming.rel_url.path, query, headers, _certificate(incoming))
-
-
-def _certificate(incoming: web.BaseRequest) -> PeerCertificate | None:
-    connection = incoming.get_extra_info("ssl_object")
-    der = None if connection is None else connection.getpeercert(binary_form=True)
-    if not der:
-        return None
-    subject: dict[str, list[str]] = {}
-    for relative_name in connection.getpeercert().get("subject", ()):
-        for attribute, value in relative_name:
-            subject.setdefault(attribute, []).append(value)
-    common_name = subject.get("commonName", [""])[-1]
-    return PeerCertificate(common_name, tuple(subject.get("organizationName", ())), der)
 
 
 def _http_logger() -> logging.Logger:

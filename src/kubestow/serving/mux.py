@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 
-__all__ = ["Handler", "PathMux", "PrefixHandler"]
+__all__ = ["Handler", "PathMux", "PrefixHandler", "Result"]
 
-Handler = Callable[[HTTPRequest], HTTPResponse]
+Result = HTTPResponse | Awaitable[HTTPResponse]
+Handler = Callable[[HTTPRequest], Result]
 #: Called with the rest of the path after the prefix.
-PrefixHandler = Callable[[str, HTTPRequest], HTTPResponse]
+PrefixHandler = Callable[[str, HTTPRequest], Result]
 
 _READ_METHODS = ("GET", "HEAD")
 
@@ -27,8 +28,12 @@ class PathMux:
     ) -> None:
         self._paths, self._prefixes, self._deletions = paths, prefixes, deletions
 
-    def handle(self, request: HTTPRequest) -> HTTPResponse:
+    async def handle(self, request: HTTPRequest) -> HTTPResponse:
         """Call the handler. Raises StatusError: 404 for an unknown path, 405 for another method, or the handler's."""
+        result = self._call(request)
+        return result if isinstance(result, HTTPResponse) else await result
+
+    def _call(self, request: HTTPRequest) -> Result:
         if request.method == "DELETE" and request.path in self._deletions:
             return self._deletions[request.path](request)
         handler = self._paths.get(request.path)
@@ -40,7 +45,7 @@ class PathMux:
             )
         return handler(request)
 
-    def _handle_prefix(self, request: HTTPRequest) -> HTTPResponse:
+    def _handle_prefix(self, request: HTTPRequest) -> Result:
         for prefix, handler in self._prefixes.items():
             if request.path.startswith(prefix) and request.method in _READ_METHODS:
                 return handler(request.path.removeprefix(prefix), request)

@@ -1,7 +1,7 @@
 """The paths of a scheduler's secure port (semantics 1.4).
 
-They are served as soon as the process starts, also on a standby. What needs a scheduler (readiness, gauges, /debug)
-reports its absence until there is one.
+They are served as soon as the process starts, also on a standby. What needs a scheduler (readiness, gauges, /debug,
+the data of /dashboard) reports its absence until there is one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.observability.observability import Observability, exposition
 from kubestow.scheduling.interfaces import Clock
+from kubestow.serving.handlers.dashboard import DashboardHandler
 from kubestow.serving.handlers.debug import SchedulingDebugger
 from kubestow.serving.handlers.healthz import PING, HealthCheck, HealthChecks
 from kubestow.serving.handlers.zpages import ZPages
@@ -42,12 +43,15 @@ class SchedulerRoutes:
     def __init__(self, component: ComponentInfo, observability: Observability, clock: Clock) -> None:
         self._component, self._observability, self._clock = component, observability, clock
         self._health = HealthChecks(self._checks())
+        #: Its streams are to be closed before the server is.
+        self.dashboard = DashboardHandler(observability, clock, component.configuration, component.gates)
 
     def mux(self) -> PathMux:
         """The handlers by path."""
         prefixes: dict[str, PrefixHandler] = {f"/{name}/": self._single_check(name) for name in self._health.endpoints}
         prefixes["/debug/pods/"] = self._debug_pod
         prefixes["/debug/pprof"] = _no_pprof
+        prefixes["/dashboard/"] = self.dashboard
         return PathMux(paths=self._paths(), prefixes=prefixes, deletions={"/metrics": self._reset_metrics})
 
     def _paths(self) -> dict[str, Handler]:
@@ -68,6 +72,7 @@ class SchedulerRoutes:
         paths["/metrics/slis"] = self._slis
         paths["/debug"] = paths["/debug/"] = lambda request: self._debugger().index()
         paths["/debug/queue"] = lambda request: self._debugger().queue(request)
+        paths["/dashboard"] = self.dashboard.index
         paths["/debug/cache"] = lambda request: self._debugger().cache(request)
         return paths
 

@@ -1,4 +1,4 @@
-"""The secure port of one scheduler: TLS, delegating authentication and authorization, and the routes.
+"""The secure port of a component: TLS, delegating authentication and authorization, and the handlers of its paths.
 
 It serves from the start of the process on, also on a standby. The client CAs published by the cluster and the files of
 certificates are reloaded every minute; a failure keeps the current ones.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -15,17 +16,16 @@ from typing import Self
 from kubestow.client.rest.credentials import load_credentials, load_in_cluster_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.observability.logs import fields
-from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.auth.authentication import DelegatingAuthenticator
 from kubestow.serving.auth.authorization import DelegatingAuthorizer
 from kubestow.serving.auth.client_trust import ClientTrust
 from kubestow.serving.auth.reviews import AccessReviewer, TokenReviewer
 from kubestow.serving.auth.trust_reloader import TrustReloader
-from kubestow.serving.handler_chain import HandlerChain
+from kubestow.serving.handler_chain import HandlerChain, RequestMetrics
 from kubestow.serving.listener import SecureListener
+from kubestow.serving.mux import PathMux
 from kubestow.serving.options import ServingOptions
-from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.tls import ServerTLS
 
 __all__ = ["SecureServer"]
@@ -34,16 +34,23 @@ _log = logging.getLogger(__name__)
 
 
 class SecureServer:
-    """The secure port of one scheduler. Use as ``async with``; raises InputError for invalid options.
+    """The secure port of a component. Use as ``async with``; raises InputError for invalid options.
 
-    While it runs, ``port`` is the actual port and ``certificate`` the serving certificate in PEM.
+    While it runs, ``port`` is the actual port and ``certificate`` the serving certificate in PEM. A server that stops
+    waits for its responses to end; ``before_stop`` ends those that would not end by themselves.
     """
 
     def __init__(
-        self, options: ServingOptions, component: ComponentInfo, observability: Observability, *, clock: Clock
+        self,
+        options: ServingOptions,
+        mux: PathMux,
+        metrics: RequestMetrics,
+        *,
+        clock: Clock,
+        before_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self._options, self._clock, self._metrics = options, clock, observability.metrics
-        self._mux = SchedulerRoutes(component, observability, clock).mux()
+        self._options, self._clock, self._metrics, self._mux = options, clock, metrics, mux
+        self._before_stop = before_stop
         self._exit_stack = AsyncExitStack()
         self.port, self.certificate = options.port, b""
 
@@ -61,6 +68,7 @@ class SecureServer:
             listener = SecureListener(options, tls.context, chain)
             await listener.start()
             stack.push_async_callback(listener.stop)
+            stack.callback(self._before_stop)
             reloading = asyncio.create_task(reloader.run(self._clock), name="reload of client trust and certificates")
             stack.callback(reloading.cancel)
             self.port, self.certificate, self._exit_stack = listener.port, tls.certificate, stack.pop_all()

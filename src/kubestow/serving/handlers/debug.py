@@ -12,7 +12,7 @@ without preemption and without assuming the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from kubestow.api.timestamps import timestamp
-from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
-from kubestow.observability.last_attempts import AttemptRecord, LastAttempts
+from kubestow.observability.pod_states import PodStates
+from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -43,8 +43,9 @@ JSONObject = dict[str, Any]
 class SchedulingDebugger:
     """The handlers of /debug for one scheduler."""
 
-    def __init__(self, scheduler: Scheduler, attempts: LastAttempts, clock: Clock) -> None:
-        self._scheduler, self._attempts, self._clock = scheduler, attempts, clock
+    def __init__(self, scheduler: Scheduler, attempts: RecentAttempts, clock: Clock) -> None:
+        self._scheduler, self._clock = scheduler, clock
+        self._states = PodStates(scheduler, attempts, clock)
 
     def index(self) -> HTTPResponse:
         """The paths below /debug."""
@@ -64,70 +65,19 @@ class SchedulingDebugger:
         key = f"{namespace}/{name}"
         if info is None:
             raise StatusError.not_found(f"pod {key} is unknown: it does not exist, or it has terminated")
-        attempt = self._attempts.of(key)
-        if attempt is not None and attempt.uid != info.uid:
-            attempt = None  # of a deleted pod with the same name
-        queued = self._scheduler.queue.get(info.uid)
-        content: JSONObject = {"pod": key, "uid": info.uid, "summary": self._summary(info, queued, attempt)}
+        attempt, queued = self._states.last_attempt(info), self._scheduler.queue.get(info.uid)
+        content: JSONObject = {"pod": key, "uid": info.uid, "summary": self._states.summary(info)}
         if attempt is not None:
             content["lastAttempt"] = _attempt(attempt)
         if queued is not None:
-            content["queue"] = self._queue_entry(queued) | {"requeueEvents": self._requeue_events(queued)}
+            events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
+            content["queue"] = self._queue_entry(queued) | {"requeueEvents": events}
         nominated = self._scheduler.cluster.nomination(info.uid)
         if nominated:
             content["nominatedNode"] = nominated
         if not info.spec.node_name and info.spec.scheduler_name in self._scheduler.profiles:
             content["now"] = self._filter(info, _count(request, "nodes", _DEFAULT_NODES))
         return HTTPResponse.json(content)
-
-    def _summary(self, info: PodInfo, queued: QueuedPod | None, attempt: AttemptRecord | None) -> str:
-        if info.spec.node_name:
-            return f"bound to node {info.spec.node_name}"
-        if info.spec.scheduler_name not in self._scheduler.profiles:
-            profiles = ", ".join(self._scheduler.profiles)
-            return f"spec.schedulerName is {info.spec.scheduler_name}, the profiles of this scheduler are: {profiles}"
-        placed_pod = self._scheduler.cluster.placed_pod(info.uid)
-        if placed_pod is not None:
-            waiting_pod = self._scheduler.waiting_pods.get(info.uid)
-            if waiting_pod is not None:
-                plugins = ", ".join(waiting_pod.pending_plugins)
-                return f"assumed on node {placed_pod.node_name}, waiting on permit for {plugins}"
-            return f"assumed on node {placed_pod.node_name}, the binding cycle is running"
-        if queued is None:
-            return "the scheduling cycle is running"
-        return self._queue_summary(queued, attempt)
-
-    def _queue_summary(self, queued: QueuedPod, attempt: AttemptRecord | None) -> str:
-        if queued.place is Place.GATED:
-            return f"gated by {queued.gated_by}"
-        if queued.place is Place.ACTIVE:
-            return f"in the active queue, waiting for attempt {queued.attempts + 1}"
-        failed = f"attempt {queued.attempts} failed"
-        if attempt is not None:
-            failed += f": {attempt.message}"
-        if queued.place is Place.UNSCHEDULABLE:
-            plugins = ", ".join(sorted(queued.rejectors | queued.pending)) or "any plugin"
-            return f"{failed} It is retried after an event that {plugins} registered for."
-        left = max(0.0, queued.backoff_expiration - self._clock.monotonic())
-        return f"{failed} It is retried when its backoff expires, in {left:.0f} s at the latest."
-
-    def _requeue_events(self, queued: QueuedPod) -> dict[str, list[str]]:
-        """The labels of the events that the rejecting and pending plugins registered for."""
-        registrations = {
-            plugin.name: plugin.events_to_register
-            for plugin in self._scheduler.profiles[queued.info.spec.scheduler_name].plugins
-        }
-        return {
-            name: sorted(
-                {
-                    label
-                    for registration in registrations.get(name, ())
-                    if registration.requeues
-                    for label in _labels(registration.event)
-                }
-            )
-            for name in sorted(queued.rejectors | queued.pending)
-        }
 
     def _filter(self, info: PodInfo, limit: int) -> JSONObject:
         """The result of filtering all nodes at this moment; ``limit`` applies to the nodes listed."""
@@ -243,19 +193,6 @@ def _attempt(attempt: AttemptRecord) -> JSONObject:
     if attempt.message:
         content["message"] = attempt.message
     return content
-
-
-def _labels(event: ClusterEvent) -> Iterator[str]:
-    if event.is_wildcard:
-        yield "*"
-        return
-    for action in (Action.ALL, Action.UPDATE):
-        if event.action & action == action:
-            yield ClusterEvent(event.resource, action).label
-            event = ClusterEvent(event.resource, event.action & ~action)
-    for action in Action:
-        if event.action & action and action.bit_count() == 1:
-            yield ClusterEvent(event.resource, action).label
 
 
 def _amounts(amounts: Mapping[str, int]) -> dict[str, int | str]:

@@ -1,7 +1,8 @@
 """The z-pages: /configz, /flagz and /statusz.
 
-/flagz and /statusz are plain text, or objects if the Accept header requests them, as in Kubernetes components. Secrets
-in the configuration (keys of extenders, plugin arguments named like a token or a password) are redacted.
+/flagz and /statusz are plain text, or objects (JSON, YAML or CBOR) if the Accept header requests them, as in Kubernetes
+components. Secrets in the configuration (keys of extenders, plugin arguments named like a token or a password) are
+redacted.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
+import cbor2
 import msgspec
 import yaml
 
@@ -31,6 +34,15 @@ _GROUP = "config.k8s.io"
 _VERSIONS = ("v1beta1", "v1alpha1")
 _SECRET = re.compile(r"(token|password|passwd|secret|credential|privatekey|apikey|keydata|certdata)", re.IGNORECASE)
 _REDACTED = "<redacted>"
+_SELF_DESCRIBED_CBOR = 55799
+"""The tag in front of Kubernetes' CBOR (RFC 8949, 3.4.6)."""
+_ENCODERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = MappingProxyType(
+    {
+        "application/json": msgspec.json.encode,
+        "application/yaml": lambda obj: yaml.safe_dump(obj, sort_keys=False).encode(),
+        "application/cbor": lambda obj: cbor2.dumps(cbor2.CBORTag(_SELF_DESCRIBED_CBOR, obj)),
+    }
+)
 
 
 def redacted(value: Any) -> Any:
@@ -102,9 +114,7 @@ def _page(request: HTTPRequest, kind: str, lines: Sequence[str], content: Mappin
         if version:
             return _object(kind, version, media_type, content)
     if not {part.split(";")[0] for part in accepted} & {"", "*/*", "text/*", "text/plain"}:
-        raise StatusError(
-            406, "NotAcceptable", f"only text/plain, and {kind} as application/json or application/yaml, are available"
-        )
+        raise StatusError(406, "NotAcceptable", f"only text/plain, and {kind} as {', '.join(_ENCODERS)}, are available")
     heading = f"{_COMPONENT} {kind.lower()}"
     return HTTPResponse.text("\n".join(["", heading, _WARNING, "", *lines, ""]))
 
@@ -115,7 +125,7 @@ def _structured(part: str, kind: str) -> tuple[str, str]:
     parameters = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     version = parameters.get("v", "")
     is_structured = (
-        media_type in ("application/json", "application/yaml")
+        media_type in _ENCODERS
         and parameters.get("g") == _GROUP
         and parameters.get("as") == kind
         and version in _VERSIONS
@@ -125,12 +135,8 @@ def _structured(part: str, kind: str) -> tuple[str, str]:
 
 def _object(kind: str, version: str, media_type: str, content: Mapping[str, Any]) -> HTTPResponse:
     obj = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
-    if media_type == "application/json":
-        body = msgspec.json.encode(obj)
-    else:
-        body = yaml.safe_dump(obj, sort_keys=False).encode()
     headers = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
-    return HTTPResponse(200, body, media_type, headers)
+    return HTTPResponse(200, _ENCODERS[media_type](obj), media_type, headers)
 
 
 def _format(uptime: timedelta) -> str:

@@ -1,0 +1,149 @@
+"""/dashboard: the page, its event stream, and what it reads on request.
+
+    /dashboard                                        the page
+    /dashboard/assets/<file>                          its files
+    /dashboard/events                                 server-sent events: a snapshot, then what changes
+    /dashboard/pods/<namespace>/<name>                a pod: attempts, every plugin on every node, preemption candidates
+    /dashboard/pods/<namespace>/<name>/counterfactuals  the changes that would make it fit
+    /dashboard/nodes/<name>                           a node: its pods, and what is free
+
+All of it is read-only. The page and its files contain no data of the cluster.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kubestow.config import FeatureGates, KubeSchedulerConfiguration
+from kubestow.dashboard.counterfactuals import SearchFailed
+from kubestow.dashboard.event_stream import TooManyViewers
+from kubestow.dashboard.page import INDEX, PageFile, page_file
+from kubestow.observability.observability import Observability
+from kubestow.scheduling.interfaces import Clock
+from kubestow.serving.http_messages import JSON, HTTPRequest, HTTPResponse, StatusError
+from kubestow.serving.mux import Result
+
+if TYPE_CHECKING:
+    from kubestow.dashboard.dashboard import Dashboard
+
+__all__ = ["DashboardHandler"]
+
+#: Responses of fewer bytes are not compressed.
+_MIN_GZIP_SIZE = 4096
+
+_SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
+        " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class DashboardHandler:
+    """Handles the paths below ``/dashboard``, from which the page is served before there is a scheduler, too."""
+
+    def __init__(
+        self,
+        observability: Observability,
+        clock: Clock,
+        configuration: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+    ) -> None:
+        self._observability, self._clock = observability, clock
+        self._configuration, self._gates = configuration, gates
+        self._dashboard_of_scheduler: Dashboard | None = None
+
+    def _dashboard(self) -> Dashboard:
+        """The dashboard of the scheduler, made for the first request. Raises StatusError (503) before there is one."""
+        if self._dashboard_of_scheduler is None:
+            scheduler = self._observability.scheduler
+            if scheduler is None:
+                raise StatusError(503, "ServiceUnavailable", "the scheduler is still starting")
+            # Imported here because many schedulers are never looked at.
+            from kubestow.dashboard.dashboard import Dashboard
+
+            self._dashboard_of_scheduler = Dashboard(
+                scheduler, self._observability.attempts, self._clock, self._configuration, self._gates
+            )
+        return self._dashboard_of_scheduler
+
+    def close(self) -> None:
+        """End all event streams."""
+        if self._dashboard_of_scheduler is not None:
+            self._dashboard_of_scheduler.close()
+
+    def index(self, request: HTTPRequest) -> HTTPResponse:
+        """The page."""
+        page = page_file(INDEX)
+        assert page is not None
+        return _file(request, page)
+
+    def __call__(self, rest: str, request: HTTPRequest) -> Result:
+        """What is below ``/dashboard/``. Raises StatusError (404) for an unknown path."""
+        match rest.split("/"):
+            case [""]:  # relative references of the page start from /dashboard
+                return HTTPResponse(308, b"", headers={**_SECURITY_HEADERS, "Location": "../dashboard"})
+            case ["assets", *path] if (found := page_file("/".join(path))) is not None:
+                return _file(request, found)
+            case ["events"]:
+                return self._events(request)
+            case ["nodes", name]:
+                return _data(request, self._dashboard().node(name), f'node "{name}" is unknown')
+            case ["pods", namespace, name]:
+                return _data(request, self._dashboard().pod(namespace, name), _unknown_pod(namespace, name))
+            case ["pods", namespace, name, "counterfactuals"]:
+                return self._counterfactuals(request, namespace, name)
+            case _:
+                raise StatusError.not_found()
+
+    def _events(self, request: HTTPRequest) -> HTTPResponse:
+        compressed = _accepts_gzip(request)
+        try:
+            stream = self._dashboard().events(compressed=compressed)
+        except TooManyViewers as error:
+            raise StatusError(503, "ServiceUnavailable", str(error)) from None
+        headers = _SECURITY_HEADERS | ({"Content-Encoding": "gzip"} if compressed else {})
+        content_type = "text/event-stream; charset=utf-8"
+        return HTTPResponse(200, b"", content_type, headers, None if request.method == "HEAD" else stream)
+
+    async def _counterfactuals(self, request: HTTPRequest, namespace: str, name: str) -> HTTPResponse:
+        try:
+            found = await self._dashboard().counterfactuals(namespace, name)
+        except SearchFailed as error:
+            raise StatusError(503, "ServiceUnavailable", str(error)) from None
+        return _data(request, found, _unknown_pod(namespace, name))
+
+
+def _unknown_pod(namespace: str, name: str) -> str:
+    return f"pod {namespace}/{name} is unknown: it does not exist, or it has terminated"
+
+
+def _file(request: HTTPRequest, file: PageFile) -> HTTPResponse:
+    headers = {**_SECURITY_HEADERS, "ETag": file.etag, "Vary": "Accept-Encoding"}
+    if request.header("if-none-match") == file.etag:
+        return HTTPResponse(304, b"", file.content_type, headers)
+    if not _accepts_gzip(request):
+        return HTTPResponse(200, file.content, file.content_type, headers)
+    return HTTPResponse(200, file.compressed, file.content_type, headers | {"Content-Encoding": "gzip"})
+
+
+def _data(request: HTTPRequest, data: dict[str, Any] | None, problem: str) -> HTTPResponse:
+    """Plain data as JSON. Raises StatusError (404) with the ``problem`` if there is none."""
+    if data is None:
+        raise StatusError.not_found(problem)
+    body, headers = msgspec.json.encode(data), dict(_SECURITY_HEADERS)
+    if len(body) >= _MIN_GZIP_SIZE and _accepts_gzip(request):
+        body, headers["Content-Encoding"] = gzip.compress(body, 1), "gzip"
+    return HTTPResponse(200, body, JSON, headers)
+
+
+def _accepts_gzip(request: HTTPRequest) -> bool:
+    return "gzip" in request.header("accept-encoding")
